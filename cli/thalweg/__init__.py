@@ -1,0 +1,1 @@
+"""The ``thalweg`` command: thin, and the only place where all rooms meet."""

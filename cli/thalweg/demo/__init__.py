@@ -1,0 +1,1 @@
+"""Built-in scenes, and how ``thalweg demo`` shows them."""

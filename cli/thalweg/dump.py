@@ -1,0 +1,143 @@
+"""Reads cluster dumps: what ``kubectl get ... -o json`` or ``-o yaml`` prints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+from flowcore.model.selectors import Labels
+from flowcore.model.wire import Interner, WireNamespace, WireNode, WirePod, to_labels, to_node, to_pod
+from thalweg_operator.errors import PolicyError
+from thalweg_operator.names import GROUP
+from thalweg_operator.policies import parse
+
+
+class DumpError(Exception):
+    """A file that cannot be read; the message names the file, the object and the field."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML as Kubernetes reads it: what looks like a date stays a string."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@dataclass(slots=True)
+class Dump:
+    """The objects of all files; of an object that comes twice the last one counts."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    namespaces: dict[str, Labels] = field(default_factory=dict)
+    policies: dict[str, Policy] = field(default_factory=dict)
+
+
+def read(files: tuple[str, ...]) -> Dump:
+    """All files together.
+
+    Raises:
+        DumpError: a file cannot be read, or an object in it has not the shape that Kubernetes gives it.
+    """
+    dump, intern = Dump(), Interner()
+    for name in files:
+        for item in _objects(name):
+            _take(dump, item, name, intern)
+    return dump
+
+
+def _objects(name: str) -> Iterator[dict[str, Any]]:
+    shown = "standard input" if name == "-" else name
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise DumpError(f"{shown}: cannot be read: {reason}") from error
+    documents: list[Any]
+    try:
+        documents = [msgspec.json.decode(text)]
+    except msgspec.DecodeError as not_json:
+        if text.lstrip()[:1] in ("{", "["):
+            raise DumpError(f"{shown}: not valid JSON: {not_json}") from not_json
+        try:
+            documents = list(yaml.load_all(text, Loader=_Loader))  # noqa: S506 - a SafeLoader
+        except yaml.YAMLError as error:
+            raise DumpError(f"{shown}: not valid YAML: {' '.join(str(error).split())}") from error
+    found = 0
+    for at, document in enumerate(documents):
+        where = f"{shown}: document {at + 1}" if len(documents) > 1 else shown
+        if document is None:
+            continue
+        found += 1
+        yield from _flatten(document, where)
+    if not found:
+        raise DumpError(f"{shown}: holds no object")
+
+
+def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
+    if not isinstance(document, dict):
+        raise DumpError(f"{where}: expected a Kubernetes object, got {_kind_of(document)}")
+    kind = document.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise DumpError(f"{where}: kind: an object says which kind it is; is this what kubectl printed?")
+    if not kind.endswith("List"):
+        yield document
+        return
+    items = document.get("items")
+    if not isinstance(items, list):
+        raise DumpError(f"{where}: {kind}: items: expected a list, got {_kind_of(items)}")
+    for at, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise DumpError(f"{where}: {kind}: items[{at}]: expected an object, got {_kind_of(item)}")
+        # Typed lists (PodList) leave the kind of their items out.
+        yield item if "kind" in item else {**item, "kind": kind.removesuffix("List")}
+
+
+def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None:
+    kind = item["kind"]
+    if kind not in ("Node", "Pod", "Namespace", "FlowSchedulingPolicy"):
+        return
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict):
+        raise DumpError(f"{file}: {kind}: metadata: expected an object, got {_kind_of(metadata)}")
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise DumpError(f"{file}: {kind}: metadata.name: every object has a name")
+    namespace = metadata.get("namespace")
+    shown = f"{file}: {kind} {namespace or 'default'}/{name}" if kind == "Pod" else f"{file}: {kind} {name}"
+    try:
+        if kind == "Node":
+            dump.nodes[name] = to_node(msgspec.convert(item, WireNode), intern)
+        elif kind == "Pod":
+            pod = to_pod(msgspec.convert(item, WirePod), intern)
+            dump.pods[pod.key] = pod
+        elif kind == "Namespace":
+            dump.namespaces[name] = to_labels(msgspec.convert(item, WireNamespace).metadata.labels)
+        elif str(item.get("apiVersion", "")).startswith(f"{GROUP}/"):
+            spec = item.get("spec")
+            if not isinstance(spec, dict):
+                raise DumpError(f"{shown}: spec: expected an object, got {_kind_of(spec)}")
+            dump.policies[name] = parse(name, spec)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$.")
+        where = f"{path.rstrip('`')}: " if path else ""
+        raise DumpError(f"{shown}: {where}{problem}") from error
+    except PolicyError as error:
+        raise DumpError(f"{shown}: {error}") from error
+
+
+def _kind_of(value: Any) -> str:
+    names = {type(None): "nothing", dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+    return names.get(type(value), "a number")

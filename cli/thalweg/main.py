@@ -1,0 +1,90 @@
+"""The command line. Each command imports what it needs when it runs, so that help is instant."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("thalweg"), prog_name="thalweg")
+def main() -> None:
+    """Thalweg: the Kubernetes scheduler that looks at all waiting pods at once.
+
+    \b
+    Examples:
+      thalweg demo                                   what it does, without a cluster
+      kubectl get nodes,pods -A -o json > now.json
+      thalweg simulate -f now.json                   where it would put what waits in yours
+      thalweg up                                     a local control plane to play with
+      thalweg run --kubeconfig ~/.kube/config        the operator itself
+    """  # noqa: D301 - click's mark for "leave these lines as they are"
+
+
+@main.command()
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="KUBECONFIG",
+    help="Cluster to work on; in a cluster the pod's service account is used.",
+)
+@click.option("--listen", default="0.0.0.0:8080", show_default=True, metavar="HOST:PORT",
+              help="Where /healthz, /readyz and /metrics are served.")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+def run(kubeconfig: Path | None, listen: str, log_format: str, log_level: str) -> None:
+    """Run the operator: snapshot, rounds and binder.
+
+    Pods that name the scheduler `thalweg` are placed; FlowSchedulingPolicy objects say more. Ctrl-C stops it.
+
+    \b
+    Examples:
+      thalweg run                                        in a cluster
+      thalweg run --kubeconfig ~/.kube/config --listen 127.0.0.1:8080 --log-format text
+    """  # noqa: D301
+    from thalweg.run import run_operator
+
+    run_operator(kubeconfig, listen, log_format, log_level)
+
+
+@main.command()
+@click.option("-f", "--filename", "files", multiple=True, required=True, metavar="FILE",
+              help="JSON or YAML as kubectl prints it; - for standard input. May be given several times.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def simulate(files: tuple[str, ...], output: str) -> None:
+    """Plan the pending pods of a cluster dump, without touching any cluster.
+
+    Every pending pod is planned, whatever scheduler it names. FlowSchedulingPolicy objects in the dump are heeded.
+
+    \b
+    Examples:
+      kubectl get nodes,pods -A -o json > now.json && thalweg simulate -f now.json
+      kubectl get nodes,pods,namespaces,fsp -A -o yaml | thalweg simulate -f - -o json
+      thalweg simulate -f now.json -f new-deployment-pods.yaml
+    """  # noqa: D301
+    from thalweg.simulate import run_simulation
+
+    run_simulation(files, output)
+
+
+@main.command()
+def demo() -> None:
+    """Show what planning all pods at once does, on built-in scenes. Needs no cluster."""
+    from thalweg.demo.show import show
+
+    show()
+
+
+@main.command()
+@click.option("--nodes", default=5, show_default=True, type=click.IntRange(1, 5000), help="How many simulated nodes.")
+def up(nodes: int) -> None:
+    """Start a real local control plane with simulated nodes and this operator. Ctrl-C stops it.
+
+    etcd, kube-apiserver, kube-scheduler and kube-controller-manager run on loopback; KWOK plays the kubelets. The first
+    start builds them from source (10 to 15 minutes on two cores), later ones take seconds.
+    """
+    from thalweg.up import run_up
+
+    run_up(nodes)

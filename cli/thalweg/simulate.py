@@ -1,0 +1,149 @@
+"""``thalweg simulate``: the real engine on a cluster dump."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from flowcore.explain import node_reasons
+from flowcore.filters.inter_pod_affinity import domains_to_avoid
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
+from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
+from flowcore.rounds import RoundResult, run_round
+from thalweg.dump import Dump, DumpError, read
+
+#: Rows of a table that people read; ``-o json`` has them all.
+_ROWS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """A plan for a dump.
+
+    Attributes:
+        blocked: pods that no plan can place, with the reason.
+    """
+
+    result: RoundResult
+    blocked: dict[str, str]
+    seconds: float
+
+
+def plan(dump: Dump, now: float) -> Simulation:
+    """Plans every pending pod of a dump.
+
+    Args:
+        now: seconds since the epoch, for waiting times.
+    """
+    started = time.perf_counter()
+    policies = {policy.name: policy for policy in in_order([BUILT_IN, *dump.policies.values()])}
+    running = [pod for pod in dump.pods.values() if pod.node_name and not pod.terminal]
+    waiting = [pod for pod in dump.pods.values() if not pod.node_name and not pod.terminal]
+    labels = {node.name: dict(node.labels) for node in dump.nodes.values()}
+    repelling = [
+        (term, labels[pod.node_name])
+        for pod in running
+        if pod.node_name in labels
+        for term in pod.required_anti_affinity
+    ]
+    pending = tuple(
+        PendingPod(
+            key=pod.key,
+            uid=pod.uid,
+            pod_class=pod.pod_class,
+            policy=_policy_of(pod, dump, policies),
+            created=pod.created,
+            avoid=domains_to_avoid(repelling, pod.namespace, pod.labels, dump.namespaces.get(pod.namespace, ()))
+            if repelling
+            else (),
+        )
+        for pod in waiting
+        if not pod.blocked
+    )
+    snapshot = build_snapshot(
+        generation=0,
+        now=now,
+        table=NodeTable.of(dump.nodes.values()),
+        running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running),
+        pending=pending,
+    )
+    result = run_round(snapshot, policies)
+    blocked = {pod.key: pod.blocked for pod in waiting if pod.blocked}
+    return Simulation(result, blocked, time.perf_counter() - started)
+
+
+def _policy_of(pod: Pod, dump: Dump, policies: dict[str, Policy]) -> str:
+    found = governing(policies.values(), pod.scheduler_name, pod.labels, dump.namespaces.get(pod.namespace, ()))
+    return found[0].name if found else BUILT_IN.name
+
+
+def as_json(simulation: Simulation) -> dict[str, Any]:
+    """What ``-o json`` prints."""
+    result = simulation.result
+    reasons: dict[tuple[PodClass, tuple[tuple[str, str], ...]], dict[str, str]] = {}
+    pending: dict[str, Any] = {}
+    for left in result.left:
+        kind = (left.pod.pod_class, left.pod.avoid)
+        if kind not in reasons:
+            reasons[kind] = node_reasons(left.pod.pod_class, result.after, left.pod.avoid)
+        pending[left.pod.key] = {"reason": left.reason, "nodes": reasons[kind]}
+    names = [node.name for node in result.after.table.nodes]
+    for key, reason in simulation.blocked.items():
+        pending[key] = {"reason": reason, "nodes": dict.fromkeys(names, reason)}
+    return {
+        "placements": {placement.pod.key: placement.node for placement in result.placements},
+        "pending": pending,
+        "cost": result.cost,
+        "bound": len(result.placements),
+        "seconds": round(simulation.seconds, 6),
+    }
+
+
+def run_simulation(files: tuple[str, ...], output: str) -> None:
+    """Reads, plans and prints; a file that cannot be read is one line and exit code 2."""
+    try:
+        dump = read(files)
+    except DumpError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    waiting = sum(not pod.node_name and not pod.terminal for pod in dump.pods.values())
+    if sys.stderr.isatty():
+        click.echo(f"planning {waiting} pending pods on {len(dump.nodes)} nodes ...", err=True)
+    simulation = plan(dump, time.time())
+    if output == "json":
+        click.echo(msgspec.json.encode(as_json(simulation)))
+        return
+    _print(simulation, simulation.result.after)
+
+
+def _print(simulation: Simulation, after: Snapshot) -> None:
+    console, result = Console(), simulation.result
+    if result.placements:
+        table = Table("POD", "NODE", "COST", box=None, pad_edge=False)
+        for placement in result.placements[:_ROWS]:
+            table.add_row(placement.pod.key, placement.node, str(placement.price))
+        console.print(table)
+        if len(result.placements) > _ROWS:
+            console.print(f"... and {len(result.placements) - _ROWS} more; -o json has them all")
+        console.print()
+    waits = {**simulation.blocked, **{left.pod.key: left.reason for left in result.left}}
+    if waits:
+        table = Table("PENDING", "REASON", box=None, pad_edge=False)
+        for key, reason in list(waits.items())[:_ROWS]:
+            table.add_row(key, reason)
+        console.print(table)
+        if len(waits) > _ROWS:
+            console.print(f"... and {len(waits) - _ROWS} more; -o json has them all")
+        console.print()
+    console.print(
+        f"{len(result.placements)} placed, {len(waits)} pending on {len(after.table.nodes)} nodes; "
+        f"cost {result.cost}, {simulation.seconds:.3f} s"
+    )

@@ -1,0 +1,26 @@
+"""A real Kubernetes control plane as child processes, without containers, for tests, benchmarks and `thalweg up`.
+
+One Go binary is built once and cached (`build`); `cluster.ControlPlane` runs etcd, kube-apiserver, kube-scheduler and
+kube-controller-manager out of it, with KWOK as the kubelets; `oracle.Oracle` asks kube-scheduler's own filters.
+Nothing in Thalweg's scheduler imports this package.
+"""
+
+from thalweg_controlplane.api import Api
+from thalweg_controlplane.build import Binaries, find_or_build
+from thalweg_controlplane.cluster import ControlPlane
+from thalweg_controlplane.errors import ApiError, BuildError, ComponentFailed, ControlPlaneError, OracleError
+from thalweg_controlplane.oracle import Oracle, OracleVerdict
+
+__all__ = [
+    "Api",
+    "ApiError",
+    "Binaries",
+    "BuildError",
+    "ComponentFailed",
+    "ControlPlane",
+    "ControlPlaneError",
+    "Oracle",
+    "OracleError",
+    "OracleVerdict",
+    "find_or_build",
+]

@@ -1,0 +1,176 @@
+"""A thin asynchronous client of the API server for tests and benchmarks: paths and raw JSON, nothing typed.
+
+Thalweg itself does not use it: what tests see of the cluster should not come through the code under test.
+"""
+
+import asyncio
+import base64
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+import aiohttp
+import msgspec.json
+import msgspec.yaml
+
+from thalweg_controlplane.errors import ApiError
+from thalweg_controlplane.objects import Manifest, collection_path, object_path
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+_PAGE: Final = 5000
+
+Manifests: TypeAlias = list[Manifest]
+"""The built-in name is taken inside Api, by its method."""
+
+
+class Api:
+    """`async with Api(kubeconfig) as api:` one session as the kubeconfig's current user.
+
+    Every method raises ApiError when the server refuses, with status 0 when it does not answer.
+    """
+
+    def __init__(self, kubeconfig: Path, *, connections: int = 64) -> None:
+        self.url, self._headers, self._tls = _read(kubeconfig)
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            headers=self._headers,
+            connector=aiohttp.TCPConnector(limit=self._connections, ssl=self._tls),
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Any:
+        """One request; the answer decoded if it is JSON, else its text."""
+        if self._session is None:
+            raise RuntimeError("Api is used outside of its `async with`")
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {"Content-Type": content_type} if data is not None else {}
+        try:
+            async with self._session.request(
+                method, self.url + path, data=data, params=params, headers=headers
+            ) as answer:
+                raw = await answer.read()
+                if answer.status >= 400:
+                    raise ApiError(answer.status, _message(raw))
+                return msgspec.json.decode(raw) if answer.content_type == "application/json" else raw.decode()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ApiError(0, f"{method} {self.url}{path}: {error!r}") from error
+
+    async def get(self, path: str, **params: str) -> Any:
+        """The object at `path`."""
+        return await self.request("GET", path, params=params)
+
+    async def list(self, path: str, **params: str) -> Manifests:
+        """All items of the collection at `path`, page by page (labelSelector and fieldSelector are params)."""
+        items: Manifests = []
+        token = ""
+        while True:
+            page = await self.get(path, **params, limit=str(_PAGE), **({"continue": token} if token else {}))
+            items += page["items"]
+            token = page["metadata"].get("continue", "")
+            if not token:
+                return items
+
+    async def create(self, manifest: Mapping[str, Any]) -> Any:
+        """POSTs it where its kind belongs; the object as created. A Node keeps its status, other kinds lose it."""
+        return await self.request("POST", collection_path(manifest), manifest)
+
+    async def create_many(self, manifests: Iterable[Mapping[str, Any]], concurrency: int = 32) -> Manifests:
+        """Creates them, `concurrency` at a time and begun in order; the objects as created, in the same order."""
+        gate = asyncio.Semaphore(concurrency)
+
+        async def one(manifest: Mapping[str, Any]) -> Any:
+            async with gate:
+                return await self.create(manifest)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(manifest)) for manifest in manifests]
+        return [task.result() for task in tasks]
+
+    async def apply(self, manifest: Mapping[str, Any], *, manager: str = "thalweg-controlplane") -> Any:
+        """Creates or updates it by server-side apply."""
+        params = {"fieldManager": manager, "force": "true"}
+        return await self.request("PATCH", object_path(manifest), manifest, params=params, content_type=APPLY_PATCH)
+
+    async def patch(self, path: str, patch: object, *, content_type: str = MERGE_PATCH) -> Any:
+        """PATCHes the object at `path`."""
+        return await self.request("PATCH", path, patch, content_type=content_type)
+
+    async def replace(self, path: str, manifest: Mapping[str, Any]) -> Any:
+        """PUTs `manifest` at `path` (409 when its resourceVersion is no longer current)."""
+        return await self.request("PUT", path, manifest)
+
+    async def delete(self, path: str, **params: str) -> Any:
+        """Deletes an object, or a whole collection."""
+        return await self.request("DELETE", path, params=params)
+
+    async def wait_for(
+        self, path: str, condition: Callable[[Any], bool], *, within: float = 30.0, every: float = 0.05
+    ) -> Any:
+        """Reads `path` until `condition` holds of the answer, which is returned.
+
+        A missing object, or a server that is down, is waited for as well. After `within` seconds: TimeoutError, with
+        the last answer in its message.
+        """
+        deadline = time.monotonic() + within
+        while True:
+            try:
+                last = await self.get(path)
+                if condition(last):
+                    return last
+            except ApiError as error:
+                if error.status not in (0, 404, 503):
+                    raise
+                last = error
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {within:g} s for {path}; the last answer was {last}")
+            await asyncio.sleep(every)
+
+
+def _message(raw: bytes) -> str:
+    """The message of a Status, or the text as it is."""
+    try:
+        return str(msgspec.json.decode(raw)["message"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return raw.decode(errors="replace")
+
+
+def _read(kubeconfig: Path) -> tuple[str, dict[str, str], ssl.SSLContext]:
+    """URL, headers and TLS of the current context."""
+    config = msgspec.yaml.decode(kubeconfig.read_bytes())
+    context = next(each["context"] for each in config["contexts"] if each["name"] == config["current-context"])
+    cluster = next(each["cluster"] for each in config["clusters"] if each["name"] == context["cluster"])
+    user = next(each["user"] for each in config["users"] if each["name"] == context["user"])
+    authority = cluster.get("certificate-authority-data")
+    tls = ssl.create_default_context(
+        cafile=cluster.get("certificate-authority"),
+        cadata=base64.b64decode(authority).decode() if authority else None,
+    )
+    headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+    if "client-certificate" in user:
+        tls.load_cert_chain(user["client-certificate"], user["client-key"])
+    return cluster["server"].rstrip("/"), headers, tls

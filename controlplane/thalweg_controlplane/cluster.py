@@ -1,0 +1,198 @@
+"""A whole control plane on loopback: started, broken and mended on purpose, stopped."""
+
+import asyncio
+import shutil
+import socket
+import ssl
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+
+from thalweg_controlplane.api import Api
+from thalweg_controlplane.build import Binaries
+from thalweg_controlplane.components import API_SERVER, CONTROLLER_MANAGER, ETCD, KWOK, SCHEDULER, Layout, Ports, argv
+from thalweg_controlplane.errors import ControlPlaneError
+from thalweg_controlplane.processes import Child, until_ready
+
+_READY_SECONDS: Final = 120.0
+"""A few seconds are usual; the rest is for machines that do ten other things."""
+
+
+class ControlPlane:
+    """etcd, kube-apiserver (TLS, RBAC) and, as asked for, controller manager, kube-scheduler and KWOK.
+
+    `async with ControlPlane(binaries) as plane:` enters when all of it is ready. Components go by the names `etcd`,
+    `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` and `kwok`; each keeps its port for as long as the
+    plane lives, and writes `<name>.log` into the workdir. A workdir of one's own is kept, a temporary one is removed.
+    `scheduler_config` is a KubeSchedulerConfiguration in which `{kubeconfig}` stands for the (quoted) path.
+    Raises ComponentFailed when a component does not come up.
+    """
+
+    def __init__(
+        self,
+        binaries: Binaries,
+        *,
+        workdir: Path | None = None,
+        controller_manager: bool = True,
+        scheduler: bool = True,
+        kwok: bool = True,
+        scheduler_config: str | None = None,
+    ) -> None:
+        self._binaries = binaries
+        self._given_workdir = workdir
+        self._wanted = [
+            name
+            for name, wanted in (
+                (ETCD, True),
+                (API_SERVER, True),
+                (CONTROLLER_MANAGER, controller_manager),
+                (SCHEDULER, scheduler),
+                (KWOK, kwok),
+            )
+            if wanted
+        ]
+        self._scheduler_config = scheduler_config
+        self._layout: Layout | None = None
+        self._children: dict[str, Child] = {}
+
+    async def __aenter__(self) -> Self:
+        workdir = self._given_workdir or Path(tempfile.mkdtemp(prefix="thalweg-"))
+        workdir.mkdir(parents=True, exist_ok=True)
+        self._layout = layout = Layout(workdir.resolve(), _free_ports())
+        try:
+            layout.prepare(self._binaries, self._scheduler_config)
+            for name in self._wanted:
+                command = argv(name, layout, self._binaries, controller_manager=CONTROLLER_MANAGER in self._wanted)
+                self._children[name] = Child(name, command, layout.workdir / f"{name}.log")
+            await self.start(ETCD)
+            await self.start(API_SERVER)
+            async with asyncio.TaskGroup() as group:
+                for name in self._wanted[2:]:
+                    group.create_task(self.start(name))
+            await self.wait_ready()
+        except BaseException as error:
+            await self.stop()
+            # A task group wraps what goes wrong in it; one failed component is all the caller needs to hear of.
+            if isinstance(error, BaseExceptionGroup) and isinstance(error.exceptions[0], ControlPlaneError):
+                raise error.exceptions[0] from None
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Its user is in system:masters."""
+        return self._open.kubeconfig
+
+    @property
+    def url(self) -> str:
+        """https://127.0.0.1:PORT of the API server."""
+        return self._open.url
+
+    @property
+    def workdir(self) -> Path:
+        """Where the logs, keys and etcd's data are."""
+        return self._open.workdir
+
+    def metrics_url(self, component: str) -> str:
+        """Where kube-scheduler or kube-controller-manager serves /metrics, readable without a token."""
+        ports = self._open.ports
+        port = {SCHEDULER: ports.scheduler, CONTROLLER_MANAGER: ports.controller_manager}[component]
+        return f"https://127.0.0.1:{port}/metrics"
+
+    async def start(self, component: str) -> None:
+        """Starts it unless it runs, and waits until it is ready. The API server may well be down meanwhile."""
+        child = self._child(component)
+        child.start()
+        await until_ready(child, partial(self._ready, component), _READY_SECONDS)
+
+    async def restart(self, component: str) -> None:
+        """Stops it cleanly, then starts it on the same port with the same data."""
+        await self._child(component).stop()
+        await self.start(component)
+
+    async def kill(self, component: str) -> None:
+        """SIGKILL: it is gone when this returns, and stays gone until `start`."""
+        self._child(component).kill()
+
+    async def wait_ready(self) -> None:
+        """Waits until every component is, and until pods can be created in the namespace `default`."""
+        for name, child in self._children.items():
+            await until_ready(child, partial(self._ready, name), _READY_SECONDS)
+        paths = ["/api/v1/namespaces/default"]
+        if CONTROLLER_MANAGER in self._wanted:
+            paths.append("/api/v1/namespaces/default/serviceaccounts/default")
+        async with Api(self.kubeconfig) as api:
+            for path in paths:
+                await api.wait_for(path, lambda _: True, within=_READY_SECONDS, every=0.02)
+
+    def check(self) -> None:
+        """Raises ComponentFailed when a component has ended by itself."""
+        for child in self._children.values():
+            child.check()
+
+    async def stop(self) -> None:
+        """Stops everything, clients before servers, and removes a temporary workdir. May be called again."""
+        *servers, clients = [
+            [self._children[name] for name in names if name in self._children]
+            for names in ([ETCD], [API_SERVER], [CONTROLLER_MANAGER, SCHEDULER, KWOK])
+        ]
+        for children in [clients, *reversed(servers)]:
+            await asyncio.gather(*(child.stop() for child in children))
+        self._children.clear()
+        layout, self._layout = self._layout, None
+        if layout is not None and self._given_workdir is None:
+            shutil.rmtree(layout.workdir, ignore_errors=True)
+
+    @property
+    def _open(self) -> Layout:
+        if self._layout is None:
+            raise ControlPlaneError("the control plane is not running: use it in an `async with`")
+        return self._layout
+
+    def _child(self, component: str) -> Child:
+        if component not in self._children:
+            raise ControlPlaneError(f"no component {component!r} runs here; there are {sorted(self._children)}")
+        return self._children[component]
+
+    async def _ready(self, component: str) -> bool:
+        layout = self._open
+        url = {
+            ETCD: f"http://127.0.0.1:{layout.ports.etcd}/health",
+            API_SERVER: f"{layout.url}/readyz",
+            CONTROLLER_MANAGER: f"https://127.0.0.1:{layout.ports.controller_manager}/healthz",
+            SCHEDULER: f"https://127.0.0.1:{layout.ports.scheduler}/readyz",
+            KWOK: f"http://127.0.0.1:{layout.ports.kwok}/readyz",
+        }[component]
+        return await _answers(url, layout.certificate)
+
+
+async def _answers(url: str, certificate: Path) -> bool:
+    """Does it say 200? A certificate that is not there yet, or only half written, means no."""
+    try:
+        tls = ssl.create_default_context(cafile=certificate) if url.startswith("https:") else True
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+            session.get(url, ssl=tls) as answer,
+        ):
+            return answer.status == 200
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return False
+
+
+def _free_ports() -> Ports:
+    """Ports that nobody listens on now. All are held until the last is chosen, so that they differ."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in Ports.__dataclass_fields__]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return Ports(*(each.getsockname()[1] for each in sockets))

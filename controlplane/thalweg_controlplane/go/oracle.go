@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// An oracleCase is one question: may each pending pod go to each node, as things stand?
+// No pending pod is placed before another one is judged.
+type oracleCase struct {
+	Nodes      []*v1.Node      `json:"nodes"`
+	Pods       []*v1.Pod       `json:"pods"` // already on their nodes
+	Pending    []*v1.Pod       `json:"pending"`
+	Namespaces []*v1.Namespace `json:"namespaces"`
+	// Filters names plugins to judge one by one, each for itself. Empty: the default profile
+	// as a whole, which stops at the first plugin that rejects.
+	Filters []string `json:"filters"`
+}
+
+type verdict struct {
+	Fits   bool   `json:"fits"`
+	Filter string `json:"filter,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Code   string `json:"code,omitempty"` // Unschedulable, UnschedulableAndUnresolvable or Error
+}
+
+type oracleAnswer struct {
+	// Verdicts: filter (or "" for the whole profile) -> "namespace/pod" -> node -> verdict.
+	Verdicts map[string]map[string]map[string]verdict `json:"verdicts"`
+	Error    string                                   `json:"error,omitempty"`
+}
+
+// noNominations is the nominator of a cluster in which nothing is nominated.
+type noNominations struct{}
+
+func (noNominations) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
+func (noNominations) DeleteNominatedPodIfExists(*v1.Pod)                            {}
+func (noNominations) UpdateNominatedPod(klog.Logger, *v1.Pod, fwk.PodInfo)          {}
+func (noNominations) NominatedPodsForNode(string) []fwk.PodInfo                     { return nil }
+
+// runOracle reads one JSON case a line and answers with one JSON line, in order.
+func runOracle() int {
+	metrics.Register()
+	config, err := latest.Default()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "oracle:", err)
+		return 1
+	}
+	oracle := &oracle{profile: config.Profiles[0], registry: plugins.NewInTreeRegistry()}
+	in := bufio.NewReaderSize(os.Stdin, 1<<20)
+	out := json.NewEncoder(os.Stdout)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err == io.EOF && len(line) == 0 {
+			return 0
+		} else if err != nil && err != io.EOF {
+			fmt.Fprintln(os.Stderr, "oracle:", err)
+			return 1
+		}
+		if err := out.Encode(oracle.answer(line)); err != nil {
+			return 1
+		}
+	}
+}
+
+type oracle struct {
+	profile  schedulerconfig.KubeSchedulerProfile
+	registry frameworkruntime.Registry
+}
+
+func (o *oracle) answer(line []byte) (answer oracleAnswer) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			answer = oracleAnswer{Error: fmt.Sprint("panic: ", problem)}
+		}
+	}()
+	var question oracleCase
+	if err := json.Unmarshal(line, &question); err != nil {
+		return oracleAnswer{Error: err.Error()}
+	}
+	answer.Verdicts = map[string]map[string]map[string]verdict{}
+	chosen := question.Filters
+	if len(chosen) == 0 {
+		chosen = []string{""}
+	}
+	for _, filter := range chosen {
+		verdicts, err := o.judge(question, filter)
+		if err != nil {
+			return oracleAnswer{Error: err.Error()}
+		}
+		answer.Verdicts[filter] = verdicts
+	}
+	return answer
+}
+
+func (o *oracle) judge(question oracleCase, filter string) (map[string]map[string]verdict, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	snapshot := internalcache.NewSnapshot(question.Pods, question.Nodes)
+	scheduler, err := o.framework(ctx, snapshot, question.Namespaces, filter)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := map[string]map[string]verdict{}
+	for _, pod := range question.Pending {
+		state := framework.NewCycleState()
+		allowed, status, _ := scheduler.RunPreFilterPlugins(ctx, state, pod)
+		perNode := map[string]verdict{}
+		for _, node := range question.Nodes {
+			perNode[node.Name] = judgeNode(ctx, scheduler, snapshot, state, pod, node.Name, allowed, status)
+		}
+		verdicts[pod.Namespace+"/"+pod.Name] = perNode
+	}
+	return verdicts, nil
+}
+
+func judgeNode(ctx context.Context, scheduler framework.Framework, snapshot *internalcache.Snapshot, state fwk.CycleState,
+	pod *v1.Pod, node string, allowed *fwk.PreFilterResult, preFilter *fwk.Status) verdict {
+	if !preFilter.IsSuccess() {
+		return fromStatus(preFilter)
+	}
+	if !allowed.AllNodes() && !allowed.NodeNames.Has(node) {
+		// schedule_one.go words it by the plugins that narrowed the list; only NodeAffinity and
+		// VolumeBinding do, and only NodeAffinity without volumes.
+		return verdict{Filter: names.NodeAffinity, Code: fwk.UnschedulableAndUnresolvable.String(),
+			Reason: "node(s) didn't satisfy plugin(s) [NodeAffinity]"}
+	}
+	info, err := snapshot.Get(node)
+	if err != nil {
+		return verdict{Code: "Error", Reason: err.Error()}
+	}
+	return fromStatus(scheduler.RunFilterPlugins(ctx, state, pod, info))
+}
+
+func fromStatus(status *fwk.Status) verdict {
+	if status.IsSuccess() {
+		return verdict{Fits: true}
+	}
+	reasons := append([]string{}, status.Reasons()...)
+	sort.Strings(reasons)
+	return verdict{Filter: status.Plugin(), Reason: strings.Join(reasons, ", "), Code: status.Code().String()}
+}
+
+// framework builds the default profile, or that profile cut down to one filter. DynamicResources
+// stays out: it needs live claims and slices, and such pods are kube-scheduler's to judge.
+func (o *oracle) framework(ctx context.Context, snapshot *internalcache.Snapshot, namespaces []*v1.Namespace, filter string) (framework.Framework, error) {
+	profile := *o.profile.DeepCopy()
+	if filter != "" {
+		if _, known := o.registry[filter]; !known {
+			return nil, fmt.Errorf("kube-scheduler has no plugin %q", filter)
+		}
+		one := schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: filter}}}
+		profile.Plugins = &schedulerconfig.Plugins{
+			QueueSort: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: names.PrioritySort}}},
+			Bind:      schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: names.DefaultBinder}}},
+			Filter:    one,
+		}
+		if sets.New(names.NodeAffinity, names.NodePorts, names.NodeResourcesFit, names.InterPodAffinity,
+			names.PodTopologySpread, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeRestrictions,
+			names.VolumeZone, names.NodeDeclaredFeatures).Has(filter) {
+			profile.Plugins.PreFilter = one
+		}
+	} else {
+		kept := profile.Plugins.MultiPoint.Enabled[:0]
+		for _, plugin := range profile.Plugins.MultiPoint.Enabled {
+			if plugin.Name != names.DynamicResources && plugin.Name != names.DefaultPreemption {
+				kept = append(kept, plugin)
+			}
+		}
+		profile.Plugins.MultiPoint.Enabled = kept
+	}
+	clients := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(clients, 0)
+	for _, namespace := range namespaces {
+		if err := factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
+			return nil, err
+		}
+	}
+	return frameworkruntime.NewFramework(ctx, o.registry, &profile,
+		frameworkruntime.WithClientSet(clients),
+		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithPodNominator(noNominations{}),
+		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
+	)
+}

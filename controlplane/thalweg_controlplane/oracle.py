@@ -1,0 +1,109 @@
+"""kube-scheduler's own filters as a function, to compare ours with: see go/oracle.go."""
+
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Any, Self, TypeAlias
+
+import msgspec
+
+from thalweg_controlplane.build import Binaries
+from thalweg_controlplane.errors import OracleError
+from thalweg_controlplane.processes import die_with_parent
+
+
+class OracleVerdict(msgspec.Struct, frozen=True):
+    """May this pod go to this node? When not: which plugin says so, in its words, and with which status code."""
+
+    fits: bool
+    filter: str = ""
+    reason: str = ""
+    """All reasons, sorted, joined by a comma."""
+    code: str = ""
+    """Unschedulable, UnschedulableAndUnresolvable or Error; empty when it fits."""
+
+
+Verdicts: TypeAlias = dict[str, dict[str, dict[str, OracleVerdict]]]
+"""Filter ("" for the whole default profile) -> "namespace/pod" -> node -> verdict."""
+
+
+class _Answer(msgspec.Struct):
+    verdicts: Verdicts | None = None
+    error: str = ""
+
+
+class Oracle:
+    """A child process that judges cases one after another; use it in a `with`, from one thread.
+
+    Manifests are taken as they are: nothing sets the API server's defaults in them (requests from limits, a
+    toleration's operator, maxSkew and so on), so give what the API server would have stored.
+    """
+
+    def __init__(self, binaries: Binaries) -> None:
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the child lives
+        self._process = subprocess.Popen(  # noqa: S603 - our own argument list, no shell
+            [binaries.controlplane, "oracle"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
+            process_group=0,
+        )
+        self._decoder = msgspec.json.Decoder(_Answer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def judge(
+        self,
+        nodes: Sequence[Mapping[str, Any]],
+        pods: Sequence[Mapping[str, Any]],
+        pending: Sequence[Mapping[str, Any]],
+        filters: Sequence[str] = (),
+        namespaces: Sequence[Mapping[str, Any]] = (),
+    ) -> Verdicts:
+        """Ask whether each pending pod may go to each node, while `pods` are on theirs.
+
+        Each of `filters` (a plugin's name, such as NodeResourcesFit) judges for itself; without any, the default
+        profile does as a whole, less DynamicResources, and stops at the first plugin that rejects. No pending pod is
+        placed before another one is judged. Raises OracleError.
+        """
+        case = {"nodes": nodes, "pods": pods, "pending": pending, "filters": filters, "namespaces": namespaces}
+        if self._process.stdin is None or self._process.stdout is None:
+            raise OracleError("the oracle has no pipes")
+        try:
+            self._process.stdin.write(msgspec.json.encode(case) + b"\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except (OSError, ValueError) as error:
+            raise OracleError(f"the oracle has ended: {error}\n{self._last_words()}") from error
+        if not line:
+            raise OracleError(f"the oracle has ended:\n{self._last_words()}")
+        answer = self._decoder.decode(line)
+        if answer.error or answer.verdicts is None:
+            raise OracleError(answer.error or "the oracle gave no verdicts")
+        return answer.verdicts
+
+    def close(self) -> None:
+        """Ends the child: it stops by itself at the end of its input."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):  # closing flushes, and it may have died already
+                    pipe.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        return "\n".join(self._log.read().decode(errors="replace").splitlines()[-20:])

@@ -1,0 +1,132 @@
+"""`thalweg up`: a control plane with a few fake nodes, and Thalweg in it, until Ctrl-C."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+from thalweg_controlplane.api import Api
+from thalweg_controlplane.build import Binaries, find_or_build
+from thalweg_controlplane.cluster import ControlPlane
+from thalweg_controlplane.objects import node, object_path
+from thalweg_controlplane.processes import Child
+
+_CHECK_SECONDS: Final = 0.5
+
+
+async def serve(
+    report: Callable[[str], None],
+    *,
+    nodes: int = 5,
+    crds: Sequence[Mapping[str, Any]] = (),
+    start_operator: Sequence[str] | None = None,
+) -> None:
+    """Runs until SIGINT or SIGTERM, then stops everything in reverse order and returns.
+
+    `crds` are installed and established before the operator starts; `start_operator` is its command line, with
+    `{kubeconfig}` replaced in every word. Building, if need be, comes first and blocks the loop: see `find_or_build`.
+    Raises BuildError, and ComponentFailed when anything, the operator included, ends by itself.
+    """
+    with _interruptible():
+        binaries = find_or_build(report)
+    with _cancelled_by_signals():
+        await _run(binaries, report, nodes, crds, start_operator)
+    report("stopped")
+
+
+async def _run(
+    binaries: Binaries,
+    report: Callable[[str], None],
+    nodes: int,
+    crds: Sequence[Mapping[str, Any]],
+    start_operator: Sequence[str] | None,
+) -> None:
+    report("starting the control plane")
+    async with ControlPlane(binaries) as plane:
+        async with Api(plane.kubeconfig) as api:
+            await _install(api, crds)
+            await api.create_many([node(f"node-{number}") for number in range(nodes)])
+        operator = _operator(start_operator, plane) if start_operator else None
+        try:
+            if operator:
+                operator.start()
+            report(_welcome(plane, nodes, operator))
+            while True:
+                await asyncio.sleep(_CHECK_SECONDS)
+                plane.check()
+                if operator:
+                    operator.check()
+        finally:
+            report("stopping")
+            if operator:
+                await operator.stop()
+
+
+async def _install(api: Api, crds: Sequence[Mapping[str, Any]]) -> None:
+    for crd in crds:
+        await api.apply(crd)
+    for crd in crds:
+        await api.wait_for(object_path(crd), _established)
+
+
+def _established(crd: Mapping[str, Any]) -> bool:
+    conditions = crd.get("status", {}).get("conditions") or ()  # null until its controller has seen it
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+def _operator(command: Sequence[str], plane: ControlPlane) -> Child:
+    argv = [word.replace("{kubeconfig}", str(plane.kubeconfig)) for word in command]
+    return Child("operator", argv, plane.workdir / "operator.log")
+
+
+def _welcome(plane: ControlPlane, nodes: int, operator: Child | None) -> str:
+    kubectl = f"kubectl --kubeconfig {plane.kubeconfig}"
+    log: Path = operator.log if operator else plane.workdir / "kube-scheduler.log"
+    return "\n".join(
+        [
+            f"Kubernetes runs at {plane.url} with {nodes} nodes. Its kubeconfig:",
+            f"  export KUBECONFIG={plane.kubeconfig}",
+            "Three things to try:",
+            f"  {kubectl} get nodes",
+            f"  {kubectl} create deployment web --image=web --replicas=10 && {kubectl} get pods -o wide",
+            f"  tail -f {log}",
+            "Ctrl-C stops it and removes everything.",
+        ]
+    )
+
+
+@contextmanager
+def _cancelled_by_signals() -> Iterator[None]:
+    """SIGINT or SIGTERM cancels what this task is doing, and the block then ends as if it had finished."""
+    loop, task = asyncio.get_running_loop(), cast("asyncio.Task[None]", asyncio.current_task())
+    asked = False
+
+    def ask() -> None:
+        nonlocal asked
+        if not asked:  # a second Ctrl-C must not cut the stopping short
+            asked = True
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ask)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not asked:
+            raise
+        task.uncancel()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Inside asyncio.run Ctrl-C only cancels a task, which blocking work would never notice: let it raise here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

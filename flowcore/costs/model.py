@@ -1,0 +1,56 @@
+"""The seam between a round and a cost model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowcore.model.policies import CostWeights
+from flowcore.model.pods import PodClass
+from flowcore.model.snapshot import Int64s, NodeTable
+
+Float64s = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How full the nodes are, as cost models see it.
+
+    Attributes:
+        capacity: float64[N, 2], allocatable cpu (milli) and memory (bytes).
+        taken: float64[N, 2], what pods there count for (see snapshot.ASSUMED_CPU).
+    """
+
+    table: NodeTable
+    capacity: Float64s
+    taken: Float64s
+
+
+class CostModel(Protocol):
+    """Prices the arcs of the network; costs are positive integers, 1000 for one whole node's utilisation.
+
+    The cost of a pod on a node is ``arc + slot``: the arc from its class to the node is what the class brings,
+    the slot is what the node's other pods of the same round make of it.
+    """
+
+    @property
+    def name(self) -> str:
+        """As a policy's ``cost.model`` names it."""
+
+    def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:
+        """int64[N], positive: cost of the class on each node, less what ``slot_costs`` says of the node.
+
+        Args:
+            size: float64[2], cpu and memory that one pod counts for.
+        """
+
+    def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:
+        """int64[N, K]: cost of the slot after ``levels[k]`` other pods of the round, never falling along K.
+
+        Args:
+            size: float64[N, 2], what one such pod counts for on each node.
+            levels: int64[K], rising.
+        """

@@ -1,0 +1,37 @@
+"""Reasons for pending pods, in kube-scheduler's own wording where it has one.
+
+Source: kube-scheduler framework/types.go (FitError.Error): "0/5 nodes are available: 3 Insufficient cpu, ...".
+"""
+
+from __future__ import annotations
+
+from flowcore.classes.groups import Group
+from flowcore.filters import judge
+from flowcore.model.pods import PodClass
+from flowcore.model.snapshot import Snapshot
+
+
+def reason_for(group: Group, *, before: Snapshot, after: Snapshot) -> str:
+    """Why pods of a group stay pending after a round.
+
+    Args:
+        before: the snapshot that the round began with.
+        after: the same with the round's placements counted.
+    """
+    total = len(after.table.nodes)
+    if total == 0:
+        return "0/0 nodes are available: the cluster has no nodes."
+    counts = judge(group.pod_class, after, group.avoid).counts()
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    text = f"0/{total} nodes are available: {listed}."
+    if judge(group.pod_class, before, group.avoid).fits.any():
+        text += " There was room for some pods of this kind; the round gave it to pods that cost more to leave waiting."
+    return text
+
+
+def node_reasons(pod_class: PodClass, after: Snapshot, avoid: tuple[tuple[str, str], ...] = ()) -> dict[str, str]:
+    """Each node that a class does not fit on, with the reason."""
+    verdicts = judge(pod_class, after, avoid)
+    return {
+        node.name: verdicts.of_node(at)[1] for at, node in enumerate(after.table.nodes) if not verdicts.fits[at]
+    }

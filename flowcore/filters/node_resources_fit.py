@@ -1,0 +1,49 @@
+"""NodeResourcesFit: what a pod asks for must be free, exact fits included.
+
+Source: kube-scheduler plugins/noderesources/fit.go (fitsRequest). A resource that the pod does not ask for never
+rejects it, even where the node is overcommitted already; every pod takes one of ``pods``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowcore.filters.rejection import Rejection
+from flowcore.model.pods import PodClass
+from flowcore.model.resources import PODS
+from flowcore.model.snapshot import Int64s, Snapshot
+
+NAME = "NodeResourcesFit"
+TOO_MANY_PODS = "Too many pods"
+
+
+def insufficient(resource: str) -> str:
+    """kube-scheduler's text for a resource that runs short."""
+    return f"Insufficient {resource}"
+
+
+def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
+    """One rejection per resource that runs short somewhere: a node can be in several."""
+    wanted = snapshot.vector(pod_class.requests)
+    free = snapshot.free
+    found = []
+    order = [snapshot.resources.index(PODS), *(i for i, name in enumerate(snapshot.resources) if name != PODS)]
+    for i in order:
+        if wanted[i] > 0:
+            short = free[:, i] < wanted[i]
+            if short.any():
+                name = snapshot.resources[i]
+                found.append(Rejection(TOO_MANY_PODS if name == PODS else insufficient(name), short))
+    return tuple(found)
+
+
+def count_fitting(wanted: Int64s, free: Int64s) -> Int64s:
+    """int64[N]: how many pods of this size each node takes, alone.
+
+    Args:
+        wanted: int64[R], with a positive entry for ``pods``.
+        free: int64[N, R], may be negative.
+    """
+    asked = wanted > 0
+    fitting: Int64s = np.maximum(free[:, asked] // wanted[asked], 0).min(axis=1)
+    return fitting

@@ -1,0 +1,23 @@
+"""NodeUnschedulable: cordoned nodes, unless the pod tolerates the taint that cordoning means.
+
+Source: kube-scheduler plugins/nodeunschedulable.
+"""
+
+from __future__ import annotations
+
+from flowcore.filters.rejection import Rejection
+from flowcore.filters.taint_toleration import tolerates
+from flowcore.model.nodes import Taint
+from flowcore.model.pods import PodClass
+from flowcore.model.snapshot import NodeTable
+
+NAME = "NodeUnschedulable"
+REASON = "node(s) were unschedulable"
+_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+def rejections(pod_class: PodClass, table: NodeTable) -> tuple[Rejection, ...]:
+    """Rejections by cordon."""
+    if not table.unschedulable.any() or tolerates(pod_class.tolerations, _TAINT):
+        return ()
+    return (Rejection(REASON, table.unschedulable),)

@@ -1,0 +1,101 @@
+"""Pods, and the pod class: everything that scheduling reads of a pod.
+
+Two pods of one class are interchangeable for every filter and every cost, whoever owns them; two pods of
+one owner with different requests are not. The class value is its own key: equal classes are one class.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.model.resources import Amounts
+from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm
+
+
+class Toleration(msgspec.Struct, frozen=True, gc=False):
+    """core/v1 Toleration; ``tolerationSeconds`` plays no part in placing."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class PreferredTerm(msgspec.Struct, frozen=True, gc=False):
+    """A soft node affinity: ``weight`` 1..100 for nodes that match ``term``."""
+
+    weight: int
+    term: NodeSelectorTerm
+
+
+class HostPort(msgspec.Struct, frozen=True, gc=False, order=True):
+    """A port of the node that a container wants. ``ip`` 0.0.0.0 means every address."""
+
+    ip: str
+    protocol: str
+    port: int
+
+    def clashes(self, other: HostPort) -> bool:
+        """HostPortInfo.CheckConflict of kube-scheduler's framework/types.go."""
+        if (self.protocol, self.port) != (other.protocol, other.port):
+            return False
+        return self.ip == other.ip or "0.0.0.0" in (self.ip, other.ip)  # noqa: S104 - compared, not bound
+
+
+class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What filters and costs read of a pod; hashable, and the key of its class."""
+
+    requests: Amounts = ()
+    node_selector: Labels = ()
+    #: Required node affinity: terms are alternatives. None: no such rule. (): a rule no node meets.
+    required_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    preferred_affinity: tuple[PreferredTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    #: spec.nodeName of a pod that is asked about although it names its node.
+    node_name: str = ""
+    priority: int = 0
+
+
+class AntiAffinityTerm(msgspec.Struct, frozen=True, gc=False):
+    """A required pod anti-affinity term of a pod that already has its node.
+
+    ``namespaces`` are those the term lists (its own pod's when it lists none); ``namespace_selector``
+    adds those it selects.
+    """
+
+    topology_key: str
+    selector: LabelSelector | None
+    namespaces: tuple[str, ...]
+    namespace_selector: LabelSelector | None = None
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False):
+    """A pod as a snapshot knows it."""
+
+    namespace: str
+    name: str
+    uid: str
+    pod_class: PodClass
+    labels: Labels = ()
+    scheduler_name: str = "default-scheduler"
+    #: The node it is bound to, "" while it waits.
+    node_name: str = ""
+    #: Seconds since the epoch, from metadata.creationTimestamp; 0 when unknown.
+    created: float = 0.0
+    #: Succeeded or Failed: holds no room any more.
+    terminal: bool = False
+    #: Has a deletionTimestamp: keeps its room until it is gone, is never placed anew.
+    deleting: bool = False
+    #: What it takes on its node: like the class's requests but for in-place resizes.
+    usage: Amounts = ()
+    #: Why this engine must leave it pending whatever room there is; "" when it may be placed.
+    blocked: str = ""
+    #: The message of its PodScheduled=False condition, "" when it has none.
+    told: str = ""
+    required_anti_affinity: tuple[AntiAffinityTerm, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"

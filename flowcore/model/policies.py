@@ -1,0 +1,84 @@
+"""FlowSchedulingPolicy as the core reads it: what it governs, how it delivers, what it pays for.
+
+Which pods of a cluster a policy governs is decided here, so that the operator and ``simulate`` agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from flowcore.model.selectors import Labels, LabelSelector
+
+#: The scheduler that pods name to be placed by Thalweg without any policy.
+SCHEDULER_NAME = "thalweg"
+
+
+class Delivery(StrEnum):
+    """How a plan reaches the cluster."""
+
+    OBSERVE = "Observe"
+    BINDER = "Binder"
+
+
+class CostWeights(msgspec.Struct, frozen=True):
+    """Weights of the parts of a cost model, 0..100."""
+
+    least_requested: int = 1
+    balance: int = 1
+    node_preference: int = 1
+    taint_preference: int = 1
+
+
+class UnscheduledPrice(msgspec.Struct, frozen=True):
+    """What leaving a pod pending costs: ``base + per_priority * priority + per_waiting_second * seconds``."""
+
+    base: int = 100_000
+    per_priority: int = 10
+    per_waiting_second: int = 5
+
+
+class Selects(msgspec.Struct, frozen=True):
+    """Which pods a policy governs; all that is given must match. Nothing given selects nothing."""
+
+    scheduler_names: tuple[str, ...] = (SCHEDULER_NAME,)
+    pods: LabelSelector | None = None
+    namespaces: LabelSelector | None = None
+    nothing: bool = False
+
+    def matches(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> bool:
+        """Whether a pod is governed."""
+        if self.nothing or scheduler_name not in self.scheduler_names:
+            return False
+        if self.pods is not None and not self.pods.matches(labels):
+            return False
+        return self.namespaces is None or self.namespaces.matches(namespace_labels)
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """One accepted policy."""
+
+    name: str
+    precedence: int = 0
+    selects: Selects = Selects()
+    delivery: Delivery = Delivery.BINDER
+    cost_model: str = "CPUMemory"
+    weights: CostWeights = CostWeights()
+    unscheduled: UnscheduledPrice = UnscheduledPrice()
+
+
+#: In force for pods that name the scheduler ``thalweg`` and that no policy governs.
+#: The name cannot be a Kubernetes object's, so it never collides with one.
+BUILT_IN = Policy(name="(built-in)", precedence=-(2**31))
+
+
+def in_order(policies: Iterable[Policy]) -> tuple[Policy, ...]:
+    """Highest precedence first, then by name; the built-in default last."""
+    return tuple(sorted(policies, key=lambda p: (-p.precedence, p.name)))
+
+
+def governing(policies: Iterable[Policy], scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
+    """All policies that match a pod, in the given order: the first governs, the others lost."""
+    return [p for p in policies if p.selects.matches(scheduler_name, labels, namespace_labels)]

@@ -1,0 +1,118 @@
+"""Amounts of resources: which names scheduling counts, in which unit, and what a pod asks for.
+
+Units: ``cpu`` in millicores, everything else in whole units (bytes, pods, devices).
+
+Sources: component-helpers ``resource/helpers.go`` (PodRequests), kube-scheduler
+``framework/types.go`` (Resource.Add, SetMaxResource), ``apis/core/v1/helper`` (resource names).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from flowcore.model.errors import ModelError
+from flowcore.model.quantities import milli_from_nanos, nanos, whole_from_nanos
+
+CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+#: Columns that every array of amounts starts with; extended resources follow, sorted by name.
+BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+
+#: Resource name -> amount, sorted by name, zeros left out: hashable and shared between pods.
+Amounts = tuple[tuple[str, int], ...]
+#: The same before rounding, in billionths: sums are rounded once, at the end, as kube-scheduler does.
+NanoList = dict[str, int]
+
+_QUALIFIED = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+def is_counted(name: str) -> bool:
+    """Whether NodeResourcesFit looks at this resource at all.
+
+    True for the base resources, hugepages, attachable volumes and extended resources; other names without
+    a domain (``storage``, ``gpu``) are not scheduled by.
+    """
+    if name in BASE_RESOURCES or name.startswith(("hugepages-", "attachable-volumes-")):
+        return True
+    if "kubernetes.io/" in name:
+        return True
+    return "/" in name and not name.startswith("requests.") and _QUALIFIED.fullmatch(name) is not None
+
+
+def read_list(resources: Mapping[str, str | int | float] | None, field: str) -> NanoList:
+    """A Kubernetes resource list in billionths.
+
+    Raises:
+        ModelError: a quantity does not parse or is negative; ``field`` says which.
+    """
+    result: NanoList = {}
+    for name, quantity in (resources or {}).items():
+        try:
+            amount = nanos(quantity)
+        except ModelError as error:
+            raise ModelError(f"{field}.{name}", error.problem) from None
+        if amount < 0:
+            raise ModelError(f"{field}.{name}", f'"{quantity}" is negative')
+        result[name] = amount
+    return result
+
+
+def add(total: NanoList, more: NanoList) -> None:
+    """Adds ``more`` to ``total`` in place."""
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def raise_to(total: NanoList, floor: NanoList) -> None:
+    """Lifts each entry of ``total`` to that of ``floor`` in place."""
+    for name, amount in floor.items():
+        if amount > total.get(name, -1):
+            total[name] = amount
+
+
+def pod_total(
+    containers: Iterable[NanoList],
+    init_containers: Iterable[tuple[NanoList, bool]],
+    pod_level: NanoList,
+    overhead: NanoList,
+) -> NanoList:
+    """What a pod asks for (KEP-753 for sidecars, KEP-2837 for pod-level resources).
+
+    Args:
+        containers: requests of the app containers, which run together.
+        init_containers: requests and "restarts always" (a sidecar), in order: one runs after the other,
+            each beside the sidecars before it.
+        pod_level: ``spec.resources.requests``; for cpu, memory and hugepages it replaces the sum.
+        overhead: ``spec.overhead``, added last.
+    """
+    total: NanoList = {}
+    for requests in containers:
+        add(total, requests)
+    sidecars: NanoList = {}
+    peak: NanoList = {}
+    for requests, is_sidecar in init_containers:
+        if is_sidecar:
+            add(total, requests)
+            add(sidecars, requests)
+            raise_to(peak, sidecars)
+        else:
+            running = dict(requests)
+            add(running, sidecars)
+            raise_to(peak, running)
+    raise_to(total, peak)
+    for name, amount in pod_level.items():
+        if name in (CPU, MEMORY) or name.startswith("hugepages-"):
+            total[name] = amount
+    add(total, overhead)
+    total.pop(PODS, None)  # one pod is one pod, whatever it writes there
+    return total
+
+
+def to_amounts(total: NanoList) -> Amounts:
+    """Rounds up to the units that scheduling counts in; drops zeros and what is not counted."""
+    rounded = (
+        (name, milli_from_nanos(amount) if name == CPU else whole_from_nanos(amount))
+        for name, amount in total.items()
+        if amount > 0 and is_counted(name)
+    )
+    return tuple(sorted(rounded))

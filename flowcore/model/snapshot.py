@@ -1,0 +1,200 @@
+"""One consistent view of a cluster, with arrays.
+
+``N`` nodes in a fixed order, ``R`` resources: the base ones first, then every extended resource that a
+node offers or a pending pod asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowcore.model.nodes import Node, Taint
+from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.resources import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+#: What a pod without a request counts as in the cost model, so that such pods spread too:
+#: kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest (pkg/scheduler/util/pod_resources.go).
+ASSUMED_CPU, ASSUMED_MEMORY = 100, 200 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LabelColumn:
+    """All nodes' values of one label: ``values[codes[i]]`` is node i's, code -1 where it has none."""
+
+    codes: NDArray[np.int32]
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTable:
+    """The nodes as arrays, without what runs on them. Columns of labels are made when first asked for."""
+
+    nodes: tuple[Node, ...]
+    index: Mapping[str, int]
+    unschedulable: Bools
+    unsound: Bools
+    taint_codes: NDArray[np.int32]
+    taint_sets: tuple[tuple[Taint, ...], ...]
+    _columns: dict[str, LabelColumn] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node]) -> NodeTable:
+        """Nodes in the order given; a name that comes twice keeps its last node."""
+        ordered = tuple({node.name: node for node in nodes}.values())
+        taint_sets: dict[tuple[Taint, ...], int] = {}
+        codes = [taint_sets.setdefault(node.taints, len(taint_sets)) for node in ordered]
+        return cls(
+            nodes=ordered,
+            index={node.name: i for i, node in enumerate(ordered)},
+            unschedulable=np.array([node.unschedulable for node in ordered], dtype=np.bool_),
+            unsound=np.array([bool(node.problem) for node in ordered], dtype=np.bool_),
+            taint_codes=np.array(codes, dtype=np.int32),
+            taint_sets=tuple(taint_sets),
+        )
+
+    def column(self, key: str) -> LabelColumn:
+        """The values of one label over all nodes."""
+        column = self._columns.get(key)
+        if column is None:
+            values: dict[str, int] = {}
+            codes = np.full(len(self.nodes), -1, dtype=np.int32)
+            for i, node in enumerate(self.nodes):
+                for name, value in node.labels:
+                    if name == key:
+                        codes[i] = values.setdefault(value, len(values))
+                        break
+            column = LabelColumn(codes, tuple(values))
+            self._columns[key] = column
+        return column
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """A pod to be placed, under the policy that governs it.
+
+    ``avoid`` lists topology domains (label key, value) that pods already running keep it away from by their
+    required anti-affinity.
+    """
+
+    key: str
+    uid: str
+    pod_class: PodClass
+    policy: str
+    created: float = 0.0
+    avoid: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Nodes, what is taken on them, and what waits.
+
+    Attributes:
+        generation: which state of the cluster this is; a plan names the one it was made from.
+        now: seconds since the epoch, an argument like any other.
+        allocatable, used: int64[N, R]; ``used`` includes reservations. Used may exceed allocatable.
+        assumed: int64[N, 2], cpu and memory as the cost model counts them (see ASSUMED_CPU).
+        ports: host ports taken, for the nodes that have any.
+    """
+
+    generation: int
+    now: float
+    table: NodeTable
+    resources: tuple[str, ...]
+    allocatable: Int64s
+    used: Int64s
+    assumed: Int64s
+    ports: Mapping[int, frozenset[HostPort]]
+    pending: tuple[PendingPod, ...] = ()
+
+    @property
+    def free(self) -> Int64s:
+        """int64[N, R]: allocatable less used; negative where a node is overcommitted already."""
+        return self.allocatable - self.used
+
+    def vector(self, amounts: Amounts) -> Int64s:
+        """int64[R]: amounts in this snapshot's columns, with one pod in ``pods``."""
+        row = np.zeros(len(self.resources), dtype=np.int64)
+        for name, amount in amounts:
+            row[self.resources.index(name)] = amount
+        row[self.resources.index(PODS)] = 1
+        return row
+
+    def with_usage(self, used: Int64s, assumed: Int64s, ports: Mapping[int, frozenset[HostPort]]) -> Snapshot:
+        """The same cluster with other amounts taken and nothing pending."""
+        return replace(self, used=used, assumed=assumed, ports=ports, pending=())
+
+
+def assumed_amounts(requests: Amounts) -> tuple[int, int]:
+    """Cpu (milli) and memory (bytes) that the cost model counts for a pod."""
+    found = dict(requests)
+    return found.get(CPU, 0) or ASSUMED_CPU, found.get(MEMORY, 0) or ASSUMED_MEMORY
+
+
+def build_snapshot(
+    *,
+    generation: int,
+    now: float,
+    table: NodeTable,
+    running: Iterable[tuple[str, Amounts, tuple[HostPort, ...]]],
+    pending: tuple[PendingPod, ...],
+) -> Snapshot:
+    """A snapshot from values.
+
+    Args:
+        running: node name, amounts and host ports of each pod that holds room; nodes not in the table
+            are passed over.
+    """
+    names = set(BASE_RESOURCES)
+    for node in table.nodes:
+        names.update(name for name, _ in node.allocatable)
+    for pod in pending:
+        names.update(name for name, _ in pod.pod_class.requests)
+    resources = BASE_RESOURCES + tuple(sorted(names.difference(BASE_RESOURCES)))
+    column = {name: i for i, name in enumerate(resources)}
+    count = len(table.nodes)
+    allocatable = np.zeros((count, len(resources)), dtype=np.int64)
+    for i, node in enumerate(table.nodes):
+        for name, amount in node.allocatable:
+            allocatable[i, column[name]] = amount
+    taken = [[0] * len(resources) for _ in range(count)]  # Python integers: sums of int64s may exceed int64
+    assumed = [[0, 0] for _ in range(count)]
+    ports: dict[int, frozenset[HostPort]] = {}
+    for node_name, amounts, host_ports in running:
+        at = table.index.get(node_name)
+        if at is None:
+            continue
+        for name, amount in amounts:
+            where = column.get(name)
+            if where is not None:
+                taken[at][where] += amount
+        taken[at][column[PODS]] += 1
+        cpu, memory = assumed_amounts(amounts)
+        assumed[at][0] += cpu
+        assumed[at][1] += memory
+        if host_ports:
+            ports[at] = ports.get(at, frozenset()) | frozenset(host_ports)
+    return Snapshot(
+        generation=generation,
+        now=now,
+        table=table,
+        resources=resources,
+        allocatable=allocatable,
+        used=to_int64(taken, len(resources)),
+        assumed=to_int64(assumed, 2),
+        ports=ports,
+        pending=pending,
+    )
+
+
+def to_int64(rows: list[list[int]], width: int) -> Int64s:
+    """int64[N, width] of Python integers, capped at int64."""
+    limit = 2**63 - 1
+    capped = [[min(value, limit) for value in row] for row in rows]
+    return np.array(capped, dtype=np.int64).reshape(len(rows), width)

@@ -1,0 +1,6 @@
+"""A round: one snapshot in, one plan out."""
+
+from flowcore.rounds.plan import Left, Placement, RoundResult
+from flowcore.rounds.round import run_one_by_one, run_round
+
+__all__ = ["Left", "Placement", "RoundResult", "run_one_by_one", "run_round"]

@@ -1,0 +1,121 @@
+"""The room left on the nodes while a round commits placements: the one mutable thing in it.
+
+Every placement of every method goes through ``Room.take``, which lets nothing in that does not fit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowcore.classes.groups import Group
+from flowcore.costs.model import Load
+from flowcore.filters import static_fits
+from flowcore.filters.node_ports import clash
+from flowcore.filters.node_resources_fit import count_fitting
+from flowcore.model.pods import HostPort
+from flowcore.model.snapshot import Bools, Int64s, Snapshot, assumed_amounts
+
+
+class Demand:
+    """A group in a snapshot's columns: what it asks for and which nodes its class may ever use.
+
+    Attributes:
+        wanted: int64[R].
+        size: float64[2], cpu and memory for the cost model.
+        allowed: bool[N], nodes that pass every filter that the round cannot change.
+    """
+
+    __slots__ = ("allowed", "group", "size", "wanted")
+
+    def __init__(self, group: Group, snapshot: Snapshot) -> None:
+        self.group = group
+        self.wanted = snapshot.vector(group.pod_class.requests)
+        self.size = np.array(assumed_amounts(group.pod_class.requests), dtype=np.float64)
+        self.allowed = static_fits(group.pod_class, snapshot.table, group.avoid)
+
+
+class Room:
+    """Free resources and host ports of a snapshot, shrinking as pods are committed."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.free: Int64s = snapshot.free
+        self.assumed: Int64s = snapshot.assumed.copy()
+        self.ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
+        columns = [snapshot.resources.index(name) for name in ("cpu", "memory")]
+        self._capacity = snapshot.allocatable[:, columns].astype(np.float64)
+
+    def copy(self) -> Room:
+        """An independent copy."""
+        other = Room.__new__(Room)
+        other._snapshot, other._capacity = self._snapshot, self._capacity
+        other.free, other.assumed, other.ports = self.free.copy(), self.assumed.copy(), dict(self.ports)
+        return other
+
+    def load(self, at: Int64s | None = None) -> Load:
+        """How full the nodes are; with ``at`` only the amounts of those nodes (the table stays whole)."""
+        if at is None:
+            return Load(self._snapshot.table, self._capacity, self.assumed.astype(np.float64))
+        return Load(self._snapshot.table, self._capacity[at], self.assumed[at].astype(np.float64))
+
+    def counts(self, demand: Demand) -> Int64s:
+        """int64[N]: how many pods of the group each node takes now, one at most where host ports are held."""
+        fitting = np.where(demand.allowed, count_fitting(demand.wanted, self.free), 0)
+        ports = demand.group.pod_class.host_ports
+        if ports:
+            fitting = np.minimum(fitting, 1)
+            for at, taken in self.ports.items():
+                if fitting[at] and clash(ports, taken):
+                    fitting[at] = 0
+        return fitting
+
+    def count_on(self, demand: Demand, at: int) -> int:
+        """``counts`` of one node."""
+        if not demand.allowed[at]:
+            return 0
+        asked = demand.wanted > 0
+        fitting = max(0, int((self.free[at, asked] // demand.wanted[asked]).min()))
+        ports = demand.group.pod_class.host_ports
+        if ports and fitting:
+            return 0 if clash(ports, self.ports.get(at, ())) else 1
+        return fitting
+
+    def take(self, demand: Demand, at: int, count: int) -> int:
+        """Commits up to ``count`` pods to a node; returns how many it took."""
+        taken = min(count, self.count_on(demand, at))
+        if taken:
+            self.free[at] -= demand.wanted * taken
+            self.assumed[at] += demand.size.astype(np.int64) * taken
+            ports = demand.group.pod_class.host_ports
+            if ports:
+                self.ports[at] = self.ports.get(at, frozenset()) | frozenset(ports)
+        return taken
+
+    def take_all(self, demands: list[Demand], classes: Int64s, nodes: Int64s, counts: Int64s) -> Bools:
+        """Commits arcs whose nodes have room for everything planned there; leaves the other nodes alone.
+
+        Args:
+            classes, nodes, counts: int64[M], the arcs of a plan; ``classes`` indexes ``demands``.
+
+        Returns:
+            bool[M]: which arcs were committed.
+        """
+        wanted = np.array([demand.wanted for demand in demands], dtype=np.int64)
+        size = np.array([demand.size for demand in demands]).astype(np.int64)
+        holds_ports = np.array([bool(demand.group.pod_class.host_ports) for demand in demands], dtype=np.bool_)
+        asked = wanted[classes] * counts[:, np.newaxis]
+        total = np.zeros_like(self.free)
+        np.add.at(total, nodes, asked)
+        # Each arc fits alone, but amounts near 2^63 may overflow in the sum: those go one by one.
+        rough = np.zeros(total.shape)
+        np.add.at(rough, nodes, asked.astype(np.float64))
+        whole = (((total <= self.free) & (rough < 2.0**62)) | (rough == 0)).all(axis=1)
+        whole[nodes[holds_ports[classes]]] = False  # ports are decided one by one
+        chosen: Bools = whole[nodes]
+        np.subtract.at(self.free, nodes[chosen], asked[chosen])
+        np.add.at(self.assumed, nodes[chosen], (size[classes] * counts[:, np.newaxis])[chosen])
+        return chosen
+
+    def as_snapshot(self) -> Snapshot:
+        """The snapshot as it is after the commits."""
+        return self._snapshot.with_usage(self._snapshot.allocatable - self.free, self.assumed, self.ports)

@@ -1,0 +1,132 @@
+"""The way to the API server: kubernetes-asyncio's configuration and authentication, raw bytes in and out.
+
+Its models cost forty times what reading the fields we need costs, and its binding call raises after the server has bound
+the pod; so requests go through its authenticated session as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from thalweg_operator.errors import ConnectionLost, Refused
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+_TIMEOUT = aiohttp.ClientTimeout(total=30)
+
+
+class _Status(msgspec.Struct):
+    message: str | None = None
+    reason: str | None = None
+
+
+class Connection:
+    """An authenticated session with one API server. Make it with ``connect``."""
+
+    def __init__(self, configuration: Any, session: aiohttp.ClientSession) -> None:
+        self._configuration = configuration
+        self._session = session
+        self._server: str = configuration.host.rstrip("/")
+
+    @property
+    def configuration(self) -> Any:
+        """kubernetes-asyncio's Configuration, for kopf's login."""
+        return self._configuration
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        params: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The body of a successful answer.
+
+        Raises:
+            Refused: the server answered with an error.
+            ConnectionLost: no answer; a write may have been carried out all the same.
+        """
+        headers = await self._headers()
+        if body is not None:
+            headers["Content-Type"] = content_type
+        try:
+            async with self._session.request(
+                method, self._server + path, data=body, headers=headers, params=params, timeout=_TIMEOUT
+            ) as response:
+                answer = await response.read()
+                if response.status >= 400:
+                    raise _refusal(response, answer)
+                return answer
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ConnectionLost(f"{method} {path}: {error or type(error).__name__}") from error
+
+    @asynccontextmanager
+    async def stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[aiohttp.StreamReader]:
+        """A watch's bytes as they come.
+
+        Args:
+            silence: seconds without a byte after which the connection counts as lost.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=silence)
+        try:
+            async with self._session.get(
+                self._server + path, headers=await self._headers(), params=params, timeout=timeout
+            ) as response:
+                if response.status >= 400:
+                    raise _refusal(response, await response.read())
+                yield response.content
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ConnectionLost(f"watch {path}: {error or type(error).__name__}") from error
+
+    async def _headers(self) -> dict[str, str]:
+        # Asked for each time: service account tokens rotate, and the configuration re-reads them.
+        auth = await self._configuration.auth_settings()
+        return {setting["key"]: setting["value"] for setting in auth.values() if setting["in"] == "header"}
+
+
+@asynccontextmanager
+async def connect(kubeconfig: Path | None, connections: int) -> AsyncIterator[Connection]:
+    """Opens a connection from a kubeconfig file, or from the pod's service account when there is none.
+
+    Raises:
+        OperatorError: the file or the service account cannot be used.
+    """
+    from kubernetes_asyncio import client, config  # noqa: PLC0415 - half a second that other commands need not pay
+
+    configuration = client.Configuration()
+    try:
+        if kubeconfig is None:
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        else:
+            await config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
+    except (config.ConfigException, OSError, ValueError) as error:
+        where = kubeconfig or "the pod's service account (no --kubeconfig was given)"
+        raise ConnectionLost(f"cannot read {where}: {error}") from error
+    configuration.connection_pool_maxsize = connections
+    async with client.ApiClient(configuration) as api:
+        yield Connection(configuration, api.rest_client.pool_manager)
+        await asyncio.sleep(0)  # lets connections that were just released close in order
+
+
+def _refusal(response: aiohttp.ClientResponse, answer: bytes) -> Refused:
+    try:
+        status = msgspec.json.decode(answer, type=_Status)
+        reason = status.message or status.reason or ""
+    except msgspec.DecodeError:
+        reason = answer[:200].decode(errors="replace")
+    try:
+        retry_after = float(response.headers.get("Retry-After", 0))
+    except ValueError:
+        retry_after = 0.0
+    return Refused(response.status, reason, retry_after)

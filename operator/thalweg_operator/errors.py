@@ -1,0 +1,35 @@
+"""The operator's own errors; foreign ones are wrapped at the border."""
+
+from __future__ import annotations
+
+
+class OperatorError(Exception):
+    """Base of what the operator raises on purpose."""
+
+
+class ConnectionLost(OperatorError):
+    """The API server could not be reached, or a request may or may not have been carried out."""
+
+
+class Refused(OperatorError):
+    """The API server answered with an error.
+
+    Attributes:
+        status: HTTP status.
+        reason: message of the answer.
+        retry_after: seconds it asks to wait, 0 when it does not say.
+    """
+
+    def __init__(self, status: int, reason: str, retry_after: float = 0.0) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class WorkerLost(OperatorError):
+    """The worker process died or did not answer in time."""
+
+
+class PolicyError(OperatorError):
+    """A FlowSchedulingPolicy that cannot be put in force; the message names the field."""

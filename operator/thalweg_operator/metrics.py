@@ -1,0 +1,38 @@
+"""What /metrics serves. One word for one thing: the same words as in the policy's status and the docs."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Metrics:
+    """All metrics of one operator process, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        r = self.registry
+        self.events = Counter("thalweg_watch_events", "Events received from the API server.", ["kind"], registry=r)
+        self.relists = Counter("thalweg_relists", "Lists repeated after the first.", ["kind"], registry=r)
+        self.unreadable = Counter("thalweg_unreadable_objects", "Objects that could not be read.", ["kind"], registry=r)
+        self.rounds = Counter("thalweg_rounds", "Rounds finished.", ["method"], registry=r)
+        self.round_seconds = Histogram(
+            "thalweg_round_seconds", "Time from request to plan, by the worker.", buckets=_SECONDS, registry=r
+        )
+        self.worker_restarts = Counter("thalweg_worker_restarts", "Worker processes replaced.", registry=r)
+        self.placements = Counter("thalweg_placements", "Placements by what became of them.", ["outcome"], registry=r)
+        self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
+        self.binding_seconds = Histogram(
+            "thalweg_creation_to_binding_seconds", "From a pod's creation to its binding.", buckets=_SECONDS, registry=r
+        )
+        self.nodes = Gauge("thalweg_nodes", "Nodes in the snapshot.", registry=r)
+        self.pods = Gauge("thalweg_pods", "Pods in the snapshot.", registry=r)
+        self.waiting = Gauge("thalweg_waiting_pods", "Governed pods left pending by the last round.", registry=r)
+        self.reservations = Gauge("thalweg_reservations", "Planned pods not yet seen bound.", registry=r)
+        self.told = Counter("thalweg_reasons_written", "Reasons written to waiting pods.", registry=r)
+        self.loop_lag = Histogram(
+            "thalweg_event_loop_lag_seconds", "How late the event loop wakes a sleeper.", buckets=_SECONDS, registry=r
+        )
+        self.longest_lag = Gauge("thalweg_event_loop_longest_lag_seconds", "The longest such delay so far.", registry=r)

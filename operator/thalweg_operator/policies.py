@@ -1,0 +1,200 @@
+"""FlowSchedulingPolicy objects: from spec to Policy, and which version of each is in force.
+
+The API server refuses most mistakes by schema and CEL; what those cannot say is checked here. A policy that cannot be
+put in force keeps its last good version, and disturbs no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from flowcore.costs import MODELS
+from flowcore.model.policies import (
+    BUILT_IN,
+    CostWeights,
+    Delivery,
+    Policy,
+    Selects,
+    UnscheduledPrice,
+    governing,
+    in_order,
+)
+from flowcore.model.selectors import LabelSelector, Labels, is_label_key, is_label_value
+from flowcore.model.wire import WireLabelSelector, to_label_selector
+from thalweg_operator.errors import PolicyError
+
+
+class _Weights(msgspec.Struct, rename="camel"):
+    least_requested: int = 1
+    balance: int = 1
+    node_preference: int = 1
+    taint_preference: int = 1
+
+
+class _Cost(msgspec.Struct):
+    model: str = "CPUMemory"
+    weights: _Weights = msgspec.field(default_factory=_Weights)
+
+
+class _Unscheduled(msgspec.Struct, rename="camel"):
+    base: int = 100_000
+    per_priority: int = 10
+    per_waiting_second: int = 5
+
+
+class _Selects(msgspec.Struct, rename="camel"):
+    scheduler_names: list[str] | None = None
+    pod_selector: WireLabelSelector | None = None
+    namespace_selector: WireLabelSelector | None = None
+
+
+class _Spec(msgspec.Struct):
+    precedence: int = 0
+    selects: _Selects = msgspec.field(default_factory=_Selects)
+    delivery: Delivery = Delivery.BINDER
+    cost: _Cost = msgspec.field(default_factory=_Cost)
+    unscheduled: _Unscheduled = msgspec.field(default_factory=_Unscheduled)
+
+
+def parse(name: str, spec: Mapping[str, Any]) -> Policy:
+    """The policy that a spec describes.
+
+    Raises:
+        PolicyError: it cannot be put in force; the message names the field.
+    """
+    try:
+        wire = msgspec.convert(dict(spec), _Spec)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        problem, _, path = text.partition(" - at `$")
+        raise PolicyError(f"spec{path.rstrip('`')}: {problem}") from error
+    if wire.cost.model not in MODELS:
+        raise PolicyError(f'spec.cost.model: "{wire.cost.model}" is not one of {", ".join(MODELS)}')
+    names = tuple(wire.selects.scheduler_names or Selects().scheduler_names)
+    if wire.delivery is Delivery.BINDER and "default-scheduler" in names:
+        raise PolicyError(
+            "spec.selects.schedulerNames: default-scheduler is served by kube-scheduler, and two schedulers binding the "
+            "same pods overcommit nodes; let the pods name the scheduler thalweg, or use delivery Observe"
+        )
+    return Policy(
+        name=name,
+        precedence=wire.precedence,
+        selects=Selects(
+            scheduler_names=names,
+            pods=_selector(wire.selects.pod_selector, "spec.selects.podSelector"),
+            namespaces=_selector(wire.selects.namespace_selector, "spec.selects.namespaceSelector"),
+            nothing=_gives_nothing(spec),
+        ),
+        delivery=wire.delivery,
+        cost_model=wire.cost.model,
+        weights=CostWeights(**msgspec.structs.asdict(wire.cost.weights)),
+        unscheduled=UnscheduledPrice(**msgspec.structs.asdict(wire.unscheduled)),
+    )
+
+
+def _gives_nothing(spec: Mapping[str, Any]) -> bool:
+    # The API server fills in schedulerNames where selects is there at all, so a policy that leaves the choice open
+    # arrives with the default name and no selector. That selects nothing; naming any other scheduler is a choice.
+    selects = spec.get("selects") or {}
+    only_default = list(selects.get("schedulerNames") or Selects().scheduler_names) == list(Selects().scheduler_names)
+    return only_default and "podSelector" not in selects and "namespaceSelector" not in selects
+
+
+def _selector(wire: WireLabelSelector | None, field: str) -> LabelSelector | None:
+    if wire is None:
+        return None
+    for key, value in (wire.match_labels or {}).items():
+        if not is_label_key(key):
+            raise PolicyError(f'{field}.matchLabels: "{key}" is not a label key')
+        if not is_label_value(value):
+            raise PolicyError(f'{field}.matchLabels.{key}: "{value}" is not a label value')
+    for index, requirement in enumerate(wire.match_expressions or ()):
+        where = f"{field}.matchExpressions[{index}]"
+        if requirement.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            raise PolicyError(f'{where}.operator: "{requirement.operator}" is not one of In, NotIn, Exists, DoesNotExist')
+        if not is_label_key(requirement.key):
+            raise PolicyError(f'{where}.key: "{requirement.key}" is not a label key')
+        if (requirement.operator in ("In", "NotIn")) != bool(requirement.values):
+            raise PolicyError(f"{where}.values: In and NotIn need at least one value; Exists and DoesNotExist take none")
+    return to_label_selector(wire)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one policy object stands.
+
+    Attributes:
+        generation: of the object that was last looked at.
+        in_force: the version that rounds use; None when none was ever good.
+        in_force_generation: of that version.
+        problem: why the last one was not accepted, "" when it was.
+    """
+
+    name: str
+    uid: str
+    generation: int
+    in_force: Policy | None
+    in_force_generation: int
+    problem: str
+
+
+class PolicyStore:
+    """All policy objects and the versions in force; the built-in default stands behind them."""
+
+    def __init__(self) -> None:
+        self._standings: dict[str, Standing] = {}
+        self._ordered: tuple[Policy, ...] = (BUILT_IN,)
+        self._governing: dict[tuple[str, Labels, Labels], list[Policy]] = {}
+        self.on_change: Callable[[], None] = lambda: None
+
+    def offer(self, name: str, uid: str, generation: int, spec: Mapping[str, Any]) -> Standing:
+        """Looks at a version of a policy object and puts it in force if it is good."""
+        before = self._standings.get(name)
+        if before is not None and before.uid == uid and before.generation == generation:
+            return before
+        if before is not None and before.uid != uid:
+            before = None  # another object of the same name: what the old one said is gone
+        try:
+            standing = Standing(name, uid, generation, parse(name, spec), generation, "")
+        except PolicyError as error:
+            kept = (before.in_force, before.in_force_generation) if before is not None else (None, 0)
+            standing = Standing(name, uid, generation, kept[0], kept[1], str(error))
+        self._standings[name] = standing
+        self._reorder()
+        return standing
+
+    def forget(self, name: str) -> None:
+        """A policy object is gone."""
+        if self._standings.pop(name, None) is not None:
+            self._reorder()
+
+    def _reorder(self) -> None:
+        ordered = in_order([BUILT_IN, *(s.in_force for s in self._standings.values() if s.in_force is not None)])
+        if ordered != self._ordered:
+            self._ordered = ordered
+            self._governing.clear()
+            self.on_change()
+
+    @property
+    def standings(self) -> list[Standing]:
+        """All policy objects, by name."""
+        return [self._standings[name] for name in sorted(self._standings)]
+
+    @property
+    def ordered(self) -> tuple[Policy, ...]:
+        """Policies in force, the first match governs; the built-in default is the last."""
+        return self._ordered
+
+    def governing(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
+        """Policies that match a pod, the one that governs it first. Remembered per kind of pod."""
+        key = (scheduler_name, labels, namespace_labels)
+        found = self._governing.get(key)
+        if found is None:
+            if len(self._governing) > 100_000:
+                self._governing.clear()  # kinds of pods that are long gone must not pile up
+            found = self._governing[key] = governing(self._ordered, scheduler_name, labels, namespace_labels)
+        return found

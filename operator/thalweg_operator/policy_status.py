@@ -1,0 +1,146 @@
+"""Writes each policy's status: conditions, counts of its pods, its last round. Only what changed is written."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+
+from flowcore.model.policies import BUILT_IN
+from thalweg_operator.connection import MERGE_PATCH, Connection
+from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.names import POLICIES_PATH
+from thalweg_operator.policies import PolicyStore, Standing
+from thalweg_operator.rounds import RoundLoop
+from thalweg_operator.state import ClusterState
+
+_log = structlog.get_logger()
+_EVERY = 1.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """Pods of one policy."""
+
+    placed: int = 0
+    waiting: int = 0
+    #: Pods that it selects and another policy governs, with that policy's name.
+    lost: int = 0
+    lost_to: str = ""
+
+
+class PolicyStatus:
+    """See the module."""
+
+    def __init__(
+        self, connection: Connection, state: ClusterState, policies: PolicyStore, rounds: RoundLoop
+    ) -> None:
+        self._connection, self._state, self._policies, self._rounds = connection, state, policies, rounds
+        self._written: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._since: dict[tuple[str, str], tuple[str, str]] = {}
+
+    async def run(self) -> None:
+        """Writes until cancelled."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            standings = self._policies.standings
+            if not standings:
+                self._written.clear()
+                continue
+            counts = await self._counts()
+            for standing in standings:
+                await self._write(standing, counts.get(standing.name, Counts()))
+
+    async def _counts(self) -> dict[str, Counts]:
+        result: dict[str, Counts] = {}
+        for index, ((namespace, labels, scheduler), population) in enumerate(list(self._state.populations.items())):
+            if index % 500 == 499:
+                await asyncio.sleep(0)
+            found = self._policies.governing(scheduler, labels, self._state.namespaces.get(namespace, ()))
+            for place, policy in enumerate(found):
+                counts = result.setdefault(policy.name, Counts())
+                if place == 0:
+                    counts.placed += population.placed
+                    counts.waiting += population.waiting
+                else:
+                    counts.lost += population.placed + population.waiting
+                    counts.lost_to = found[0].name
+        return result
+
+    async def _write(self, standing: Standing, counts: Counts) -> None:
+        status = self._status(standing, counts)
+        if self._written.get(standing.name) == (standing.uid, status):
+            return
+        body = msgspec.json.encode({"metadata": {"uid": standing.uid}, "status": status})
+        path = f"{POLICIES_PATH}/{standing.name}/status"
+        try:
+            await self._connection.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+            self._written[standing.name] = (standing.uid, status)
+        except Refused as error:
+            if error.status == 404:
+                self._policies.forget(standing.name)
+            elif error.status != 409:  # 409: another object of the same name by now; its event is on the way
+                _log.warning("policy status not written", policy=standing.name, problem=str(error))
+        except ConnectionLost as error:
+            _log.warning("policy status not written", policy=standing.name, problem=str(error))
+
+    def _status(self, standing: Standing, counts: Counts) -> dict[str, Any]:
+        if not standing.problem:
+            accepted = ("True", "Valid", "The policy is valid.")
+        else:
+            accepted = ("False", "Invalid", standing.problem)
+        if standing.in_force is None:
+            ready = ("False", "NeverAccepted", "No version of this policy was valid yet; it governs nothing.")
+        elif standing.problem:
+            text = f"Generation {standing.in_force_generation}, the last valid one, stays in force."
+            ready = ("True", "LastGoodInForce", text)
+        elif counts.lost:
+            text = f"In force. {counts.lost} of the pods it selects are governed by policies of higher precedence, such as {counts.lost_to}."
+            ready = ("True", "InForce", text)
+        elif standing.in_force.selects.nothing:
+            ready = ("True", "SelectsNothing", "In force, but spec.selects is empty: it governs nothing.")
+        else:
+            ready = ("True", "InForce", "In force.")
+        status: dict[str, Any] = {
+            "observedGeneration": standing.generation,
+            "conditions": [
+                self._condition(standing, "Accepted", *accepted),
+                self._condition(standing, "Ready", *ready),
+            ],
+            "pods": {
+                "governed": counts.placed + counts.waiting,
+                "placed": counts.placed,
+                "waiting": counts.waiting,
+            },
+        }
+        report = self._rounds.reports.get(standing.name)
+        if report is not None and standing.name != BUILT_IN.name:
+            status["lastRound"] = {
+                "number": report.number,
+                "finished": _timestamp(report.finished),
+                "placed": report.placed,
+                "waiting": report.waiting,
+                "cost": report.cost,
+            }
+        return status
+
+    def _condition(self, standing: Standing, kind: str, value: str, reason: str, message: str) -> dict[str, Any]:
+        since = self._since.get((standing.uid, kind))
+        if since is None or since[0] != value:
+            since = self._since[(standing.uid, kind)] = (value, _timestamp(datetime.now(UTC).timestamp()))
+        return {
+            "type": kind,
+            "status": value,
+            "reason": reason,
+            "message": message,
+            "observedGeneration": standing.generation,
+            "lastTransitionTime": since[1],
+        }
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

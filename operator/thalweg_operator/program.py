@@ -1,0 +1,157 @@
+"""Wires the operator together and runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import suppress
+
+import structlog
+from aiohttp import web
+
+from flowcore.model.wire import Interner
+from thalweg_operator import sinks
+from thalweg_operator.batcher import Batcher
+from thalweg_operator.binder import Binder
+from thalweg_operator.connection import Connection, connect
+from thalweg_operator.errors import OperatorError
+from thalweg_operator.health import application, watch_event_loop
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.policy_handlers import keep_resynced, resync, serve
+from thalweg_operator.policy_status import PolicyStatus
+from thalweg_operator.reflector import Reflector
+from thalweg_operator.rounds import RoundLoop
+from thalweg_operator.settings import Settings
+from thalweg_operator.state import ClusterState
+from thalweg_operator.waiting import WaitingPods
+from thalweg_operator.worker_client import WorkerClient
+
+_log = structlog.get_logger()
+#: Seconds that bindings under way may take when the operator is told to stop.
+_DRAIN = 10.0
+
+
+async def run(settings: Settings) -> None:
+    """Runs the operator until a signal ends it.
+
+    Raises:
+        OperatorError: it cannot start or go on.
+    """
+    async with connect(settings.kubeconfig, settings.bind_concurrency + 16) as connection:
+        await Operator(settings, connection).run()
+
+
+class Operator:
+    """All parts of one operator process."""
+
+    def __init__(self, settings: Settings, connection: Connection) -> None:
+        self._settings, self._connection = settings, connection
+        self._metrics = Metrics()
+        self._state, self._policies = ClusterState(), PolicyStore()
+        batcher = Batcher(settings.idle_window, settings.max_window)
+        self._state.on_change = batcher.touch
+        self._policies.on_change = batcher.touch
+        self._worker = WorkerClient(settings.round_timeout)
+        self._waiting = WaitingPods(connection, self._state, self._metrics, settings.told_per_second)
+        self._binder = Binder(
+            connection, self._state, self._metrics, settings.bind_concurrency, lambda pod, why: self._rounds.refused(pod, why)
+        )
+        self._rounds = RoundLoop(
+            self._state, self._policies, self._worker, self._binder, self._waiting, self._metrics, batcher, settings.resync
+        )
+        self._status = PolicyStatus(connection, self._state, self._policies, self._rounds)
+        intern = Interner()
+        # Volumes, disruption budgets, pod groups join with a line each.
+        self._reflectors: dict[str, Reflector] = {  # type: ignore[type-arg]
+            "nodes": self._reflect("nodes", sinks.node_decoder(intern), sinks.Nodes(self._state)),
+            "pods": self._reflect("pods", sinks.pod_decoder(intern), sinks.Pods(self._state)),
+            "namespaces": self._reflect("namespaces", sinks.namespace_decoder(), sinks.Namespaces(self._state)),
+        }
+        self._policies_listed = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failure: BaseException | None = None
+
+    def _reflect(self, kind: str, decode, sink) -> Reflector:  # type: ignore[no-untyped-def,type-arg]
+        return Reflector(kind, f"/api/v1/{kind}", self._connection, decode, sink, self._metrics)
+
+    def not_ready(self) -> list[str]:
+        """What the snapshot still lacks."""
+        missing = [kind for kind, reflector in self._reflectors.items() if not reflector.synced.is_set()]
+        return missing if self._policies_listed.is_set() else [*missing, "policies"]
+
+    async def run(self) -> None:
+        """Runs until a signal comes or a part fails for good."""
+        runner = web.AppRunner(application(self._metrics, self.not_ready), access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, self._settings.host, self._settings.port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise OperatorError(f"cannot listen on {self._settings.host}:{self._settings.port}: {error}") from error
+        _log.info("listening", host=self._settings.host, port=self._settings.port)
+        try:
+            await serve(self._connection, self._policies, start=self._start, finish=self._finish, stop=self._stop)
+        finally:
+            await self._finish()
+            await runner.cleanup()
+        if self._failure is not None:
+            raise OperatorError(f"a part of the operator failed: {self._failure!r}") from self._failure
+
+    async def _start(self) -> None:
+        for kind, reflector in self._reflectors.items():
+            self._begin(f"reflector {kind}", reflector.run())
+        self._begin("event loop watch", watch_event_loop(self._metrics))
+        self._begin("rounds", self._begin_rounds())
+
+    async def _begin_rounds(self) -> None:
+        # Before all is known nothing may be placed: a node without its pods looks empty, and a pod whose policy was not
+        # read yet looks ungoverned.
+        while not self._policies_listed.is_set():
+            try:
+                await resync(self._connection, self._policies)
+                self._policies_listed.set()
+            except OperatorError as error:
+                _log.warning("policies not listed", problem=str(error))
+                await asyncio.sleep(1)
+        for reflector in self._reflectors.values():
+            await reflector.synced.wait()
+        # What is known now mostly stays: keep the collector from walking it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        _log.info("in sync", nodes=len(self._state.nodes), pods=len(self._state.pods))
+        self._begin("policy resync", keep_resynced(self._connection, self._policies, self._settings.resync))
+        self._begin("binder", self._binder.run())
+        self._begin("waiting pods", self._waiting.run())
+        self._begin("policy status", self._status.run())
+        await self._rounds.run()
+
+    def _begin(self, name: str, coroutine) -> None:  # type: ignore[no-untyped-def]
+        task = asyncio.create_task(coroutine, name=name)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None and self._failure is None:
+            # Without one of its parts the operator would look alive and do nothing: end, and be started again.
+            self._failure = task.exception()
+            _log.error("part failed", part=task.get_name(), exc_info=task.exception())
+            self._stop.set()
+
+    async def _finish(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
+            return
+        for task in tasks:
+            if task.get_name() == "rounds":
+                task.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN):
+                await self._binder.drain()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._worker.stop()
+        _log.info("stopped")

@@ -1,0 +1,261 @@
+"""The round loop: from the state to a request, from the plan to reservations and bindings.
+
+A plan is checked against the newest state before it leaves: what no longer holds is dropped and planned again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from flowcore.filters.inter_pod_affinity import Domain, domains_to_avoid
+from flowcore.model.pods import AntiAffinityTerm, Pod, PodClass
+from flowcore.model.policies import Delivery, Policy
+from thalweg_operator.batcher import Batcher
+from thalweg_operator.binder import Binder
+from thalweg_operator.errors import WorkerLost
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.state import ClusterState, Kind
+from thalweg_operator.waiting import WaitingPods
+from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting
+from thalweg_operator.worker_client import WorkerClient
+
+_log = structlog.get_logger()
+#: Pods handled between two turns of the event loop.
+_BURST = 200
+_LONGEST_BACKOFF = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReport:
+    """What the last round did for one policy."""
+
+    number: int
+    finished: float
+    placed: int
+    waiting: int
+    cost: int
+
+
+@dataclass(slots=True)
+class _Backoff:
+    uid: str
+    until: float
+    tries: int
+
+
+@dataclass(slots=True)
+class _Question:
+    """A request and the pods it speaks of, by place."""
+
+    request: RoundRequest
+    pods: list[Pod]
+    blocked: list[tuple[Pod, Policy]] = field(default_factory=list)
+
+
+class RoundLoop:
+    """Runs rounds whenever the batcher says so.
+
+    Attributes:
+        reports: the last round of each policy that had pods waiting.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        policies: PolicyStore,
+        worker: WorkerClient,
+        binder: Binder,
+        waiting: WaitingPods,
+        metrics: Metrics,
+        batcher: Batcher,
+        resync: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._state, self._policies, self._worker = state, policies, worker
+        self._binder, self._waiting, self._metrics = binder, waiting, metrics
+        self._batcher, self._resync, self._clock = batcher, resync, clock
+        self._number = 0
+        self._backoffs: dict[str, _Backoff] = {}
+        self.reports: dict[str, RoundReport] = {}
+
+    async def run(self) -> None:
+        """Runs until cancelled; the worker is started and replaced as needed."""
+        failures = 0
+        try:
+            while True:
+                await self._batcher.wait(self._next_due())
+                try:
+                    await self._round()
+                    failures = 0
+                except WorkerLost as error:
+                    failures += 1
+                    self._metrics.worker_restarts.inc()
+                    _log.error("worker replaced", problem=str(error), failures=failures)
+                    await asyncio.sleep(min(10.0, 0.05 * 2 ** min(failures, 8)))
+                    self._batcher.touch()
+        finally:
+            await self._worker.stop()
+
+    def refused(self, pod: Pod, reason: str) -> None:
+        """The API server would not bind a pod: it is told so, and rests before it is planned again."""
+        before = self._backoffs.get(pod.key)
+        tries = before.tries + 1 if before is not None and before.uid == pod.uid else 1
+        self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + min(_LONGEST_BACKOFF, 2.0**tries / 2), tries)
+        self._waiting.tell(pod, reason)
+
+    def _next_due(self) -> float:
+        now = self._clock()
+        return min([self._resync, *(max(0.0, b.until - now) for b in self._backoffs.values() if b.until > now)])
+
+    async def _round(self) -> None:
+        fresh = not self._worker.alive
+        if fresh:
+            await self._worker.start()
+            self._state.mark_all_dirty()
+        question = await self._question(fresh=fresh)
+        if not question.pods and not question.request.fresh:
+            # Nothing to place. Changes wait in the worker's queue of the next round, but not for ever.
+            if not question.request.nodes and not question.request.gone and not question.request.uses:
+                await self._conclude(question, None)
+                return
+        reply = await self._worker.ask(question.request)
+        self._metrics.rounds.labels(reply.method).inc()
+        self._metrics.round_seconds.observe(reply.seconds)
+        await self._deliver(question, reply)
+        await self._conclude(question, reply)
+
+    async def _question(self, *, fresh: bool) -> _Question:
+        self._number += 1
+        state, now = self._state, self._clock()
+        changed, gone, uses = state.take_dirty()
+        classes: dict[PodClass, int] = {}
+        policies = {policy.name: at for at, policy in enumerate(self._policies.ordered)}
+        repelling = state.repelling_terms()
+        avoid: dict[Kind, tuple[Domain, ...]] = {}
+        pods: list[Pod] = []
+        blocked: list[tuple[Pod, Policy]] = []
+        waiting: list[Waiting] = []
+        for index, pod in enumerate(state.plannable()):
+            if index % _BURST == _BURST - 1:
+                await asyncio.sleep(0)
+            policy = self._policy_of(pod)
+            if policy is None:
+                continue
+            if pod.blocked:
+                blocked.append((pod, policy))
+                continue
+            backoff = self._backoffs.get(pod.key)
+            if backoff is not None and backoff.uid == pod.uid and backoff.until > now:
+                continue
+            pods.append(pod)
+            waiting.append(
+                Waiting(
+                    key=pod.key,
+                    pod_class=classes.setdefault(pod.pod_class, len(classes)),
+                    policy=policies[policy.name],
+                    created=pod.created,
+                    avoid=self._avoid(pod, repelling, avoid),
+                )
+            )
+        request = RoundRequest(
+            number=self._number,
+            generation=state.generation,
+            now=now,
+            fresh=fresh,
+            nodes=changed,
+            gone=gone,
+            uses=[
+                Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports))
+                for name, use in uses.items()
+            ],
+            policies=list(self._policies.ordered),
+            classes=list(classes),
+            waiting=waiting,
+        )
+        return _Question(request, pods, blocked)
+
+    def _policy_of(self, pod: Pod) -> Policy | None:
+        namespace = self._state.namespaces.get(pod.namespace, ())
+        found = self._policies.governing(pod.scheduler_name, pod.labels, namespace)
+        return found[0] if found else None
+
+    def _avoid(
+        self,
+        pod: Pod,
+        repelling: list[tuple[AntiAffinityTerm, dict[str, str]]],
+        known: dict[Kind, tuple[Domain, ...]],
+    ) -> tuple[Domain, ...]:
+        if not repelling:
+            return ()
+        kind = (pod.namespace, pod.labels, "")
+        if kind not in known:
+            namespace = self._state.namespaces.get(pod.namespace, ())
+            known[kind] = domains_to_avoid(repelling, pod.namespace, pod.labels, namespace)
+        return known[kind]
+
+    async def _deliver(self, question: _Question, reply: RoundReply) -> None:
+        state, request = self._state, question.request
+        dropped = 0
+        for count, (at, node, _price) in enumerate(reply.placements):
+            if count % _BURST == _BURST - 1:
+                await asyncio.sleep(0)
+            pod = question.pods[at]
+            if request.policies[request.waiting[at].policy].delivery is not Delivery.BINDER:
+                self._metrics.placements.labels("observed").inc()
+                continue
+            current = state.waiting.get(pod.key)
+            if (
+                current is None
+                or current.pod_class != pod.pod_class
+                or state.node_changed_since(node, reply.generation)
+                or not state.reserve(pod, node)
+            ):
+                # The cluster moved on while the plan was made; the change itself already asks for another round.
+                dropped += 1
+                self._metrics.placements.labels("dropped").inc()
+                continue
+            self._metrics.placements.labels("reserved").inc()
+            self._binder.bind(pod, node)
+        if dropped:
+            self._batcher.touch()
+        for count, (at, reason) in enumerate(reply.left):
+            if count % _BURST == _BURST - 1:
+                await asyncio.sleep(0)
+            if request.policies[request.waiting[at].policy].delivery is Delivery.BINDER:
+                self._waiting.tell(question.pods[at], reply.reasons[reason])
+
+    async def _conclude(self, question: _Question, reply: RoundReply | None) -> None:
+        request, now = question.request, self._clock()
+        for pod, policy in question.blocked:
+            # A closed gate is written on the pod by the API server itself, in its own words.
+            if policy.delivery is Delivery.BINDER and not pod.deleting and "scheduling gates" not in pod.blocked:
+                self._waiting.tell(pod, pod.blocked)
+        placed = [0] * len(request.policies)
+        left = [0] * len(request.policies)
+        for at, _, _ in reply.placements if reply is not None else ():
+            placed[request.waiting[at].policy] += 1
+        for at, _ in reply.left if reply is not None else ():
+            left[request.waiting[at].policy] += 1
+        names = {policy.name: at for at, policy in enumerate(request.policies)}
+        for _, policy in question.blocked:
+            left[names[policy.name]] += 1
+        if reply is not None:
+            for at, policy in enumerate(request.policies):
+                if placed[at] or left[at]:
+                    self.reports[policy.name] = RoundReport(
+                        request.number, now, placed[at], left[at], reply.costs[at]
+                    )
+            _log.debug("round", number=request.number, placed=len(reply.placements), left=len(reply.left),
+                       method=reply.method, seconds=round(reply.seconds, 4))  # fmt: skip
+        self._metrics.waiting.set(sum(left))
+        self._metrics.nodes.set(len(self._state.nodes))
+        self._metrics.pods.set(len(self._state.pods))
+        self._metrics.reservations.set(len(self._state.reservations))
+        if len(self._backoffs) > 1000:
+            self._backoffs = {key: b for key, b in self._backoffs.items() if key in self._state.waiting}

@@ -1,0 +1,32 @@
+"""What the command line decides about a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one operator process.
+
+    Attributes:
+        kubeconfig: None in a cluster: the pod's service account is used.
+        host, port: where /healthz, /readyz and /metrics are served.
+        idle_window: seconds without a change after which a round starts.
+        max_window: seconds after the first change at which a round starts in any case.
+        round_timeout: seconds after which a worker that does not answer is replaced.
+        bind_concurrency: bindings under way at once.
+        told_per_second: how many waiting pods are told their reason per second, at most.
+        resync: seconds between rounds when nothing changes, and between checks for vanished policies.
+    """
+
+    kubeconfig: Path | None = None
+    host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
+    port: int = 8080
+    idle_window: float = 0.02
+    max_window: float = 0.2
+    round_timeout: float = 60.0
+    bind_concurrency: int = 32
+    told_per_second: float = 50.0
+    resync: float = 60.0

@@ -1,0 +1,294 @@
+"""The cluster as the operator knows it: nodes, pods, what is taken, what waits, what is on its way.
+
+Fed by reflectors, read by rounds. One event loop owns it, so nothing here locks. A pod holds room on a node when
+it is bound there and not terminal, or when a reservation says that its binding is on the way; a deleting pod holds its
+room until it is gone, as kube-scheduler has it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from flowcore.filters.node_ports import clash
+from flowcore.model.nodes import Node
+from flowcore.model.pods import AntiAffinityTerm, HostPort, Pod
+from flowcore.model.resources import Amounts, PODS
+from flowcore.model.selectors import Labels
+from flowcore.model.snapshot import assumed_amounts
+
+#: Namespace, labels and scheduler name of a pod: all that policies select by.
+Kind = tuple[str, Labels, str]
+
+
+class Reservation(msgspec.Struct, frozen=True, gc=False):
+    """A planned pod that is not yet seen bound; every later round counts it."""
+
+    pod: Pod
+    node: str
+
+
+@dataclass(slots=True)
+class NodeUse:
+    """What is taken on one node; sums of Python integers, so that nothing overflows."""
+
+    amounts: Counter[str] = field(default_factory=Counter)
+    pods: int = 0
+    cpu: int = 0
+    memory: int = 0
+    ports: Counter[HostPort] = field(default_factory=Counter)
+
+    def change(self, usage: Amounts, ports: tuple[HostPort, ...], sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) one pod."""
+        for name, amount in usage:
+            self.amounts[name] += sign * amount
+        self.pods += sign
+        cpu, memory = assumed_amounts(usage)
+        self.cpu += sign * cpu
+        self.memory += sign * memory
+        for port in ports:
+            self.ports[port] += sign
+            if not self.ports[port]:
+                del self.ports[port]
+
+    @property
+    def empty(self) -> bool:
+        """Whether no pod is there."""
+        return self.pods == 0
+
+
+@dataclass(slots=True)
+class Population:
+    """Pods of one kind: how many have a node, how many wait."""
+
+    placed: int = 0
+    waiting: int = 0
+
+
+class ClusterState:
+    """See the module.
+
+    Attributes:
+        generation: rises with every change that scheduling can see.
+        on_change: called after each change that may let a round place more.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.namespaces: dict[str, Labels] = {}
+        self.waiting: dict[str, Pod] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.populations: dict[Kind, Population] = {}
+        self.generation = 0
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_bound: Callable[[Pod], None] = lambda _pod: None
+        self._uses: dict[str, NodeUse] = {}
+        self._node_changed: dict[str, int] = {}
+        self._dirty_nodes: set[str] = set()
+        self._dirty_uses: set[str] = set()
+        self._repelling: dict[str, tuple[str, tuple[AntiAffinityTerm, ...]]] = {}
+
+    # --- nodes ---
+
+    def upsert_node(self, node: Node) -> None:
+        """Takes a new or changed node; heartbeats and conditions change nothing here."""
+        if self.nodes.get(node.name) == node:
+            return
+        self.nodes[node.name] = node
+        self._touch_node(node.name)
+
+    def delete_node(self, name: str) -> None:
+        """A node is gone. What ran there keeps its place in the books until its pods go too."""
+        if self.nodes.pop(name, None) is not None:
+            self._touch_node(name)
+
+    def _touch_node(self, name: str) -> None:
+        self.generation += 1
+        self._node_changed[name] = self.generation
+        self._dirty_nodes.add(name)
+        self._dirty_uses.add(name)
+        self.on_change()
+
+    def node_changed_since(self, name: str, generation: int) -> bool:
+        """Whether the node object changed, came or went after ``generation``."""
+        return name not in self.nodes or self._node_changed.get(name, 0) > generation
+
+    # --- pods ---
+
+    def upsert_pod(self, pod: Pod) -> None:
+        """Takes a new or changed pod."""
+        key = pod.key
+        old = self.pods.get(key)
+        reservation = self.reservations.get(key)
+        if reservation is not None and (reservation.pod.uid != pod.uid or pod.node_name or pod.terminal):
+            self._drop_reservation(key)
+            if reservation.pod.uid == pod.uid and pod.node_name:
+                self.on_bound(pod)
+        self.pods[key] = pod
+        self._move(old, pod)
+        self._set_waiting(key, pod)
+
+    def delete_pod(self, key: str) -> None:
+        """A pod is gone."""
+        old = self.pods.pop(key, None)
+        if key in self.reservations:
+            self._drop_reservation(key)
+        if old is not None:
+            self._move(old, None)
+        if self.waiting.pop(key, None) is not None:
+            self.generation += 1
+
+    def _set_waiting(self, key: str, pod: Pod) -> None:
+        if pod.node_name or pod.terminal:
+            if self.waiting.pop(key, None) is not None:
+                self.generation += 1
+            return
+        before = self.waiting.get(key)
+        self.waiting[key] = pod
+        # The condition that we write ourselves comes back as a change: it must not start a round.
+        if before is None or _as_planned(before) != _as_planned(pod):
+            self.generation += 1
+            self.on_change()
+
+    def _move(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and new is not None and _held(old) == _held(new) and _kind(old) == _kind(new):
+            if old.required_anti_affinity == new.required_anti_affinity:
+                return
+        if old is not None:
+            self._count(old, -1)
+            if _held(old) is not None:
+                self._use(old.node_name, old.usage, old.pod_class.host_ports, -1)
+                self._repelling.pop(old.key, None)
+        if new is not None:
+            self._count(new, 1)
+            if _held(new) is not None:
+                self._use(new.node_name, new.usage, new.pod_class.host_ports, 1)
+                if new.required_anti_affinity:
+                    self._repelling[new.key] = (new.node_name, new.required_anti_affinity)
+        if old is not None and _held(old) is not None and _held(old) != (None if new is None else _held(new)):
+            self.on_change()  # room came free
+
+    def _count(self, pod: Pod, sign: int) -> None:
+        if pod.terminal:
+            return
+        kind = (pod.namespace, pod.labels, pod.scheduler_name)
+        population = self.populations.get(kind)
+        if population is None:
+            population = self.populations[kind] = Population()
+        if pod.node_name:
+            population.placed += sign
+        else:
+            population.waiting += sign
+        if not population.placed and not population.waiting:
+            del self.populations[kind]
+
+    def _use(self, node: str, usage: Amounts, ports: tuple[HostPort, ...], sign: int) -> None:
+        use = self._uses.get(node)
+        if use is None:
+            use = self._uses[node] = NodeUse()
+        use.change(usage, ports, sign)
+        if use.empty:
+            del self._uses[node]
+        self._dirty_uses.add(node)
+        self.generation += 1
+
+    # --- namespaces ---
+
+    def set_namespace(self, name: str, labels: Labels | None) -> None:
+        """Takes a namespace's labels; None: it is gone."""
+        if labels is None:
+            self.namespaces.pop(name, None)
+        elif self.namespaces.get(name) != labels:
+            self.namespaces[name] = labels
+            self.generation += 1
+            self.on_change()
+
+    # --- reservations ---
+
+    def reserve(self, pod: Pod, node: str) -> bool:
+        """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
+
+        Only amounts and ports are checked: whether the node object is still the one that was planned with is
+        the caller's to ask (``node_changed_since``).
+        """
+        current = self.waiting.get(pod.key)
+        if current is None or current.uid != pod.uid or pod.key in self.reservations or current.blocked:
+            return False
+        if not self._fits(current, node):
+            return False
+        self.reservations[pod.key] = Reservation(current, node)
+        self._use(node, current.pod_class.requests, current.pod_class.host_ports, 1)
+        return True
+
+    def release(self, key: str, uid: str) -> None:
+        """Gives the room of a reservation back: its binding did not happen."""
+        reservation = self.reservations.get(key)
+        if reservation is not None and reservation.pod.uid == uid:
+            self._drop_reservation(key)
+            self.on_change()
+
+    def _drop_reservation(self, key: str) -> None:
+        reservation = self.reservations.pop(key)
+        pod_class = reservation.pod.pod_class
+        self._use(reservation.node, pod_class.requests, pod_class.host_ports, -1)
+
+    def _fits(self, pod: Pod, node_name: str) -> bool:
+        node = self.nodes.get(node_name)
+        if node is None:
+            return False
+        use = self._uses.get(node_name) or NodeUse()
+        allocatable = dict(node.allocatable)
+        if use.pods + 1 > allocatable.get(PODS, 0):
+            return False
+        for name, amount in pod.pod_class.requests:
+            if amount > allocatable.get(name, 0) - use.amounts[name]:
+                return False
+        return not clash(pod.pod_class.host_ports, use.ports)
+
+    # --- for rounds ---
+
+    def plannable(self) -> list[Pod]:
+        """Pods that wait without a reservation, in a fixed order."""
+        return [pod for key, pod in sorted(self.waiting.items()) if key not in self.reservations]
+
+    def repelling_terms(self) -> list[tuple[AntiAffinityTerm, dict[str, str]]]:
+        """Required anti-affinity terms of bound pods, with the labels of the nodes they run on."""
+        found: list[tuple[AntiAffinityTerm, dict[str, str]]] = []
+        for node_name, terms in self._repelling.values():
+            node = self.nodes.get(node_name)
+            if node is not None:
+                labels = dict(node.labels)
+                found.extend((term, labels) for term in terms)
+        return found
+
+    def take_dirty(self) -> tuple[list[Node], list[str], dict[str, NodeUse]]:
+        """Nodes changed, nodes gone and uses changed since the last call."""
+        changed = [self.nodes[name] for name in sorted(self._dirty_nodes) if name in self.nodes]
+        gone = [name for name in sorted(self._dirty_nodes) if name not in self.nodes]
+        uses = {name: self._uses.get(name, NodeUse()) for name in sorted(self._dirty_uses) if name in self.nodes}
+        self._dirty_nodes.clear()
+        self._dirty_uses.clear()
+        return changed, gone, uses
+
+    def mark_all_dirty(self) -> None:
+        """The next ``take_dirty`` returns everything: its last receiver is gone."""
+        self._dirty_nodes.update(self.nodes)
+        self._dirty_uses.update(self.nodes)
+
+
+def _held(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...]] | None:
+    if not pod.node_name or pod.terminal:
+        return None
+    return pod.node_name, pod.usage, pod.pod_class.host_ports
+
+
+def _kind(pod: Pod) -> tuple[Kind, bool, bool]:
+    return (pod.namespace, pod.labels, pod.scheduler_name), bool(pod.node_name), pod.terminal
+
+
+def _as_planned(pod: Pod) -> Pod:
+    return msgspec.structs.replace(pod, told="")

@@ -1,0 +1,121 @@
+"""Tells waiting pods why: a PodScheduled=False condition (cluster autoscalers read it) and an Event.
+
+Written only when the reason changes, and no more than so many a second: ten thousand waiting pods whose message counts
+nodes would otherwise flood the API server with every node that comes or goes. Pods never told before go first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from flowcore.model.pods import Pod
+from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
+from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.names import COMPONENT
+from thalweg_operator.state import ClusterState
+
+_log = structlog.get_logger()
+#: A pod left by one round is often placed by the next: wait this long before telling it.
+_GRACE = 0.5
+#: A reason that keeps changing is rewritten this often at most.
+_AGAIN = 10.0
+
+
+class WaitingPods:
+    """Reasons to write, the latest per pod."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        state: ClusterState,
+        metrics: Metrics,
+        per_second: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connection, self._state, self._metrics = connection, state, metrics
+        self._pause, self._clock = 1.0 / per_second, clock
+        self._wanted: dict[str, tuple[str, str, float]] = {}
+        self._written: dict[str, tuple[str, float]] = {}
+
+    def tell(self, pod: Pod, reason: str) -> None:
+        """The pod is to learn this reason, unless it is placed or gone by then."""
+        wanted = self._wanted.get(pod.key)
+        if wanted is not None and wanted[0] == pod.uid:
+            self._wanted[pod.key] = (pod.uid, reason, wanted[2])
+        elif pod.told != reason:
+            written = self._written.get(pod.key)
+            due = self._clock() + _GRACE
+            if written is not None and written[0] == pod.uid:
+                due = max(due, written[1] + _AGAIN)
+            self._wanted[pod.key] = (pod.uid, reason, due)
+
+    async def run(self) -> None:
+        """Writes until cancelled."""
+        while True:
+            due = self._due()
+            if not due:
+                await asyncio.sleep(0.1)
+            # Not all of a long list: pods that start to wait meanwhile go first.
+            for key in due[: max(1, int(1 / self._pause))]:
+                uid, reason, _ = self._wanted.pop(key)
+                pod = self._state.waiting.get(key)
+                if pod is None or pod.uid != uid or pod.told == reason or key in self._state.reservations:
+                    continue
+                await self._write(pod, reason)
+                await asyncio.sleep(self._pause)
+
+    def _due(self) -> list[str]:
+        now = self._clock()
+        if len(self._written) > 2 * len(self._state.waiting) + 1000:
+            self._written = {key: at for key, at in self._written.items() if key in self._state.waiting}
+        due = [(key in self._written, at, key) for key, (_, _, at) in self._wanted.items() if at <= now]
+        return [key for _, _, key in sorted(due)]
+
+    async def _write(self, pod: Pod, reason: str) -> None:
+        self._written[pod.key] = (pod.uid, self._clock())
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": reason}
+        if not pod.told:
+            condition["lastTransitionTime"] = now
+        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
+            "type": "Warning",
+            "reason": "FailedScheduling",
+            "message": reason[:1024],
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": pod.name,
+                "namespace": pod.namespace,
+                "uid": pod.uid,
+            },
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        pods = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        events = f"/api/v1/namespaces/{pod.namespace}/events"
+        try:
+            await self._connection.request(
+                "PATCH", pods, body=msgspec.json.encode(patch), content_type=STRATEGIC_MERGE_PATCH
+            )
+            await self._connection.request("POST", events, body=msgspec.json.encode(event))
+        except Refused as error:
+            if error.status not in (404, 409):
+                _log.warning("reason not written", pod=pod.key, status=error.status, problem=error.reason)
+        except ConnectionLost as error:
+            _log.warning("reason not written", pod=pod.key, problem=str(error))
+        else:
+            self._metrics.told.inc()

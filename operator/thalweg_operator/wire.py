@@ -1,0 +1,78 @@
+"""What the operator and its worker process say to each other: length-prefixed MessagePack."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import msgspec
+
+from flowcore.model.nodes import Node
+from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.policies import Policy
+from flowcore.model.resources import Amounts
+
+LENGTH: Final = struct.Struct(">Q")
+
+
+class Use(msgspec.Struct, array_like=True):
+    """What is taken on one node."""
+
+    node: str
+    amounts: Amounts
+    pods: int
+    cpu: int
+    memory: int
+    ports: tuple[HostPort, ...]
+
+
+class Waiting(msgspec.Struct, array_like=True):
+    """A pending pod; class and policy by their place in the request's lists."""
+
+    key: str
+    pod_class: int
+    policy: int
+    created: float
+    avoid: tuple[tuple[str, str], ...] = ()
+
+
+class RoundRequest(msgspec.Struct):
+    """Changes since the last request, and what to plan.
+
+    Attributes:
+        fresh: the worker is to forget what it has first.
+    """
+
+    number: int
+    generation: int
+    now: float
+    fresh: bool
+    nodes: list[Node]
+    gone: list[str]
+    uses: list[Use]
+    policies: list[Policy]
+    classes: list[PodClass]
+    waiting: list[Waiting]
+
+
+class RoundReply(msgspec.Struct):
+    """A plan. Pods by their place in the request's ``waiting``, reasons by their place in ``reasons``."""
+
+    number: int
+    generation: int
+    placements: list[tuple[int, str, int]]
+    left: list[tuple[int, int]]
+    reasons: list[str]
+    #: Cost per policy, by its place in the request.
+    costs: list[int]
+    method: str
+    solves: int
+    arcs: int
+    seconds: float
+    problem: str = ""
+
+
+request_encoder = msgspec.msgpack.Encoder()
+request_decoder = msgspec.msgpack.Decoder(RoundRequest)
+reply_encoder = msgspec.msgpack.Encoder()
+reply_decoder = msgspec.msgpack.Decoder(RoundReply)

@@ -1,0 +1,182 @@
+"""The worker process: its own copy of the nodes, deltas in, plans out.
+
+OR-Tools holds the GIL for a whole solve, and filters and costs are arithmetic too: all of a round runs here, so
+that the operator's event loop never waits for it. Started by ``worker_client`` as ``python -m thalweg_operator.worker``.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import time
+from dataclasses import replace
+from typing import BinaryIO
+
+import numpy as np
+
+from flowcore.model.nodes import Node
+from flowcore.model.policies import Delivery
+from flowcore.model.pods import HostPort
+from flowcore.model.resources import BASE_RESOURCES, PODS
+from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
+from flowcore.rounds import RoundResult, run_round
+from thalweg_operator.wire import (
+    LENGTH,
+    RoundReply,
+    RoundRequest,
+    Use,
+    reply_encoder,
+    request_decoder,
+)
+
+
+class Replica:
+    """The worker's copy of the nodes and of what is taken there."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._uses: dict[str, Use] = {}
+        self._table: NodeTable | None = None
+        self._resources: tuple[str, ...] = BASE_RESOURCES
+        self._allocatable: Int64s = np.zeros((0, len(BASE_RESOURCES)), dtype=np.int64)
+        self._used: Int64s = self._allocatable.copy()
+        self._assumed: Int64s = np.zeros((0, 2), dtype=np.int64)
+        self._ports: dict[int, frozenset[HostPort]] = {}
+
+    def apply(self, request: RoundRequest) -> None:
+        """Takes over a request's changes."""
+        if request.nodes or request.gone or self._table is None:
+            for name in request.gone:
+                self._nodes.pop(name, None)
+                self._uses.pop(name, None)
+            for node in request.nodes:
+                self._nodes[node.name] = node
+            self._table = None
+        for use in request.uses:
+            self._uses[use.node] = use
+        needed = {name for pod_class in request.classes for name, _ in pod_class.requests}
+        if self._table is None or not needed.issubset(self._resources):
+            self._rebuild(needed)
+        else:
+            self._update(request.uses)
+
+    def _rebuild(self, needed: set[str]) -> None:
+        offered = {name for node in self._nodes.values() for name, _ in node.allocatable}
+        self._resources = BASE_RESOURCES + tuple(sorted((needed | offered).difference(BASE_RESOURCES)))
+        column = {name: i for i, name in enumerate(self._resources)}
+        self._table = NodeTable.of(self._nodes[name] for name in sorted(self._nodes))
+        count = len(self._table.nodes)
+        self._allocatable = np.zeros((count, len(self._resources)), dtype=np.int64)
+        for i, node in enumerate(self._table.nodes):
+            for name, amount in node.allocatable:
+                self._allocatable[i, column[name]] = amount
+        self._used = np.zeros_like(self._allocatable)
+        self._assumed = np.zeros((count, 2), dtype=np.int64)
+        self._ports = {}
+        self._update([use for name, use in self._uses.items() if name in self._nodes])
+
+    def _update(self, uses: list[Use]) -> None:
+        assert self._table is not None  # noqa: S101 - _rebuild came first
+        column = {name: i for i, name in enumerate(self._resources)}
+        for use in uses:
+            at = self._table.index.get(use.node)
+            if at is None:
+                continue
+            row = [0] * len(self._resources)
+            for name, amount in use.amounts:
+                if name in column:  # otherwise nobody offers it and nobody waiting asks for it
+                    row[column[name]] = amount
+            row[column[PODS]] = use.pods
+            self._used[at] = to_int64([row], len(row))[0]
+            self._assumed[at] = to_int64([[use.cpu, use.memory]], 2)[0]
+            if use.ports:
+                self._ports[at] = frozenset(use.ports)
+            else:
+                self._ports.pop(at, None)
+
+    def snapshot(self, request: RoundRequest, pending: tuple[PendingPod, ...]) -> Snapshot:
+        """The nodes as they are now, with these pods waiting."""
+        assert self._table is not None  # noqa: S101 - apply came first
+        return Snapshot(
+            generation=request.generation,
+            now=request.now,
+            table=self._table,
+            resources=self._resources,
+            allocatable=self._allocatable,
+            used=self._used,
+            assumed=self._assumed,
+            ports=self._ports,
+            pending=pending,
+        )
+
+
+def answer(replica: Replica, request: RoundRequest) -> RoundReply:
+    """One round: pods that will be bound first, then, on what they leave, pods that are only observed."""
+    started = time.perf_counter()
+    replica.apply(request)
+    policies = {policy.name: policy for policy in request.policies}
+    at = {waiting.key: i for i, waiting in enumerate(request.waiting)}
+    binding: list[PendingPod] = []
+    observed: list[PendingPod] = []
+    for waiting in request.waiting:
+        policy = request.policies[waiting.policy]
+        pod = PendingPod(
+            waiting.key, "", request.classes[waiting.pod_class], policy.name, waiting.created, waiting.avoid
+        )
+        (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
+    result = run_round(replica.snapshot(request, tuple(binding)), policies)
+    results = [result]
+    if observed:
+        results.append(run_round(replace(result.after, pending=tuple(observed)), policies))
+    return _reply(request, results, at, time.perf_counter() - started)
+
+
+def _reply(request: RoundRequest, results: list[RoundResult], at: dict[str, int], seconds: float) -> RoundReply:
+    reasons: dict[str, int] = {}
+    costs = dict.fromkeys((policy.name for policy in request.policies), 0)
+    placements, left = [], []
+    for result in results:
+        for placement in result.placements:
+            placements.append((at[placement.pod.key], placement.node, placement.price))
+            costs[placement.pod.policy] += placement.price
+        for out in result.left:
+            left.append((at[out.pod.key], reasons.setdefault(out.reason, len(reasons))))
+            costs[out.pod.policy] += out.price
+    return RoundReply(
+        number=request.number,
+        generation=request.generation,
+        placements=placements,
+        left=left,
+        reasons=list(reasons),
+        costs=list(costs.values()),
+        method=results[0].method,
+        solves=sum(r.solves for r in results),
+        arcs=max(r.arcs for r in results),
+        seconds=seconds,
+    )
+
+
+def serve(source: BinaryIO, sink: BinaryIO) -> None:
+    """Answers requests until the source ends. A round that fails is answered with its problem."""
+    replica = Replica()
+    while True:
+        header = source.read(LENGTH.size)
+        if len(header) < LENGTH.size:
+            return
+        request = request_decoder.decode(source.read(LENGTH.unpack(header)[0]))
+        if request.fresh:
+            replica = Replica()
+        try:
+            reply = answer(replica, request)
+        except Exception as error:  # noqa: BLE001 - the operator decides what follows; this process must go on
+            reply = RoundReply(request.number, request.generation, [], [], [], [], "", 0, 0, 0.0, repr(error))
+        body = reply_encoder.encode(reply)
+        sink.write(LENGTH.pack(len(body)) + body)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the operator's to handle; it closes our input
+    gc.set_threshold(100_000, 50, 100)
+    serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,0 +1,3 @@
+from support.controlplane import binaries
+
+__all__ = ["binaries"]

