@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 import yaml
+from thalweg_operator.errors import PolicyError
+from thalweg_operator.names import GROUP
+from thalweg_operator.policies import parse
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels
 from flowcore.model.wire import Interner, WireNamespace, WireNode, WirePod, to_labels, to_node, to_pod
-from thalweg_operator.errors import PolicyError
-from thalweg_operator.names import GROUP
-from thalweg_operator.policies import parse
 
 
 class DumpError(Exception):
@@ -72,7 +72,7 @@ def _objects(name: str) -> Iterator[dict[str, Any]]:
         if text.lstrip()[:1] in ("{", "["):
             raise DumpError(f"{shown}: not valid JSON: {not_json}") from not_json
         try:
-            documents = list(yaml.load_all(text, Loader=_Loader))  # noqa: S506 - a SafeLoader
+            documents = list(yaml.load_all(text, Loader=_Loader))
         except yaml.YAMLError as error:
             raise DumpError(f"{shown}: not valid YAML: {' '.join(str(error).split())}") from error
     found = 0

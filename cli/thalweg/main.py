@@ -33,7 +33,9 @@ def main() -> None:
 @click.option("--listen", default="0.0.0.0:8080", show_default=True, metavar="HOST:PORT",
               help="Where /healthz, /readyz and /metrics are served.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
 def run(kubeconfig: Path | None, listen: str, log_format: str, log_level: str) -> None:
     """Run the operator: snapshot, rounds and binder.
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 import structlog
-
 from thalweg_operator.errors import OperatorError
 from thalweg_operator.program import run
 from thalweg_operator.settings import Settings

@@ -6,10 +6,10 @@ import asyncio
 import sys
 
 import click
-
-from thalweg.crds import custom_resource_definitions
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.up import serve
+
+from thalweg.crds import custom_resource_definitions
 
 
 def run_up(nodes: int) -> None:

@@ -9,7 +9,7 @@ class BuildError(ControlPlaneError):
     """The binaries can neither be found nor built; the message says what to install or shows the compiler's words."""
 
 
-class ComponentFailed(ControlPlaneError):  # noqa: N818 - it is an event, told in the past tense
+class ComponentFailed(ControlPlaneError):
     """A component ended by itself, or did not become ready in time (then `exit_code` is None)."""
 
     def __init__(self, component: str, exit_code: int | None, log_tail: str) -> None:

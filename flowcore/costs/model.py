@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.model.policies import CostWeights
 from flowcore.model.pods import PodClass
+from flowcore.model.policies import CostWeights
 from flowcore.model.snapshot import Int64s, NodeTable
 
 Float64s = NDArray[np.float64]

@@ -32,6 +32,4 @@ def reason_for(group: Group, *, before: Snapshot, after: Snapshot) -> str:
 def node_reasons(pod_class: PodClass, after: Snapshot, avoid: tuple[tuple[str, str], ...] = ()) -> dict[str, str]:
     """Each node that a class does not fit on, with the reason."""
     verdicts = judge(pod_class, after, avoid)
-    return {
-        node.name: verdicts.of_node(at)[1] for at, node in enumerate(after.table.nodes) if not verdicts.fits[at]
-    }
+    return {node.name: verdicts.of_node(at)[1] for at, node in enumerate(after.table.nodes) if not verdicts.fits[at]}

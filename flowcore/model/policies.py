@@ -79,6 +79,8 @@ def in_order(policies: Iterable[Policy]) -> tuple[Policy, ...]:
     return tuple(sorted(policies, key=lambda p: (-p.precedence, p.name)))
 
 
-def governing(policies: Iterable[Policy], scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
+def governing(
+    policies: Iterable[Policy], scheduler_name: str, labels: Labels, namespace_labels: Labels
+) -> list[Policy]:
     """All policies that match a pod, in the given order: the first governs, the others lost."""
     return [p for p in policies if p.selects.matches(scheduler_name, labels, namespace_labels)]

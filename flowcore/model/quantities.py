@@ -22,13 +22,16 @@ _PATTERN = re.compile(
 )
 _SUFFIXES = {
     "": Decimal(1),
-    **{s: Decimal(10) ** e for s, e in {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}.items()},
+    **{
+        s: Decimal(10) ** e
+        for s, e in {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}.items()
+    },
     **{s: Decimal(2) ** e for s, e in {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}.items()},
 }
 
 
 @lru_cache(maxsize=65536)
-def nanos(quantity: str | int | float) -> int:
+def nanos(quantity: str | float) -> int:
     """The quantity in billionths, exact; finer fractions round away from zero.
 
     Raises:

@@ -70,7 +70,9 @@ class WirePreferredTerm(_Wire):
 
 
 class WireNodeAffinity(_Wire):
-    required: WireNodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    required: WireNodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
     preferred: list[WirePreferredTerm] | None = msgspec.field(
         default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
@@ -378,11 +380,12 @@ def _requests(spec: WirePodSpec, status: WirePodStatus | None = None) -> NanoLis
             read_list(seen.allocated_resources, f"{where}.allocatedResources"),
         )
 
-    containers = [
-        container(c, f"spec.containers[{i}]", resizable=True) for i, c in enumerate(spec.containers or ())
-    ]
+    containers = [container(c, f"spec.containers[{i}]", resizable=True) for i, c in enumerate(spec.containers or ())]
     init_containers = [
-        (container(c, f"spec.initContainers[{i}]", resizable=c.restart_policy == "Always"), c.restart_policy == "Always")
+        (
+            container(c, f"spec.initContainers[{i}]", resizable=c.restart_policy == "Always"),
+            c.restart_policy == "Always",
+        )
         for i, c in enumerate(spec.init_containers or ())
     ]
     pod_level = read_list(spec.resources.requests if spec.resources else None, "spec.resources.requests")

@@ -1,7 +1,7 @@
 """One pod after the other, as kube-scheduler does it, but over arrays.
 
-It finishes what flows leave over, is the floor that no round may fall below, and shows in the demo what a scheduler that
-commits early does. Classes are rescored only on the nodes that changed since their last turn.
+It finishes what flows leave over, is the floor that no round may fall below, and shows in the demo what a
+scheduler that commits early does. Classes are rescored only on the nodes that changed since their last turn.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Taste(Enum):
 class _Scores:
     """One class's scores over all nodes, infinite where it does not fit."""
 
-    def __init__(self, demand: Demand, policy: Policy, room: Room, taste: Taste) -> None:
+    def __init__(self, demand: Demand, policy: Policy, room: Room, taste: Taste, seen: int) -> None:
         self._demand, self._policy, self._room, self._taste = demand, policy, room, taste
-        self._seen = 0
+        self._seen = seen
         self._arc = MODELS[policy.cost_model].arc_costs(
             demand.group.pod_class, demand.size, room.load(), policy.weights
         )
@@ -84,9 +84,8 @@ def plan_one_by_one(
         if at in hopeless:
             continue
         if at not in scores:
-            changed_before = len(changed)
-            scores[at] = _Scores(demands[at], policies[demands[at].group.policy], room, taste)
-            scores[at]._seen = changed_before
+            policy = policies[demands[at].group.policy]
+            scores[at] = _Scores(demands[at], policy, room, taste, seen=len(changed))
         node = scores[at].best(changed)
         if node is None or not room.take(demands[at], node, 1):
             hopeless.add(at)

@@ -47,8 +47,7 @@ class Room:
 
     def copy(self) -> Room:
         """An independent copy."""
-        other = Room.__new__(Room)
-        other._snapshot, other._capacity = self._snapshot, self._capacity
+        other = Room(self._snapshot)
         other.free, other.assumed, other.ports = self.free.copy(), self.assumed.copy(), dict(self.ports)
         return other
 

@@ -89,7 +89,10 @@ def _dearest_placement(demands: Sequence[Demand], room: Room, policies: Mapping[
             dearest = max(dearest, int(arc[demand.allowed].max()))
     # Slot costs of a node that is filled to the brim, for the largest weights in the round.
     full = max(
-        ((policies[d.group.policy].weights.least_requested + policies[d.group.policy].weights.balance) for d in demands),
+        (
+            (policies[d.group.policy].weights.least_requested + policies[d.group.policy].weights.balance)
+            for d in demands
+        ),
         default=0,
     )
     return dearest + 1000 * 16 * full
@@ -128,7 +131,10 @@ def _cost(
 def _placement_prices(
     commits: Sequence[Commit], demands: Sequence[Demand], start: Room, policies: Mapping[str, Policy]
 ) -> list[Int64s]:
-    """What each pod of each commit costs, int64[count] a commit: replayed in order, so that plans of different methods compare."""
+    """What each pod of each commit costs, int64[count] a commit.
+
+    Replayed in order from the start, so that plans of different methods compare.
+    """
     room = start.copy()
     load = room.load()
     arcs: dict[int, Int64s] = {}

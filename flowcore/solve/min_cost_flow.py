@@ -26,9 +26,7 @@ class Solution:
 def solve(network: Network) -> Solution:
     """The flow of least cost through the network. A failure is a value, never an exception."""
     solver = min_cost_flow.SimpleMinCostFlow()
-    arcs = solver.add_arcs_with_capacity_and_unit_cost(
-        network.tails, network.heads, network.capacities, network.costs
-    )
+    arcs = solver.add_arcs_with_capacity_and_unit_cost(network.tails, network.heads, network.capacities, network.costs)
     solver.set_nodes_supplies(np.arange(len(network.supplies)), network.supplies)
     status = solver.solve()
     if status != solver.OPTIMAL:

@@ -1,8 +1,8 @@
 """Binds planned pods, many at once, and handles every answer.
 
 A binding whose answer was lost may have happened. The room stays reserved and the same binding is sent
-again until the API server says for certain: 201, or 409 because the first one got through. Only then is the pod's room given
-back or confirmed, so nothing is bound twice and no room is counted free that is not.
+again until the API server says for certain: 201, or 409 because the first one got through. Only then is the pod's
+room given back or confirmed, so nothing is bound twice and no room is counted free that is not.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Binder:
             pod, node = await self._queue.get()
             try:
                 await self._bind(pod, node)
-            except Exception:
+            except Exception:  # noqa: BLE001
                 # Whatever it was, the pod must not be lost: its room is given back and the next round takes it up.
                 _log.exception("binding failed unexpectedly", pod=pod.key, node=node)
                 self._state.release(pod.key, pod.uid)

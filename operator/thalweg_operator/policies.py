@@ -23,7 +23,7 @@ from flowcore.model.policies import (
     governing,
     in_order,
 )
-from flowcore.model.selectors import LabelSelector, Labels, is_label_key, is_label_value
+from flowcore.model.selectors import Labels, LabelSelector, is_label_key, is_label_value
 from flowcore.model.wire import WireLabelSelector, to_label_selector
 from thalweg_operator.errors import PolicyError
 
@@ -77,8 +77,8 @@ def parse(name: str, spec: Mapping[str, Any]) -> Policy:
     names = tuple(wire.selects.scheduler_names or Selects().scheduler_names)
     if wire.delivery is Delivery.BINDER and "default-scheduler" in names:
         raise PolicyError(
-            "spec.selects.schedulerNames: default-scheduler is served by kube-scheduler, and two schedulers binding the "
-            "same pods overcommit nodes; let the pods name the scheduler thalweg, or use delivery Observe"
+            "spec.selects.schedulerNames: default-scheduler is served by kube-scheduler, and two schedulers binding "
+            "the same pods overcommit nodes; let the pods name the scheduler thalweg, or use delivery Observe"
         )
     return Policy(
         name=name,
@@ -115,11 +115,15 @@ def _selector(wire: WireLabelSelector | None, field: str) -> LabelSelector | Non
     for index, requirement in enumerate(wire.match_expressions or ()):
         where = f"{field}.matchExpressions[{index}]"
         if requirement.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            raise PolicyError(f'{where}.operator: "{requirement.operator}" is not one of In, NotIn, Exists, DoesNotExist')
+            raise PolicyError(
+                f'{where}.operator: "{requirement.operator}" is not one of In, NotIn, Exists, DoesNotExist'
+            )
         if not is_label_key(requirement.key):
             raise PolicyError(f'{where}.key: "{requirement.key}" is not a label key')
         if (requirement.operator in ("In", "NotIn")) != bool(requirement.values):
-            raise PolicyError(f"{where}.values: In and NotIn need at least one value; Exists and DoesNotExist take none")
+            raise PolicyError(
+                f"{where}.values: In and NotIn need at least one value; Exists and DoesNotExist take none"
+            )
     return to_label_selector(wire)
 
 

@@ -116,8 +116,8 @@ async def serve(
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.ConnectionInfo:
         configuration = connection.configuration
-        settings = (await configuration.auth_settings()).get("BearerToken")
-        scheme, _, token = settings["value"].partition(" ") if settings else ("", "", "")
+        bearer = (await configuration.auth_settings()).get("BearerToken")
+        scheme, _separator, token = bearer["value"].partition(" ") if bearer else ("", "", "")
         return kopf.ConnectionInfo(
             server=configuration.host,
             ca_path=configuration.ssl_ca_cert or None,

@@ -36,9 +36,7 @@ class Counts:
 class PolicyStatus:
     """See the module."""
 
-    def __init__(
-        self, connection: Connection, state: ClusterState, policies: PolicyStore, rounds: RoundLoop
-    ) -> None:
+    def __init__(self, connection: Connection, state: ClusterState, policies: PolicyStore, rounds: RoundLoop) -> None:
         self._connection, self._state, self._policies, self._rounds = connection, state, policies, rounds
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._since: dict[tuple[str, str], tuple[str, str]] = {}
@@ -99,7 +97,10 @@ class PolicyStatus:
             text = f"Generation {standing.in_force_generation}, the last valid one, stays in force."
             ready = ("True", "LastGoodInForce", text)
         elif counts.lost:
-            text = f"In force. {counts.lost} of the pods it selects are governed by policies of higher precedence, such as {counts.lost_to}."
+            text = (
+                f"In force. {counts.lost} of the pods it selects are governed by policies that come first, "
+                f"such as {counts.lost_to}."
+            )
             ready = ("True", "InForce", text)
         elif standing.in_force.selects.nothing:
             ready = ("True", "SelectsNothing", "In force, but spec.selects is empty: it governs nothing.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any, TypeVar
 
 import structlog
 from aiohttp import web
@@ -20,12 +22,14 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.policy_handlers import keep_resynced, resync, serve
 from thalweg_operator.policy_status import PolicyStatus
-from thalweg_operator.reflector import Reflector
+from thalweg_operator.reflector import Reflector, Sink
 from thalweg_operator.rounds import RoundLoop
 from thalweg_operator.settings import Settings
 from thalweg_operator.state import ClusterState
 from thalweg_operator.waiting import WaitingPods
 from thalweg_operator.worker_client import WorkerClient
+
+T = TypeVar("T")
 
 _log = structlog.get_logger()
 #: Seconds that bindings under way may take when the operator is told to stop.
@@ -55,15 +59,26 @@ class Operator:
         self._worker = WorkerClient(settings.round_timeout)
         self._waiting = WaitingPods(connection, self._state, self._metrics, settings.told_per_second)
         self._binder = Binder(
-            connection, self._state, self._metrics, settings.bind_concurrency, lambda pod, why: self._rounds.refused(pod, why)
+            connection,
+            self._state,
+            self._metrics,
+            settings.bind_concurrency,
+            lambda pod, why: self._rounds.refused(pod, why),  # noqa: PLW0108 - the two know each other
         )
         self._rounds = RoundLoop(
-            self._state, self._policies, self._worker, self._binder, self._waiting, self._metrics, batcher, settings.resync
+            self._state,
+            self._policies,
+            self._worker,
+            self._binder,
+            self._waiting,
+            self._metrics,
+            batcher,
+            settings.resync,
         )
         self._status = PolicyStatus(connection, self._state, self._policies, self._rounds)
         intern = Interner()
         # Volumes, disruption budgets, pod groups join with a line each.
-        self._reflectors: dict[str, Reflector] = {  # type: ignore[type-arg]
+        self._reflectors: dict[str, Reflector[Any]] = {
             "nodes": self._reflect("nodes", sinks.node_decoder(intern), sinks.Nodes(self._state)),
             "pods": self._reflect("pods", sinks.pod_decoder(intern), sinks.Pods(self._state)),
             "namespaces": self._reflect("namespaces", sinks.namespace_decoder(), sinks.Namespaces(self._state)),
@@ -73,7 +88,7 @@ class Operator:
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
 
-    def _reflect(self, kind: str, decode, sink) -> Reflector:  # type: ignore[no-untyped-def,type-arg]
+    def _reflect(self, kind: str, decode: Callable[[bytes], T], sink: Sink[T]) -> Reflector[T]:
         return Reflector(kind, f"/api/v1/{kind}", self._connection, decode, sink, self._metrics)
 
     def not_ready(self) -> list[str]:
@@ -128,7 +143,7 @@ class Operator:
         self._begin("policy status", self._status.run())
         await self._rounds.run()
 
-    def _begin(self, name: str, coroutine) -> None:  # type: ignore[no-untyped-def]
+    def _begin(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(coroutine, name=name)
         task.add_done_callback(self._ended)
         self._tasks.append(task)

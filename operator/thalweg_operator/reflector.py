@@ -74,7 +74,7 @@ class _Problem(msgspec.Struct):
     message: str | None = None
 
 
-class _Expired(Exception):  # noqa: N818 - not an error: the way to say "list again"
+class _Expired(Exception):
     """The version to go on from is no longer known."""
 
 
@@ -86,7 +86,13 @@ class Reflector(Generic[T]):
     """
 
     def __init__(
-        self, kind: str, path: str, connection: Connection, decode: Callable[[bytes], T], sink: Sink[T], metrics: Metrics
+        self,
+        kind: str,
+        path: str,
+        connection: Connection,
+        decode: Callable[[bytes], T],
+        sink: Sink[T],
+        metrics: Metrics,
     ) -> None:
         self._kind, self._path, self._connection = kind, path, connection
         self._decode, self._sink, self._metrics = decode, sink, metrics
@@ -191,5 +197,7 @@ class Reflector(Generic[T]):
         except msgspec.ValidationError as error:
             # Not a shape that a real API server stores. Say so and go on: one object must not stop the others.
             self._metrics.unreadable.labels(self._kind).inc()
-            _log.error("unreadable object", kind=self._kind, problem=str(error), object=raw[:200].decode(errors="replace"))
+            _log.error(
+                "unreadable object", kind=self._kind, problem=str(error), object=raw[:200].decode(errors="replace")
+            )
             return None

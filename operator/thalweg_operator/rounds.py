@@ -119,12 +119,11 @@ class RoundLoop:
             await self._worker.start()
             self._state.mark_all_dirty()
         question = await self._question(fresh=fresh)
-        if not question.pods and not question.request.fresh:
-            # Nothing to place. Changes wait in the worker's queue of the next round, but not for ever.
-            if not question.request.nodes and not question.request.gone and not question.request.uses:
-                await self._conclude(question, None)
-                return
-        reply = await self._worker.ask(question.request)
+        request = question.request
+        if not (question.pods or request.fresh or request.nodes or request.gone or request.uses):
+            await self._conclude(question, None)
+            return
+        reply = await self._worker.ask(request)
         self._metrics.rounds.labels(reply.method).inc()
         self._metrics.round_seconds.observe(reply.seconds)
         await self._deliver(question, reply)
@@ -248,9 +247,7 @@ class RoundLoop:
         if reply is not None:
             for at, policy in enumerate(request.policies):
                 if placed[at] or left[at]:
-                    self.reports[policy.name] = RoundReport(
-                        request.number, now, placed[at], left[at], reply.costs[at]
-                    )
+                    self.reports[policy.name] = RoundReport(request.number, now, placed[at], left[at], reply.costs[at])
             _log.debug("round", number=request.number, placed=len(reply.placements), left=len(reply.left),
                        method=reply.method, seconds=round(reply.seconds, 4))  # fmt: skip
         self._metrics.waiting.set(sum(left))

@@ -16,7 +16,7 @@ import msgspec
 from flowcore.filters.node_ports import clash
 from flowcore.model.nodes import Node
 from flowcore.model.pods import AntiAffinityTerm, HostPort, Pod
-from flowcore.model.resources import Amounts, PODS
+from flowcore.model.resources import PODS, Amounts
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import assumed_amounts
 
@@ -155,9 +155,8 @@ class ClusterState:
             self.on_change()
 
     def _move(self, old: Pod | None, new: Pod | None) -> None:
-        if old is not None and new is not None and _held(old) == _held(new) and _kind(old) == _kind(new):
-            if old.required_anti_affinity == new.required_anti_affinity:
-                return
+        if old is not None and new is not None and _counted(old) == _counted(new):
+            return  # most updates are a kubelet's status reports
         if old is not None:
             self._count(old, -1)
             if _held(old) is not None:
@@ -288,6 +287,10 @@ def _held(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...]] | None:
 
 def _kind(pod: Pod) -> tuple[Kind, bool, bool]:
     return (pod.namespace, pod.labels, pod.scheduler_name), bool(pod.node_name), pod.terminal
+
+
+def _counted(pod: Pod) -> tuple[object, ...]:
+    return _held(pod), _kind(pod), pod.required_anti_affinity
 
 
 def _as_planned(pod: Pod) -> Pod:

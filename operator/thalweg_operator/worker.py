@@ -1,7 +1,7 @@
 """The worker process: its own copy of the nodes, deltas in, plans out.
 
 OR-Tools holds the GIL for a whole solve, and filters and costs are arithmetic too: all of a round runs here, so
-that the operator's event loop never waits for it. Started by ``worker_client`` as ``python -m thalweg_operator.worker``.
+that the operator's event loop never waits for it. ``worker_client`` starts it as ``python -m thalweg_operator.worker``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import BinaryIO
 import numpy as np
 
 from flowcore.model.nodes import Node
-from flowcore.model.policies import Delivery
 from flowcore.model.pods import HostPort
+from flowcore.model.policies import Delivery
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
 from flowcore.rounds import RoundResult, run_round

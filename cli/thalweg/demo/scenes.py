@@ -37,7 +37,9 @@ class Scene:
     def snapshot(self) -> Snapshot:
         """The scene as a round sees it."""
         pending = tuple(
-            PendingPod(f"demo/{wish.name}-{i}" if wish.count > 1 else f"demo/{wish.name}", "", wish.pod_class, BUILT_IN.name)
+            PendingPod(
+                f"demo/{wish.name}-{i}" if wish.count > 1 else f"demo/{wish.name}", "", wish.pod_class, BUILT_IN.name
+            )
             for wish in self.wishes
             for i in range(wish.count)
         )
@@ -68,8 +70,8 @@ def scenes() -> tuple[Scene, ...]:
     return (
         Scene(
             "The only node that will do",
-            "Web pods can run anywhere and came first; the training pods can only run on the GPU node, which is also the "
-            "emptiest. Placed one by one, the web pods take it.",
+            "Web pods can run anywhere and came first; the training pods can only run on the GPU node, which is "
+            "also the emptiest. Placed one by one, the web pods take it.",
             (_node("plain-1", 4, 16), _node("plain-2", 4, 16), _node("gpu-1", 8, 32, gpu, gpus=2)),
             (
                 Wish("web", 4, "2 cores, anywhere", PodClass(_asks(2, 4))),
@@ -78,11 +80,22 @@ def scenes() -> tuple[Scene, ...]:
         ),
         Scene(
             "Who wants it more",
-            "Both pods would like the one fast node, which has room for one. The second in line wants it four times as much.",
+            "Both pods would like the one fast node, which has room for one. The second in line wants it "
+            "four times as much.",
             (_node("fast", 2, 8, {"disk": "nvme"}), _node("slow", 2, 8)),
             (
-                Wish("cache", 1, "likes nvme, weight 20", PodClass(_asks(2, 4), preferred_affinity=_prefers(20, "disk", "nvme"))),
-                Wish("db", 1, "likes nvme, weight 80", PodClass(_asks(2, 4), preferred_affinity=_prefers(80, "disk", "nvme"))),
+                Wish(
+                    "cache",
+                    1,
+                    "likes nvme, weight 20",
+                    PodClass(_asks(2, 4), preferred_affinity=_prefers(20, "disk", "nvme")),
+                ),
+                Wish(
+                    "db",
+                    1,
+                    "likes nvme, weight 80",
+                    PodClass(_asks(2, 4), preferred_affinity=_prefers(80, "disk", "nvme")),
+                ),
             ),
         ),
         Scene(
@@ -108,9 +121,11 @@ def scenes() -> tuple[Scene, ...]:
                 Wish("report", 3, "2 cores, priority 0", PodClass(_asks(2, 2))),
                 Wish("checkout", 1, "2 cores, priority 1000", PodClass(_asks(2, 2), priority=1000)),
                 Wish(
-                    "batch", 2, "2 cores, tolerates batch",
+                    "batch",
+                    2,
+                    "2 cores, tolerates batch",
                     PodClass(_asks(2, 2), tolerations=(Toleration("dedicated", "Equal", "batch", "NoSchedule"),)),
-                ),  # fmt: skip
+                ),
                 Wish("lost", 1, "node label zone=mars", PodClass(_asks(1, 1), node_selector=(("zone", "mars"),))),
             ),
         ),
@@ -121,10 +136,15 @@ def crowd() -> Scene:
     """A larger scene, shown as counts: 300 nodes, 3,000 pods of eleven classes."""
     zones = ("a", "b", "c")
     nodes = tuple(
-        _node(f"node-{i:03}", 16 if i % 3 else 32, 64, {"zone": zones[i % 3], "hardware": "gpu" if i % 10 == 0 else "cpu"},
-              gpus=8 if i % 10 == 0 else 0)
+        _node(
+            f"node-{i:03}",
+            16 if i % 3 else 32,
+            64,
+            {"zone": zones[i % 3], "hardware": "gpu" if i % 10 == 0 else "cpu"},
+            gpus=8 if i % 10 == 0 else 0,
+        )
         for i in range(300)
-    )  # fmt: skip
+    )
     plain = tuple(
         Wish(f"app{i}", 250, f"{0.5 * (i + 1):g} cores", PodClass(_asks(0.5 * (i + 1), 1 + i))) for i in range(6)
     )

@@ -17,13 +17,17 @@ _WAITS = "[red]waits[/red]"
 def show() -> None:
     """Prints all scenes."""
     console = Console()
-    console.print("[bold]Thalweg plans all waiting pods at once.[/bold] Each scene below is planned twice with the same filters "
-                  "and costs:\nby a Thalweg round, and one by one as a scheduler does that takes each pod in turn.\n")  # fmt: skip
+    console.print(
+        "[bold]Thalweg plans all waiting pods at once.[/bold] Each scene below is planned twice with the same filters "
+        "and costs:\nby a Thalweg round, and one by one as a scheduler does that takes each pod in turn.\n"
+    )
     for number, scene in enumerate(scenes(), start=1):
         _show_scene(console, number, scene)
     _show_crowd(console, len(scenes()) + 1, crowd())
-    console.print("Next: [bold]thalweg simulate -f FILE[/bold] plans a dump of your own cluster; [bold]thalweg up[/bold] "
-                  "starts a local one.")  # fmt: skip
+    console.print(
+        "Next: [bold]thalweg simulate -f FILE[/bold] plans a dump of your own cluster; "
+        "[bold]thalweg up[/bold] starts a local one."
+    )
 
 
 def _show_scene(console: Console, number: int, scene: Scene) -> None:
