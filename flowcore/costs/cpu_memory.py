@@ -33,6 +33,8 @@ from flowcore.model.snapshot import Int64s
 
 #: Cost of one whole node's utilisation (Firmament's omega), and the offset of each arc.
 OMEGA = 1000
+#: No node counts as more than this many times full.
+_MOST_SHARE = 16
 
 
 class CPUMemory:
@@ -65,9 +67,13 @@ class CPUMemory:
         rising: Int64s = np.maximum.accumulate(cost, axis=1)
         return rising
 
+    def dearest_slot(self, weights: CostWeights) -> int:
+        """See CostModel."""
+        return OMEGA * _MOST_SHARE * (weights.least_requested + weights.balance)
+
 
 def _share(amount: Float64s, capacity: Float64s) -> Float64s:
-    """Amount over capacity; a node without the resource counts as full, and nothing counts beyond 16 times full."""
+    """Amount over capacity; a node without the resource counts as full."""
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(capacity > 0, amount / np.where(capacity > 0, capacity, 1), 1.0)
-    return np.minimum(share, 16.0)
+    return np.minimum(share, float(_MOST_SHARE))

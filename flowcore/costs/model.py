@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
-from flowcore.model.snapshot import Int64s, NodeTable
+from flowcore.model.resources import CPU, MEMORY
+from flowcore.model.snapshot import Int64s, NodeTable, Snapshot
 
 Float64s = NDArray[np.float64]
 
@@ -27,6 +28,13 @@ class Load:
     table: NodeTable
     capacity: Float64s
     taken: Float64s
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, assumed: Int64s) -> Load:
+        """The load of a snapshot's nodes with these amounts (int64[N, 2]) counted."""
+        columns = [snapshot.resources.index(name) for name in (CPU, MEMORY)]
+        capacity = snapshot.allocatable[:, columns].astype(np.float64)
+        return cls(snapshot.table, capacity, assumed.astype(np.float64))
 
 
 class CostModel(Protocol):
@@ -54,3 +62,6 @@ class CostModel(Protocol):
             size: float64[N, 2], what one such pod counts for on each node.
             levels: int64[K], rising.
         """
+
+    def dearest_slot(self, weights: CostWeights) -> int:
+        """A bound that no slot of any node costs more than."""

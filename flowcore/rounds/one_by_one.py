@@ -6,17 +6,16 @@ scheduler that commits early does. Classes are rescored only on the nodes that c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
 import numpy as np
 
-from flowcore.costs import MODELS
-from flowcore.costs.model import Float64s
-from flowcore.model.policies import Policy
+from flowcore.costs.model import Float64s, Load
 from flowcore.model.snapshot import Int64s
 from flowcore.rounds.commits import Commit
-from flowcore.rounds.room import Demand, Room
+from flowcore.rounds.demands import Demand
+from flowcore.rounds.room import Room
 
 
 class Taste(Enum):
@@ -29,25 +28,25 @@ class Taste(Enum):
 class _Scores:
     """One class's scores over all nodes, infinite where it does not fit."""
 
-    def __init__(self, demand: Demand, policy: Policy, room: Room, taste: Taste, seen: int) -> None:
-        self._demand, self._policy, self._room, self._taste = demand, policy, room, taste
+    def __init__(self, demand: Demand, room: Room, taste: Taste, seen: int) -> None:
+        self._demand, self._room, self._taste = demand, room, taste
         self._seen = seen
-        self._arc = MODELS[policy.cost_model].arc_costs(
-            demand.group.pod_class, demand.size, room.load(), policy.weights
-        )
+        self._capacity = room.load().capacity
         everywhere = np.arange(len(room.free), dtype=np.int64)
-        self.values = np.where(room.counts(demand) > 0, self._of(everywhere), np.inf)
+        self._values = np.where(room.counts(demand) > 0, self._of(everywhere), np.inf)
 
     def _of(self, at: Int64s) -> Float64s:
+        demand, room = self._demand, self._room
         if self._taste is Taste.FULLEST:
-            asked = self._demand.wanted > 0
-            left = self._room.free[np.ix_(at, asked)] - self._demand.wanted[asked]
-            result: Float64s = (left / np.maximum(self._demand.wanted[asked], 1)).sum(axis=1)
+            asked = demand.wanted > 0
+            left = room.free[np.ix_(at, asked)] - demand.wanted[asked]
+            result: Float64s = (left / np.maximum(demand.wanted[asked], 1)).sum(axis=1)
             return result
-        model = MODELS[self._policy.cost_model]
-        size = np.broadcast_to(self._demand.size, (len(at), 2))
-        slot = model.slot_costs(self._room.load(at), size, np.zeros(1, dtype=np.int64), self._policy.weights)
-        return (self._arc[at] + slot[:, 0]).astype(np.float64)
+        load = room.load()
+        there = Load(load.table, self._capacity[at], room.assumed[at].astype(np.float64))
+        size = np.broadcast_to(demand.size, (len(at), 2))
+        slot = demand.model.slot_costs(there, size, np.zeros(1, dtype=np.int64), demand.policy.weights)
+        return (demand.arc[at] + slot[:, 0]).astype(np.float64)
 
     def best(self, changed: Sequence[int]) -> int | None:
         """The node to take, None where none fits; ``changed`` lists all nodes taken so far, in order."""
@@ -56,19 +55,15 @@ class _Scores:
         if stale:
             at = np.array(stale, dtype=np.int64)
             fits = np.array([self._room.count_on(self._demand, node) > 0 for node in stale])
-            self.values[at] = np.where(fits, self._of(at), np.inf)
-        if not len(self.values):
+            self._values[at] = np.where(fits, self._of(at), np.inf)
+        if not len(self._values):
             return None
-        node = int(self.values.argmin())
-        return node if np.isfinite(self.values[node]) else None
+        node = int(self._values.argmin())
+        return node if np.isfinite(self._values[node]) else None
 
 
 def plan_one_by_one(
-    demands: Sequence[Demand],
-    order: Iterable[int],
-    room: Room,
-    policies: Mapping[str, Policy],
-    taste: Taste = Taste.CHEAPEST,
+    demands: Sequence[Demand], order: Iterable[int], room: Room, taste: Taste = Taste.CHEAPEST
 ) -> list[Commit]:
     """Commits into ``room`` one pod at a time.
 
@@ -84,8 +79,7 @@ def plan_one_by_one(
         if at in hopeless:
             continue
         if at not in scores:
-            policy = policies[demands[at].group.policy]
-            scores[at] = _Scores(demands[at], policy, room, taste, seen=len(changed))
+            scores[at] = _Scores(demands[at], room, taste, seen=len(changed))
         node = scores[at].best(changed)
         if node is None or not room.take(demands[at], node, 1):
             hopeless.add(at)

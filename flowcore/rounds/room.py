@@ -1,37 +1,20 @@
 """The room left on the nodes while a round commits placements: the one mutable thing in it.
 
-Every placement of every method goes through ``Room.take``, which lets nothing in that does not fit.
+Every placement of every method goes through ``take`` or ``take_all``, which let nothing in that does not fit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from flowcore.classes.groups import Group
 from flowcore.costs.model import Load
-from flowcore.filters import static_fits
 from flowcore.filters.node_ports import clash
 from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.model.pods import HostPort
-from flowcore.model.snapshot import Bools, Int64s, Snapshot, assumed_amounts
-
-
-class Demand:
-    """A group in a snapshot's columns: what it asks for and which nodes its class may ever use.
-
-    Attributes:
-        wanted: int64[R].
-        size: float64[2], cpu and memory for the cost model.
-        allowed: bool[N], nodes that pass every filter that the round cannot change.
-    """
-
-    __slots__ = ("allowed", "group", "size", "wanted")
-
-    def __init__(self, group: Group, snapshot: Snapshot) -> None:
-        self.group = group
-        self.wanted = snapshot.vector(group.pod_class.requests)
-        self.size = np.array(assumed_amounts(group.pod_class.requests), dtype=np.float64)
-        self.allowed = static_fits(group.pod_class, snapshot.table, group.avoid)
+from flowcore.model.snapshot import Bools, Int64s, Snapshot
+from flowcore.rounds.demands import Demand
 
 
 class Room:
@@ -42,8 +25,6 @@ class Room:
         self.free: Int64s = snapshot.free
         self.assumed: Int64s = snapshot.assumed.copy()
         self.ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
-        columns = [snapshot.resources.index(name) for name in ("cpu", "memory")]
-        self._capacity = snapshot.allocatable[:, columns].astype(np.float64)
 
     def copy(self) -> Room:
         """An independent copy."""
@@ -51,11 +32,9 @@ class Room:
         other.free, other.assumed, other.ports = self.free.copy(), self.assumed.copy(), dict(self.ports)
         return other
 
-    def load(self, at: Int64s | None = None) -> Load:
-        """How full the nodes are; with ``at`` only the amounts of those nodes (the table stays whole)."""
-        if at is None:
-            return Load(self._snapshot.table, self._capacity, self.assumed.astype(np.float64))
-        return Load(self._snapshot.table, self._capacity[at], self.assumed[at].astype(np.float64))
+    def load(self) -> Load:
+        """How full the nodes are."""
+        return Load.of(self._snapshot, self.assumed)
 
     def counts(self, demand: Demand) -> Int64s:
         """int64[N]: how many pods of the group each node takes now, one at most where host ports are held."""
@@ -90,7 +69,7 @@ class Room:
                 self.ports[at] = self.ports.get(at, frozenset()) | frozenset(ports)
         return taken
 
-    def take_all(self, demands: list[Demand], classes: Int64s, nodes: Int64s, counts: Int64s) -> Bools:
+    def take_all(self, demands: Sequence[Demand], classes: Int64s, nodes: Int64s, counts: Int64s) -> Bools:
         """Commits arcs whose nodes have room for everything planned there; leaves the other nodes alone.
 
         Args:
@@ -103,14 +82,15 @@ class Room:
         size = np.array([demand.size for demand in demands]).astype(np.int64)
         holds_ports = np.array([bool(demand.group.pod_class.host_ports) for demand in demands], dtype=np.bool_)
         asked = wanted[classes] * counts[:, np.newaxis]
-        total = np.zeros_like(self.free)
-        np.add.at(total, nodes, asked)
+        places, at = np.unique(nodes, return_inverse=True)
+        total = np.zeros((len(places), wanted.shape[1]), dtype=np.int64)
+        np.add.at(total, at, asked)
         # Each arc fits alone, but amounts near 2^63 may overflow in the sum: those go one by one.
         rough = np.zeros(total.shape)
-        np.add.at(rough, nodes, asked.astype(np.float64))
-        whole = (((total <= self.free) & (rough < 2.0**62)) | (rough == 0)).all(axis=1)
-        whole[nodes[holds_ports[classes]]] = False  # ports are decided one by one
-        chosen: Bools = whole[nodes]
+        np.add.at(rough, at, asked.astype(np.float64))
+        whole = (((total <= self.free[places]) & (rough < 2.0**62)) | (rough == 0)).all(axis=1)
+        whole[at[holds_ports[classes]]] = False  # ports are decided one by one
+        chosen: Bools = whole[at]
         np.subtract.at(self.free, nodes[chosen], asked[chosen])
         np.add.at(self.assumed, nodes[chosen], (size[classes] * counts[:, np.newaxis])[chosen])
         return chosen

@@ -1,0 +1,75 @@
+"""Groups in a snapshot's terms: what they ask for, where they may ever go, what that costs and what waiting costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.classes import Group, group
+from flowcore.costs import MODELS, unscheduled_prices
+from flowcore.costs.model import CostModel, Float64s, Load
+from flowcore.filters import static_fits
+from flowcore.model.policies import Policy
+from flowcore.model.snapshot import Bools, Int64s, Snapshot, assumed_amounts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """One group of a round.
+
+    Attributes:
+        wanted: int64[R], what one pod asks for.
+        size: float64[2], cpu and memory that one pod counts for in the cost model.
+        allowed: bool[N], nodes that pass every filter which the round itself cannot change.
+        arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
+        prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
+    """
+
+    group: Group
+    policy: Policy
+    model: CostModel
+    wanted: Int64s
+    size: Float64s
+    allowed: Bools
+    arc: Int64s
+    prices: Int64s
+
+    @property
+    def count(self) -> int:
+        """Its pods."""
+        return len(self.group.pods)
+
+    def prices_of_last(self, count: int) -> Int64s:
+        """Prices of the ``count`` pods that are placed last."""
+        return self.prices[len(self.prices) - count :]
+
+
+def demands_of(snapshot: Snapshot, load: Load, policies: Mapping[str, Policy]) -> tuple[Demand, ...]:
+    """All pending pods of a snapshot as demands, in the order of their first pod."""
+    groups = group(snapshot.pending)
+    sizes = [np.array(assumed_amounts(found.pod_class.requests), dtype=np.float64) for found in groups]
+    allowed = [static_fits(found.pod_class, snapshot.table, found.avoid) for found in groups]
+    arcs, dearest = [], 0
+    for found, size, nodes in zip(groups, sizes, allowed, strict=True):
+        policy = policies[found.policy]
+        model = MODELS[policy.cost_model]
+        arc = model.arc_costs(found.pod_class, size, load, policy.weights)
+        arcs.append(arc)
+        if nodes.any():
+            dearest = max(dearest, int(arc[nodes].max()) + model.dearest_slot(policy.weights))
+    prices = unscheduled_prices(groups, policies, snapshot.now, dearest)
+    return tuple(
+        Demand(
+            group=found,
+            policy=policies[found.policy],
+            model=MODELS[policies[found.policy].cost_model],
+            wanted=snapshot.vector(found.pod_class.requests),
+            size=size,
+            allowed=nodes,
+            arc=arc,
+            prices=price,
+        )
+        for found, size, nodes, arc, price in zip(groups, sizes, allowed, arcs, prices, strict=True)
+    )
