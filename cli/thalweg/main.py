@@ -85,7 +85,7 @@ def up(nodes: int) -> None:
     """Start a real local control plane with simulated nodes and this operator. Ctrl-C stops it.
 
     etcd, kube-apiserver, kube-scheduler and kube-controller-manager run on loopback; KWOK plays the kubelets. The first
-    start builds them from source (10 to 15 minutes on two cores), later ones take seconds.
+    start builds them from source (6 to 15 minutes on two cores), later ones take seconds.
     """
     from thalweg.up import run_up
 

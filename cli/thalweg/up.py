@@ -3,21 +3,60 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
+from collections.abc import Sequence
 
 import click
+from thalweg_controlplane.cluster import ControlPlane
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.up import serve
 
 from thalweg.crds import custom_resource_definitions
 
+_WEB = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 30
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      schedulerName: thalweg
+      containers:
+        - name: web
+          image: web
+          resources: {requests: {cpu: 500m, memory: 256Mi}}
+---
+apiVersion: scheduling.thalweg/v1alpha1
+kind: FlowSchedulingPolicy
+metadata: {name: web}
+spec:
+  precedence: 10
+  selects: {podSelector: {matchLabels: {app: web}}}
+  cost: {weights: {leastRequested: 2}}
+"""
+
 
 def run_up(nodes: int) -> None:
     """Serves until Ctrl-C; what fails is said in words, with exit code 1."""
+    port = _free_port()
     operator = [
         *(sys.executable, "-m", "thalweg", "run", "--kubeconfig", "{kubeconfig}"),
-        *("--listen", "127.0.0.1:{port}", "--log-format", "text"),
+        *("--listen", f"127.0.0.1:{port}", "--log-format", "text"),
     ]
+
+    def try_these(plane: ControlPlane) -> Sequence[str]:
+        web = plane.workdir / "web.yaml"
+        web.write_text(_WEB)
+        return (
+            f"kubectl apply -f {web}   # 30 pods that name the scheduler thalweg, and a policy for them",
+            "kubectl get pods -o wide && kubectl get fsp   # 5 nodes hold them all; scale to 50 and see why not",
+            f"curl -s http://127.0.0.1:{port}/metrics | grep ^thalweg",
+        )
+
     try:
         asyncio.run(
             serve(
@@ -25,6 +64,7 @@ def run_up(nodes: int) -> None:
                 nodes=nodes,
                 crds=custom_resource_definitions(),
                 start_operator=operator,
+                try_these=try_these,
             )
         )
     except ControlPlaneError as error:
@@ -32,3 +72,10 @@ def run_up(nodes: int) -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

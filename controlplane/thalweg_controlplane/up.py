@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final, cast
 
 from thalweg_controlplane.api import Api
@@ -22,17 +21,19 @@ async def serve(
     nodes: int = 5,
     crds: Sequence[Mapping[str, Any]] = (),
     start_operator: Sequence[str] | None = None,
+    try_these: Callable[[ControlPlane], Sequence[str]] = lambda _plane: (),
 ) -> None:
     """Runs until SIGINT or SIGTERM, then stops everything in reverse order and returns.
 
     `crds` are installed and established before the operator starts; `start_operator` is its command line, with
-    `{kubeconfig}` replaced in every word. Building, if need be, comes first and blocks the loop: see `find_or_build`.
+    `{kubeconfig}` replaced in every word; `try_these` gives commands to print beside the kubeconfig. Building, if need
+    be, comes first and blocks the loop: see `find_or_build`.
     Raises BuildError, and ComponentFailed when anything, the operator included, ends by itself.
     """
     with _interruptible():
         binaries = find_or_build(report)
     with _cancelled_by_signals():
-        await _run(binaries, report, nodes, crds, start_operator)
+        await _run(binaries, report, nodes, crds, start_operator, try_these)
     report("stopped")
 
 
@@ -42,6 +43,7 @@ async def _run(
     nodes: int,
     crds: Sequence[Mapping[str, Any]],
     start_operator: Sequence[str] | None,
+    try_these: Callable[[ControlPlane], Sequence[str]],
 ) -> None:
     report("starting the control plane")
     async with ControlPlane(binaries) as plane:
@@ -52,7 +54,7 @@ async def _run(
         try:
             if operator:
                 operator.start()
-            report(_welcome(plane, nodes, operator))
+            report(_welcome(plane, nodes, operator, try_these(plane)))
             while True:
                 await asyncio.sleep(_CHECK_SECONDS)
                 plane.check()
@@ -81,17 +83,14 @@ def _operator(command: Sequence[str], plane: ControlPlane) -> Child:
     return Child("operator", argv, plane.workdir / "operator.log")
 
 
-def _welcome(plane: ControlPlane, nodes: int, operator: Child | None) -> str:
-    kubectl = f"kubectl --kubeconfig {plane.kubeconfig}"
-    log: Path = operator.log if operator else plane.workdir / "kube-scheduler.log"
+def _welcome(plane: ControlPlane, nodes: int, operator: Child | None, commands: Sequence[str]) -> str:
     return "\n".join(
         [
             f"Kubernetes runs at {plane.url} with {nodes} nodes. Its kubeconfig:",
             f"  export KUBECONFIG={plane.kubeconfig}",
-            "Three things to try:",
-            f"  {kubectl} get nodes",
-            f"  {kubectl} create deployment web --image=web --replicas=10 && {kubectl} get pods -o wide",
-            f"  tail -f {log}",
+            *(["Things to try:"] if commands else []),
+            *(f"  {command}" for command in commands),
+            *([f"The operator's log: {operator.log}"] if operator else []),
             "Ctrl-C stops it and removes everything.",
         ]
     )
