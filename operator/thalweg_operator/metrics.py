@@ -35,4 +35,4 @@ class Metrics:
         self.loop_lag = Histogram(
             "thalweg_event_loop_lag_seconds", "How late the event loop wakes a sleeper.", buckets=_SECONDS, registry=r
         )
-        self.longest_lag = Gauge("thalweg_event_loop_longest_lag_seconds", "The longest such delay so far.", registry=r)
+        self.longest_lag = Gauge("thalweg_event_loop_longest_lag_seconds", "The longest such delay since the snapshot was in sync.", registry=r)

@@ -83,6 +83,9 @@ class Operator:
             "pods": self._reflect("pods", sinks.pod_decoder(intern), sinks.Pods(self._state)),
             "namespaces": self._reflect("namespaces", sinks.namespace_decoder(), sinks.Namespaces(self._state)),
         }
+        self._metrics.nodes.set_function(lambda: len(self._state.nodes))
+        self._metrics.pods.set_function(lambda: len(self._state.pods))
+        self._metrics.reservations.set_function(lambda: len(self._state.reservations))
         self._policies_listed = asyncio.Event()
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -117,7 +120,6 @@ class Operator:
     async def _start(self) -> None:
         for kind, reflector in self._reflectors.items():
             self._begin(f"reflector {kind}", reflector.run())
-        self._begin("event loop watch", watch_event_loop(self._metrics))
         self._begin("rounds", self._begin_rounds())
 
     async def _begin_rounds(self) -> None:
@@ -137,6 +139,7 @@ class Operator:
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._state.nodes), pods=len(self._state.pods))
+        self._begin("event loop watch", watch_event_loop(self._metrics))
         self._begin("policy resync", keep_resynced(self._connection, self._policies, self._settings.resync))
         self._begin("binder", self._binder.run())
         self._begin("waiting pods", self._waiting.run())

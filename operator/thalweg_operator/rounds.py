@@ -132,6 +132,8 @@ class RoundLoop:
     async def _question(self, *, fresh: bool) -> _Question:
         self._number += 1
         state, now = self._state, self._clock()
+        # Both at one moment: what changes while the request is put together counts as newer than the plan.
+        generation = state.generation
         changed, gone, uses = state.take_dirty()
         classes: dict[PodClass, int] = {}
         policies = {policy.name: at for at, policy in enumerate(self._policies.ordered)}
@@ -164,7 +166,7 @@ class RoundLoop:
             )
         request = RoundRequest(
             number=self._number,
-            generation=state.generation,
+            generation=generation,
             now=now,
             fresh=fresh,
             nodes=changed,
@@ -251,8 +253,5 @@ class RoundLoop:
             _log.debug("round", number=request.number, placed=len(reply.placements), left=len(reply.left),
                        method=reply.method, seconds=round(reply.seconds, 4))  # fmt: skip
         self._metrics.waiting.set(sum(left))
-        self._metrics.nodes.set(len(self._state.nodes))
-        self._metrics.pods.set(len(self._state.pods))
-        self._metrics.reservations.set(len(self._state.reservations))
         if len(self._backoffs) > 1000:
             self._backoffs = {key: b for key, b in self._backoffs.items() if key in self._state.waiting}

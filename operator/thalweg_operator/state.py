@@ -85,7 +85,6 @@ class ClusterState:
         self.populations: dict[Kind, Population] = {}
         self.generation = 0
         self.on_change: Callable[[], None] = lambda: None
-        self.on_bound: Callable[[Pod], None] = lambda _pod: None
         self._uses: dict[str, NodeUse] = {}
         self._node_changed: dict[str, int] = {}
         self._dirty_nodes: set[str] = set()
@@ -126,8 +125,6 @@ class ClusterState:
         reservation = self.reservations.get(key)
         if reservation is not None and (reservation.pod.uid != pod.uid or pod.node_name or pod.terminal):
             self._drop_reservation(key)
-            if reservation.pod.uid == pod.uid and pod.node_name:
-                self.on_bound(pod)
         self.pods[key] = pod
         self._move(old, pod)
         self._set_waiting(key, pod)
