@@ -35,4 +35,13 @@ class Metrics:
         self.loop_lag = Histogram(
             "thalweg_event_loop_lag_seconds", "How late the event loop wakes a sleeper.", buckets=_SECONDS, registry=r
         )
-        self.longest_lag = Gauge("thalweg_event_loop_longest_lag_seconds", "The longest such delay since the snapshot was in sync.", registry=r)
+        self.longest_lag = Gauge(
+            "thalweg_event_loop_longest_lag_seconds",
+            "The longest such delay since the snapshot was in sync; other processes that hold the cores count.",
+            registry=r,
+        )
+        self.longest_busy = Gauge(
+            "thalweg_event_loop_longest_busy_seconds",
+            "Most CPU time that the loop's thread spent between two wakes of the sleeper: no step of ours took longer.",
+            registry=r,
+        )
