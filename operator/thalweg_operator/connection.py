@@ -74,7 +74,7 @@ class Connection:
                 headers=headers,
                 params=params,
                 timeout=_TIMEOUT,
-                server_hostname=self._tls_name,
+                **self._options,
             ) as response:
                 answer = await response.read()
                 if response.status >= 400:
@@ -97,7 +97,7 @@ class Connection:
                 headers=await self._headers(),
                 params=params,
                 timeout=timeout,
-                server_hostname=self._tls_name,
+                **self._options,
             ) as response:
                 if response.status >= 400:
                     raise _refusal(response, await response.read())
