@@ -87,21 +87,13 @@ def parse(name: str, spec: Mapping[str, Any]) -> Policy:
             scheduler_names=names,
             pods=_selector(wire.selects.pod_selector, "spec.selects.podSelector"),
             namespaces=_selector(wire.selects.namespace_selector, "spec.selects.namespaceSelector"),
-            nothing=_gives_nothing(spec),
+            nothing=not spec.get("selects"),
         ),
         delivery=wire.delivery,
         cost_model=wire.cost.model,
         weights=CostWeights(**msgspec.structs.asdict(wire.cost.weights)),
         unscheduled=UnscheduledPrice(**msgspec.structs.asdict(wire.unscheduled)),
     )
-
-
-def _gives_nothing(spec: Mapping[str, Any]) -> bool:
-    # The API server fills in schedulerNames where selects is there at all, so a policy that leaves the choice open
-    # arrives with the default name and no selector. That selects nothing; naming any other scheduler is a choice.
-    selects = spec.get("selects") or {}
-    only_default = list(selects.get("schedulerNames") or Selects().scheduler_names) == list(Selects().scheduler_names)
-    return only_default and "podSelector" not in selects and "namespaceSelector" not in selects
 
 
 def _selector(wire: WireLabelSelector | None, field: str) -> LabelSelector | None:

@@ -211,8 +211,11 @@ class RoundLoop:
                 self._metrics.placements.labels("observed").inc()
                 continue
             current = state.waiting.get(pod.key)
+            policy = None if current is None else self._policy_of(current)
             if (
                 current is None
+                or policy is None
+                or policy.delivery is not Delivery.BINDER
                 or current.pod_class != pod.pod_class
                 or state.node_changed_since(node, reply.generation)
                 or not state.reserve(pod, node)
