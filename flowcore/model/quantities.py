@@ -44,11 +44,10 @@ def nanos(quantity: str | float) -> int:
     suffix = match["suffix"] or ""
     with localcontext() as context:
         context.prec = 60
-        # The exponent is bounded before it is applied: 1e9999 must cost nothing and means "a lot".
-        if suffix[:1] in "eE" and len(suffix) > 1:
+        scale = _SUFFIXES.get(suffix)  # E and Ei among them
+        if scale is None:
+            # The exponent is bounded before it is applied: 1e9999 must cost nothing and means "a lot".
             scale = Decimal(10) ** max(-40, min(40, int(suffix[1:])))
-        else:
-            scale = _SUFFIXES[suffix]
         number = Decimal(match["number"][:400]) * scale * NANO
         limit = Decimal(MAX_AMOUNT) * NANO
         number = max(-limit, min(limit, number))

@@ -105,6 +105,11 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False):
 
     requirements: tuple[Requirement, ...] = ()
 
+    @property
+    def is_valid(self) -> bool:
+        """Whether Kubernetes can parse it (LabelSelectorAsSelector)."""
+        return all(r.is_valid and r.operator not in ("Gt", "Lt") for r in self.requirements)
+
     def matches(self, labels: Labels) -> bool:
         """Whether an object with these labels is selected."""
         found: Mapping[str, str] = dict(labels)

@@ -271,9 +271,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     affinity = spec.affinity or WireAffinity()
     anti_affinity: tuple[AntiAffinityTerm, ...] = ()
     if affinity.pod_anti_affinity is not None:
-        anti_affinity = intern(
-            tuple(_anti_affinity_term(term, namespace) for term in affinity.pod_anti_affinity.required or ())
-        )
+        anti_affinity = intern(_anti_affinity(affinity.pod_anti_affinity.required or [], namespace))
     told = next(
         (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
     )
@@ -309,6 +307,13 @@ def _term(wire: WireNodeSelectorTerm | None) -> NodeSelectorTerm:
     if wire is None:
         return NodeSelectorTerm()
     return NodeSelectorTerm(_requirements(wire.match_expressions), _requirements(wire.match_fields))
+
+
+def _anti_affinity(wire: list[WirePodAffinityTerm], namespace: str) -> tuple[AntiAffinityTerm, ...]:
+    """A pod's terms. One that cannot be parsed voids them all, as in kube-scheduler (framework GetAffinityTerms)."""
+    terms = tuple(_anti_affinity_term(term, namespace) for term in wire)
+    selectors = (selector for term in terms for selector in (term.selector, term.namespace_selector))
+    return terms if all(selector is None or selector.is_valid for selector in selectors) else ()
 
 
 def _anti_affinity_term(wire: WirePodAffinityTerm, namespace: str) -> AntiAffinityTerm:

@@ -13,16 +13,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowcore.costs.model import Float64s
-from flowcore.model.snapshot import Int64s
+from flowcore.model.snapshot import Bools, Int64s
 from flowcore.network import build, decode, levels_for
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
 from flowcore.rounds.room import Room
-from flowcore.solve import solve
+from flowcore.solve import potentials, solve
 
 #: A flow that commits less than one in this many of its pods is the last: one-by-one finishes faster.
 _WORTHWHILE = 50
 _MOST_SOLVES = 12
+#: Arcs from classes to nodes that the first network of a flow has room for.
+_FIRST_ARCS = 40_000
+#: Arcs that a class starts with, and gets more of, at least.
+_FEWEST = 16
+#: Cost of an arc that is not there.
+_NO_ARC = 2**60
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,37 +88,70 @@ def plan_by_flow(demands: Sequence[Demand], room: Room) -> FlowPlan:
 
 
 def _propose(supplies: Sequence[_Supply], room: Room) -> _Proposal | None:
-    """One flow; None where the solver failed."""
+    """One flow of least cost through the slot network; None where the solver failed.
+
+    Columns are generated: each class starts with arcs to its cheapest nodes, at least twice as many as it has pods;
+    node potentials of the optimal flow then price all the arcs that are missing, those that would make it cheaper are
+    added, and so on until none would. That is the optimum of the full network, and its size follows the batch, not
+    the cluster.
+    """
     batch = sum(supply.count for supply in supplies)
     mean, limits = _mean_pod(supplies, room)
     levels, widths = levels_for(min(batch, int(limits.max())))
     deciding = _deciding(supplies)
     slots = deciding.model.slot_costs(room.load(), mean, levels, deciding.policy.weights)
-    candidates, costs, capacities = [], [], []
-    for supply in supplies:
-        nodes = np.nonzero(supply.fitting)[0]
-        if len(nodes) > batch:
-            # With a batch of D pods a class never needs more than its D cheapest nodes: the D - 1 others cannot
-            # occupy them all. The cost follows the batch, not the cluster.
-            total = supply.demand.arc[nodes] + slots[nodes, 0]
-            nodes = np.sort(nodes[np.argpartition(total, batch - 1)[:batch]])
-        candidates.append(nodes)
-        costs.append(supply.demand.arc[nodes])
-        capacities.append(np.minimum(supply.fitting[nodes], batch))
-    network = build(
-        node_count=len(mean),
-        candidates=candidates,
-        arc_costs=costs,
-        arc_capacities=capacities,
-        unscheduled=[supply.prices for supply in supplies],
-        slot_costs=slots,
-        slot_widths=widths,
-        slot_limits=np.minimum(limits, batch),
-    )
-    solution = solve(network)
-    if solution.flows is None:
-        return None
-    return _Proposal(*decode(network, solution.flows), size=len(network.tails))
+    arcs = [np.where(supply.fitting > 0, supply.demand.arc, _NO_ARC) for supply in supplies]
+    # With a batch of D pods a class never needs more than its D cheapest nodes: the D - 1 others cannot occupy
+    # them all. Few classes get all of those at once; with many, one small network more is cheaper than one large one.
+    first = min(batch, _FIRST_ARCS // len(supplies))
+    taken = [
+        _cheapest(arc + slots[:, 0], max(first, 2 * supply.count, _FEWEST))
+        for arc, supply in zip(arcs, supplies, strict=True)
+    ]
+    while True:
+        candidates = [np.nonzero(mine)[0] for mine in taken]
+        network = build(
+            node_count=len(mean),
+            candidates=candidates,
+            arc_costs=[arc[nodes] for arc, nodes in zip(arcs, candidates, strict=True)],
+            arc_capacities=[np.minimum(s.fitting[n], batch) for s, n in zip(supplies, candidates, strict=True)],
+            unscheduled=[supply.prices for supply in supplies],
+            slot_costs=slots,
+            slot_widths=widths,
+            slot_limits=np.minimum(limits, batch),
+        )
+        solution = solve(network)
+        if solution.flows is None:
+            return None
+        distance = potentials(network, solution.flows)
+        if distance is None or not _add_columns(taken, arcs, slots[:, 0], distance, supplies):
+            return _Proposal(*decode(network, solution.flows), size=len(network.tails))
+
+
+def _cheapest(cost: Int64s, count: int) -> Bools:
+    """bool[N]: the ``count`` nodes of least cost, of those that can be used at all."""
+    chosen = cost < _NO_ARC
+    if int(chosen.sum()) > count:
+        nodes = np.argpartition(cost, count - 1)[:count]
+        chosen = np.zeros(len(cost), dtype=np.bool_)
+        chosen[nodes] = True
+    return chosen
+
+
+def _add_columns(
+    taken: Sequence[Bools], arcs: Sequence[Int64s], first_slot: Int64s, distance: Int64s, supplies: Sequence[_Supply]
+) -> bool:
+    """Marks the arcs that would make the flow cheaper; False where there are none."""
+    to_sink = distance[len(supplies) : -1]
+    # A node that no class has an arc to yet still has all its slots.
+    to_sink = np.where(np.logical_or.reduce(taken), to_sink, first_slot)
+    found = False
+    for at, (mine, arc, supply) in enumerate(zip(taken, arcs, supplies, strict=True)):
+        gain = np.where(mine | (arc >= _NO_ARC), 0, np.minimum(arc + to_sink - distance[at], 0))
+        if gain.any():
+            found = True
+            np.logical_or(mine, _cheapest(np.where(gain < 0, gain, _NO_ARC), max(supply.count, _FEWEST)), out=mine)
+    return found
 
 
 def _commit(proposal: _Proposal, supplies: Sequence[_Supply], room: Room) -> list[Commit]:

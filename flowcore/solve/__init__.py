@@ -1,5 +1,6 @@
 """Solvers behind one seam; the only room that imports OR-Tools."""
 
 from flowcore.solve.min_cost_flow import Solution, solve
+from flowcore.solve.potentials import UNREACHABLE, is_certified, potentials
 
-__all__ = ["Solution", "solve"]
+__all__ = ["UNREACHABLE", "Solution", "is_certified", "potentials", "solve"]
