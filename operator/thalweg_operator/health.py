@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from thalweg_operator.metrics import Metrics
 
-_SLEEP = 0.01
+_SLEEP = 0.02
 
 
 def application(metrics: Metrics, not_ready: Callable[[], list[str]]) -> web.Application:
@@ -44,10 +44,12 @@ async def watch_event_loop(metrics: Metrics) -> None:
     """Measures how late the loop wakes a sleeper, and how much of that was our own work."""
     loop = asyncio.get_running_loop()
     longest = busiest = 0.0
+    worked = time.thread_time()
     while True:
-        before, worked = loop.time(), time.thread_time()
+        before, worked_before = loop.time(), worked
         await asyncio.sleep(_SLEEP)
-        lag, busy = loop.time() - before - _SLEEP, time.thread_time() - worked
+        worked = time.thread_time()
+        lag, busy = loop.time() - before - _SLEEP, worked - worked_before
         metrics.loop_lag.observe(lag)
         if lag > longest:
             longest = lag

@@ -125,13 +125,15 @@ class Operator:
     async def _begin_rounds(self) -> None:
         # Before all is known nothing may be placed: a node without its pods looks empty, and a pod whose policy was not
         # read yet looks ungoverned.
+        pause = 0.1  # the API server says 429 for a moment after a CRD was installed
         while not self._policies_listed.is_set():
             try:
                 await resync(self._connection, self._policies)
                 self._policies_listed.set()
             except OperatorError as error:
                 _log.warning("policies not listed", problem=str(error))
-                await asyncio.sleep(1)
+                await asyncio.sleep(pause)
+                pause = min(2.0, 2 * pause)
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         # What is known now mostly stays: keep the collector from walking it again and again.

@@ -1,0 +1,117 @@
+"""A fresh control plane with nothing in it but etcd and the API server, and what a benchmark puts there."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+from thalweg.crds import custom_resource_definitions
+from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane, find_or_build
+from thalweg_controlplane.objects import object_path, pod
+from thalweg_operator.names import POLICIES_PATH
+
+from harness.schedulers import KUBE_SCHEDULER, THALWEG
+
+#: Requests under way at once while load is created.
+CONCURRENCY = 64
+_CHUNK = 2000
+_SERVED_SECONDS = 30.0
+
+
+def say(line: str) -> None:
+    """One line of progress, for people."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def binaries() -> Binaries:
+    """The control plane's executables; the first time they are built, which takes minutes."""
+    return find_or_build(say)
+
+
+@asynccontextmanager
+async def bare(executables: Binaries, scheduler: str) -> AsyncIterator[tuple[ControlPlane, Api]]:
+    """A plane on which this scheduler can be started; none runs yet. No controller manager, no kubelets."""
+    wants_kube_scheduler = scheduler == KUBE_SCHEDULER
+    async with (
+        ControlPlane(executables, controller_manager=False, scheduler=wants_kube_scheduler, kwok=False) as plane,
+        Api(plane.kubeconfig, connections=CONCURRENCY) as api,
+    ):
+        if wants_kube_scheduler:
+            await plane.kill(KUBE_SCHEDULER)  # started again, by the benchmark, when the load is there
+        if scheduler == THALWEG:
+            await _install_crds(api)
+        yield plane, api
+
+
+async def create(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
+    """Creates them as fast as the API server takes them, in order, without keeping the answers."""
+    rest = iter(manifests)
+    while chunk := list(islice(rest, _CHUNK)):
+        await api.create_many(chunk, CONCURRENCY)
+
+
+async def warm_up(api: Api, count: int) -> None:
+    """Creates so many pods and deletes them, before any scheduler runs.
+
+    The watch cache of a new API server is tiny, buffers ten events for each watch, and cuts watches right and left as
+    soon as many pods come at once. It grows with use: afterwards it is more like that of a cluster that has lived.
+    """
+    pods = [pod(f"warm-up-{i:06}", "1m", "1Mi", scheduler="nobody") for i in range(count)]
+    await create(api, pods)
+    gate = asyncio.Semaphore(CONCURRENCY)
+
+    async def delete(manifest: Mapping[str, Any]) -> None:
+        async with gate:
+            await api.delete(object_path(manifest))
+
+    async with asyncio.TaskGroup() as group:
+        for manifest in pods:
+            group.create_task(delete(manifest))
+
+
+async def version(api: Api) -> str:
+    """The resource version of now, to watch from."""
+    page = await api.get("/api/v1/namespaces/default/pods", limit="1")
+    return str(page["metadata"]["resourceVersion"])
+
+
+async def cut_watches(api: Api) -> int:
+    """How many watches the API server has ended because their readers did not keep up."""
+    text = str(await api.request("GET", "/metrics"))
+    return int(
+        sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == "apiserver_terminated_watchers_total"
+        )
+    )
+
+
+async def _install_crds(api: Api) -> None:
+    for crd in custom_resource_definitions():
+        await api.apply(crd)
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
+        await api.wait_for(path, _established)
+    # For about a second after that the API server still answers 429.
+    async with asyncio.timeout(_SERVED_SECONDS):
+        while not await _answers(api, POLICIES_PATH):  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0.05)
+
+
+async def _answers(api: Api, path: str) -> bool:
+    try:
+        await api.get(path)
+    except ApiError:
+        return False
+    return True
+
+
+def _established(crd: Mapping[str, Any]) -> bool:
+    conditions = crd.get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
