@@ -53,13 +53,13 @@ def read(files: tuple[str, ...]) -> Dump:
     """
     dump, intern = Dump(), Interner()
     for name in files:
-        for item in _objects(name):
-            _take(dump, item, name, intern)
+        shown = "standard input" if name == "-" else name
+        for item in _objects(name, shown):
+            _take(dump, item, shown, intern)
     return dump
 
 
-def _objects(name: str) -> Iterator[dict[str, Any]]:
-    shown = "standard input" if name == "-" else name
+def _objects(name: str, shown: str) -> Iterator[dict[str, Any]]:
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -75,6 +75,10 @@ def _objects(name: str) -> Iterator[dict[str, Any]]:
             documents = list(yaml.load_all(text, Loader=_Loader))
         except yaml.YAMLError as error:
             raise DumpError(f"{shown}: not valid YAML: {' '.join(str(error).split())}") from error
+        except RecursionError as error:
+            raise DumpError(f"{shown}: nested too deeply") from error
+    except RecursionError as error:
+        raise DumpError(f"{shown}: nested too deeply") from error
     found = 0
     for at, document in enumerate(documents):
         where = f"{shown}: document {at + 1}" if len(documents) > 1 else shown
@@ -101,6 +105,8 @@ def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
     for at, item in enumerate(items):
         if not isinstance(item, dict):
             raise DumpError(f"{where}: {kind}: items[{at}]: expected an object, got {_kind_of(item)}")
+        if not isinstance(item.get("kind", ""), str):
+            raise DumpError(f"{where}: {kind}: items[{at}].kind: expected a string, got {_kind_of(item['kind'])}")
         # Typed lists (PodList) leave the kind of their items out.
         yield item if "kind" in item else {**item, "kind": kind.removesuffix("List")}
 
@@ -131,9 +137,9 @@ def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None
                 raise DumpError(f"{shown}: spec: expected an object, got {_kind_of(spec)}")
             dump.policies[name] = parse(name, spec)
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$.")
-        where = f"{path.rstrip('`')}: " if path else ""
-        raise DumpError(f"{shown}: {where}{problem}") from error
+        problem, _, path = str(error).partition(" - at `")
+        where = path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`")
+        raise DumpError(f"{shown}: {where}: {problem}" if where else f"{shown}: {problem}") from error
     except PolicyError as error:
         raise DumpError(f"{shown}: {error}") from error
 

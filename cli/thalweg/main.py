@@ -86,7 +86,12 @@ def up(nodes: int) -> None:
 
     etcd, kube-apiserver, kube-scheduler and kube-controller-manager run on loopback; KWOK plays the kubelets. The first
     start builds them from source (6 to 15 minutes on two cores), later ones take seconds.
-    """
+
+    \b
+    Examples:
+      thalweg up
+      thalweg up --nodes 50
+    """  # noqa: D301
     from thalweg.up import run_up
 
     run_up(nodes)

@@ -30,7 +30,7 @@ _SUFFIXES = {
 }
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=65536, typed=True)  # True is not 1
 def nanos(quantity: str | float) -> int:
     """The quantity in billionths, exact; finer fractions round away from zero.
 

@@ -9,7 +9,7 @@ quantity ``"abc"``) blocks that one pod or node, with the field named, and distu
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm, Re
 
 Quantity = str | int | float
 Quantities = dict[str, Quantity]
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _Wire(msgspec.Struct, rename="camel", gc=False):
@@ -65,7 +66,7 @@ class WireNodeSelector(_Wire):
 
 
 class WirePreferredTerm(_Wire):
-    weight: int = 0
+    weight: Int32 = 0
     preference: WireNodeSelectorTerm | None = None
 
 
@@ -109,7 +110,7 @@ class WireResources(_Wire):
 
 
 class WirePort(_Wire):
-    host_port: int | None = None
+    host_port: Int32 | None = None
     host_ip: str | None = msgspec.field(default=None, name="hostIP")
     protocol: str | None = None
 
@@ -125,10 +126,14 @@ class WireClaimSource(_Wire):
     claim_name: str = ""
 
 
+class WireAnything(_Wire):
+    """An object whose being there is all that is read."""
+
+
 class WireVolume(_Wire):
     name: str = ""
     persistent_volume_claim: WireClaimSource | None = None
-    ephemeral: msgspec.Raw | None = None
+    ephemeral: WireAnything | None = None
 
 
 class WireGate(_Wire):
@@ -149,7 +154,7 @@ class WirePodSpec(_Wire):
     node_selector: dict[str, str] | None = None
     affinity: WireAffinity | None = None
     tolerations: list[WireToleration] | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[WireGate] | None = None
     resource_claims: list[WireGate] | None = None

@@ -1,0 +1,77 @@
+"""``thalweg demo``: what it prints, and that what it prints is true."""
+
+import re
+
+import pytest
+from support.cli import thalweg
+from support.safety import check_plan, plan_checked
+from thalweg.demo.scenes import Scene, crowd, scenes
+
+from flowcore.rounds import run_one_by_one
+
+ALL = (*scenes(), crowd())
+
+
+@pytest.fixture(scope="module")
+def printed() -> str:
+    """What the command prints."""
+    done = thalweg("demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def rows(printed: str, number: int) -> list[list[str]]:
+    """The cells of a scene's table, header first."""
+    part = re.search(rf"^{number}\. .*?(?=^{number + 1}\. |\Z)", printed, re.MULTILINE | re.DOTALL)
+    assert part is not None
+    lines = part[0].splitlines()
+    (start,) = [at for at, line in enumerate(lines) if line.startswith("POD")]
+    cells = [re.split(r" {2,}", line.strip()) for line in lines[start:]]
+    return [row for at, row in enumerate(cells) if all(len(before) == 4 for before in cells[: at + 1])]
+
+
+@pytest.mark.parametrize(
+    ("number", "scene"), list(enumerate(scenes(), start=1)), ids=lambda each: getattr(each, "title", None)
+)
+def test_each_scene_shows_both_plans(printed: str, number: int, scene: Scene) -> None:
+    """One row a pod, and in it where a round and where one-by-one scheduling put it."""
+    snapshot = scene.snapshot()
+    plans = [{p.pod.key: p.node for p in run.placements} for run in (plan_checked(snapshot), run_one_by_one(snapshot))]
+    header, *table = rows(printed, number)
+    assert header == ["POD", "ASKS FOR", "THALWEG", "ONE BY ONE"]
+    assert {row[0]: row[2:] for row in table} == {
+        pod.key.removeprefix("demo/"): [plan.get(pod.key, "waits") for plan in plans] for pod in snapshot.pending
+    }
+    assert scene.title in printed
+
+
+def test_the_crowd_is_counted(printed: str) -> None:
+    """One row a kind of pod, with how many of it each plan placed."""
+    header, *table = rows(printed, len(ALL))
+    assert header == ["PODS", "ASK FOR", "THALWEG", "ONE BY ONE"]
+    assert len(table) == len(crowd().wishes)
+    ours = sum(int(row[2].split()[0]) for row in table)
+    assert ours == len(plan_checked(crowd().snapshot()).placements)
+
+
+@pytest.mark.parametrize("scene", ALL, ids=lambda scene: scene.title)
+def test_the_plans_are_sound(scene: Scene) -> None:
+    """Both of them obey every rule, and ours is never the dearer one."""
+    snapshot = scene.snapshot()
+    at_once, one_by_one = plan_checked(snapshot), run_one_by_one(snapshot)
+    check_plan(snapshot, one_by_one)
+    assert at_once.cost <= one_by_one.cost
+    assert len(at_once.placements) >= len(one_by_one.placements)
+
+
+def test_what_waits_is_told_why(printed: str) -> None:
+    """Each pod that waits has its line."""
+    waiting = [left.pod.key.removeprefix("demo/") for scene in scenes() for left in plan_checked(scene.snapshot()).left]
+    assert waiting
+    for name in waiting:
+        assert re.search(rf"^{name} waits: 0/\d+ nodes are available: ", printed, re.MULTILINE)
+
+
+def test_it_ends_with_what_to_try_next(printed: str) -> None:
+    """A newcomer is shown the next command."""
+    assert "thalweg simulate -f FILE" in printed.splitlines()[-1]

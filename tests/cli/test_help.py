@@ -1,0 +1,67 @@
+"""Help: every command says what it does, how it is called and shows it."""
+
+import re
+
+import click
+import pytest
+from support.cli import thalweg
+from thalweg.main import main
+
+COMMANDS = sorted(main.commands)
+WITH_INPUT = [name for name in COMMANDS if main.commands[name].params]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_every_command_has_help(name: str, option: str) -> None:
+    """A sentence of what it does, and all of its options with a text or a choice."""
+    done = thalweg(name, option)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: python -m thalweg {name}")
+    assert re.search(r"^  [A-Z].*\w", done.stdout, re.MULTILINE)
+    for parameter in main.commands[name].params:
+        assert isinstance(parameter, click.Option)
+        assert parameter.opts[-1] in done.stdout
+        assert parameter.help or isinstance(parameter.type, click.Choice)
+
+
+@pytest.mark.parametrize("name", WITH_INPUT)
+def test_commands_that_take_input_show_examples(name: str) -> None:
+    """Lines to copy, each with the command's own name, left as they were written."""
+    text = thalweg(name, "--help").stdout
+    examples = text.partition("Examples:\n")[2].partition("\n\n")[0].splitlines()
+    assert examples
+    assert all(f"thalweg {name}" in line for line in examples if line.strip())
+
+
+def test_the_examples_options_exist() -> None:
+    """No example uses an option that the command does not have."""
+    for name in WITH_INPUT:
+        known = {option for parameter in main.commands[name].params for option in parameter.opts}
+        text = (main.commands[name].help or "").partition("Examples:")[2]
+        used = [
+            option
+            for line in text.splitlines()
+            for option in re.findall(r" (--?[a-z-]+)", line.partition(f"thalweg {name}")[2])
+        ]
+        assert set(used) <= known | {"-A", "-o"}
+
+
+def test_help_alone_lists_the_commands() -> None:
+    """Each with its first words."""
+    text = thalweg("--help").stdout
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +[A-Z]", text, re.MULTILINE)
+
+
+def test_a_wrong_word_is_answered_with_usage() -> None:
+    """Unknown commands, options and values: exit code 2 and no traceback."""
+    for words in (["simulat"], ["simulate", "--what"], ["simulate", "-f", "-", "-o", "xml"], ["up", "--nodes", "many"]):
+        done = thalweg(*words)
+        assert done.returncode == 2
+        assert "Usage: " in done.stderr
+
+
+def test_the_version() -> None:
+    """A name and a number."""
+    assert re.fullmatch(r"thalweg, version \d+\.\d+\.\d+\S*\n", thalweg("--version").stdout)

@@ -1,0 +1,88 @@
+"""What the shape of the repository promises."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from thalweg.crds import custom_resource_definitions
+from thalweg_operator.names import GROUP, PLURAL, VERSION
+from thalweg_operator.policies import parse
+
+from flowcore.costs import MODELS
+from flowcore.model.policies import CostWeights, Delivery, Policy, Selects, UnscheduledPrice
+
+ROOT = Path(__file__).parents[2]
+
+
+def _schema() -> dict[str, Any]:
+    (version,) = custom_resource_definitions()[0]["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+
+
+def _defaults(schema: dict[str, Any]) -> Any:
+    """A value with all of the schema's defaults filled in, as the API server fills them."""
+    if schema.get("type") != "object" or "properties" not in schema:
+        return schema.get("default")
+    filled = {name: _defaults(field) for name, field in schema["properties"].items() if "default" in field}
+    return {**schema.get("default", {}), **filled}
+
+
+def test_operator_is_a_folder_not_a_package() -> None:
+    """An ``__init__.py`` there would shadow the standard library's operator from the root of the repository."""
+    assert not list((ROOT / "operator").glob("*.py"))
+
+
+def test_importing_operator_gives_the_standard_librarys() -> None:
+    """Even with the root first on the path."""
+    code = "import operator; print(operator.__file__); operator.add(1, 2); import operator as o; o.itemgetter"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()).parent == Path(subprocess.__file__).parent
+
+
+def test_the_definitions_travel_with_the_package() -> None:
+    """``thalweg up`` finds them, and they are those of the group that the operator watches."""
+    (definition,) = custom_resource_definitions()
+    assert definition["spec"]["group"] == GROUP
+    assert definition["spec"]["names"]["plural"] == PLURAL
+    assert definition["metadata"]["name"] == f"{PLURAL}.{GROUP}"
+    assert [version["name"] for version in definition["spec"]["versions"]] == [VERSION]
+
+
+def test_defaults_in_the_schema_are_the_cores() -> None:
+    """A field that is left out means the same to the API server and to ``simulate``."""
+    schema = _schema()
+    cost, price = schema["cost"], schema["unscheduled"]
+    names = schema["selects"]["properties"]["schedulerNames"]
+    # No default in the schema: it would hide whether the user named any (an empty ``selects`` governs nothing).
+    assert "default" not in names
+    assert f"[{', '.join(Selects().scheduler_names)}] when left out" in names["description"]
+    assert parse("p", {"selects": {"podSelector": {}}}).selects.scheduler_names == Selects().scheduler_names
+    assert schema["precedence"]["default"] == Policy("").precedence
+    assert schema["delivery"]["default"] == Policy("").delivery
+    assert _defaults(cost)["model"] == Policy("").cost_model
+    weights = {
+        "leastRequested": CostWeights().least_requested,
+        "balance": CostWeights().balance,
+        "nodePreference": CostWeights().node_preference,
+        "taintPreference": CostWeights().taint_preference,
+    }
+    assert _defaults(cost)["weights"] == weights
+    prices = {
+        "base": UnscheduledPrice().base,
+        "perPriority": UnscheduledPrice().per_priority,
+        "perWaitingSecond": UnscheduledPrice().per_waiting_second,
+    }
+    assert _defaults(price) == prices
+
+
+def test_a_policy_with_the_schemas_defaults_is_the_policy_without() -> None:
+    """What the API server stores is read as what was written."""
+    filled = {name: _defaults(field) for name, field in _schema().items() if "default" in field}
+    assert parse("p", filled) == parse("p", {})
+
+
+def test_what_the_schema_lets_one_choose_exists() -> None:
+    """Each cost model and each delivery, and no other."""
+    assert set(_schema()["cost"]["properties"]["model"]["enum"]) == set(MODELS)
+    assert set(_schema()["delivery"]["enum"]) == {delivery.value for delivery in Delivery}

@@ -1,0 +1,162 @@
+"""Rounds on drawn clusters: every plan is safe, leaves out nothing that fits, and adds up."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support.draw import Case, busy_cases
+from support.model import GI, node, pod, snapshot
+from support.safety import check_plan, plan_checked
+from support.verdicts import snapshot_of
+
+from flowcore.filters import judge
+from flowcore.model.policies import BUILT_IN, CostWeights, Policy, UnscheduledPrice
+from flowcore.model.snapshot import Snapshot
+from flowcore.rounds import run_one_by_one, run_round
+from flowcore.rounds.demands import demands_of
+from flowcore.rounds.one_by_one import Taste, plan_one_by_one
+from flowcore.rounds.pricing import total_cost
+from flowcore.rounds.room import Room
+
+_weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 4)
+_prices = st.builds(
+    UnscheduledPrice, st.sampled_from((0, 1, 100_000, 10**12)), st.sampled_from((0, 10, 10**6)), st.sampled_from((0, 5))
+)
+policies = st.builds(
+    lambda weights, prices: {BUILT_IN.name: Policy(BUILT_IN.name, weights=weights, unscheduled=prices)},
+    _weights,
+    _prices,
+)
+NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> Snapshot:
+    """A few plain nodes and many plain pods of a few sizes: here flows decide, and room is short."""
+    nodes = [
+        node(f"n{at}", cores * 1000, gi * GI, pods=pods, gpu=gpus, labels=(("zone", zone),))
+        for at, (cores, gi, pods, gpus, zone) in enumerate(
+            draw(
+                st.lists(
+                    st.tuples(
+                        st.integers(1, 8), st.integers(1, 8), st.sampled_from((110, 3)), st.sampled_from((0, 0, 2)),
+                        st.sampled_from("ab"),
+                    ),
+                    min_size=1, max_size=8,
+                )
+            )
+        )
+    ]  # fmt: skip
+    wishes = draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from((0, 250, 500, 1000, 1500, 2000, 3000)),
+                st.sampled_from((0, 1, 2, 4)), st.sampled_from((0, 0, 1)),
+                st.sampled_from(("", "", "a", "b")), st.sampled_from((0, 0, 100)), st.integers(1, 20),
+            ),
+            min_size=1, max_size=6,
+        )
+    )  # fmt: skip
+    pending = [
+        pod(f"w{at}-{i}", cpu, gi * GI, gpu=gpu, node_selector=(("zone", zone),) if zone else (), priority=priority)
+        for at, (cpu, gi, gpu, zone, priority, count) in enumerate(wishes)
+        for i in range(count)
+    ]
+    return snapshot(nodes, pending)
+
+
+@settings(max_examples=500)
+@given(busy_cases(), policies)
+def test_any_cluster_gets_a_sound_plan(case: Case, policies: Mapping[str, Policy]) -> None:
+    """All safety and liveness checks, on what was read from manifests of every kind."""
+    plan_checked(snapshot_of(case, now=NOW, place_blocked=False), policies)
+
+
+@settings(max_examples=500)
+@given(crowds(), policies)
+def test_a_crowd_gets_a_sound_plan(crowd: Snapshot, policies: Mapping[str, Policy]) -> None:
+    """The same where there are far more pods than room."""
+    plan_checked(crowd, policies)
+
+
+@settings(max_examples=100)
+@given(crowds())
+def test_one_by_one_is_sound_too(crowd: Snapshot) -> None:
+    """What rounds are compared with keeps the same rules."""
+    check_plan(crowd, run_one_by_one(crowd))
+
+
+@settings(max_examples=150)
+@given(crowds())
+def test_a_round_that_leaves_out_pods_that_had_room_is_no_dearer_than_one_by_one(crowd: Snapshot) -> None:
+    """Stated for pods of one size, each class with its own priority: there the order of price is kube-scheduler's."""
+    size, ranks = dict(crowd.pending[0].pod_class.requests), {}
+    pending = []
+    for each in crowd.pending:
+        kind = each.pod_class.node_selector
+        priority = 100 * ranks.setdefault(kind, len(ranks))
+        pending.append(pod(each.uid, size.get("cpu", 0), size.get("memory", 0), node_selector=kind, priority=priority))
+    same_size = snapshot(crowd.table.nodes, pending)
+    result = plan_checked(same_size)
+    assume(result.left)
+    one_by_one = run_one_by_one(same_size)
+    lost_out = any("There was room for some pods of this kind" in left.reason for left in result.left)
+    if lost_out or result.method != "flow":
+        assert result.cost <= one_by_one.cost
+
+
+@settings(max_examples=400)
+@given(crowds(), policies)
+def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
+    crowd: Snapshot, policies: Mapping[str, Policy]
+) -> None:
+    """The floor: the same pods one by one in the order of their price, each to the cheapest or to the fullest node."""
+    result = run_round(crowd, policies)
+    before = {left.pod.pod_class: judge(left.pod.pod_class, crowd, left.pod.avoid).fits.any() for left in result.left}
+    assume(any(before.values()))
+    start = Room(crowd)
+    demands = demands_of(crowd, start.load(), policies)
+    turns = [
+        at
+        for *_, at in sorted(
+            (-int(price), -float(demand.size.sum()), at) for at, demand in enumerate(demands) for price in demand.prices
+        )
+    ]
+    for taste in Taste:
+        floor = total_cost(plan_one_by_one(demands, turns, start.copy(), taste), demands, start.load())
+        assert result.cost <= floor
+
+
+def test_pods_that_fit_only_if_planned_together_all_fit() -> None:
+    """Placed one by one, the pods that can go anywhere take the only node that the others can use."""
+    nodes = [node("plain"), node("gpu", gpu=1)]
+    pending = [pod("any", 4000), pod("train", 4000, gpu=1)]
+    cluster = snapshot(nodes, pending)
+    assert {p.pod.key: p.node for p in plan_checked(cluster).placements} == {
+        "default/any": "plain",
+        "default/train": "gpu",
+    }
+
+
+def test_the_method_is_named() -> None:
+    """A plan says which way gave it; where all fit at once that is one flow."""
+    result = plan_checked(snapshot([node("a"), node("b")], [pod(f"p{i}", 1000) for i in range(8)]))
+    assert (result.method, result.solves, len(result.placements)) == ("flow", 1, 8)
+    assert sorted(p.node for p in result.placements) == ["a"] * 4 + ["b"] * 4
+
+
+def test_a_policy_that_is_not_there_is_the_callers_error() -> None:
+    """Each pending pod's policy must be among those given."""
+    with pytest.raises(KeyError, match="no-such-policy"):
+        run_round(snapshot([node("a")], [pod("p", policy="no-such-policy")]))
+
+
+@settings(max_examples=60)
+@given(crowds(), st.integers(1, 10**6))
+def test_time_alone_changes_no_plan(crowd: Snapshot, later: int) -> None:
+    """Pods of unknown age do not age: the plan is the same at any moment."""
+    moved = snapshot(crowd.table.nodes, crowd.pending, now=float(later))
+    assert [(p.pod, p.node) for p in run_round(moved).placements] == [
+        (p.pod, p.node) for p in run_round(crowd).placements
+    ]

@@ -1,0 +1,112 @@
+"""Our filters against kube-scheduler's own, verdict by verdict."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, seed, settings
+from support.draw import ASPECTS, Case, cases_for
+from support.verdicts import assert_same
+from thalweg_controlplane import Oracle
+
+from flowcore.filters import inter_pod_affinity, node_name, node_unschedulable, taint_toleration
+from flowcore.model import resources
+from flowcore.model.nodes import Taint
+from flowcore.model.pods import AntiAffinityTerm, HostPort, Toleration
+from flowcore.model.selectors import Labels, Requirement
+
+WHOLE = "the default profile"
+#: Verdicts compared for each filter in a run, at least.
+ENOUGH, MANY = 5_000, 100_000
+
+
+#: Explaining a failure costs a minute of questions to the oracle and says little of a manifest.
+PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
+
+
+def compare(oracle: Oracle, name: str, enough: int, phases: Collection[Phase] = PHASES) -> Counter[str]:
+    """Draws and compares until there are enough verdicts; the first difference is shrunk and raised."""
+    counts: Counter[str] = Counter()
+    aspects = ASPECTS if name == WHOLE else [name]
+    only = "" if name == WHOLE else name
+    for batch in range(1_000):
+
+        @seed(batch)
+        @settings(max_examples=100, phases=phases, report_multiple_bugs=False)
+        @given(case=cases_for(aspects))
+        def agree(case: Case) -> None:
+            counts.update(assert_same(oracle, case, only))
+
+        agree()
+        if counts.total() >= enough:
+            break
+    return counts
+
+
+def check(counts: Counter[str], enough: int) -> None:
+    """There were enough verdicts, and enough of each kind to mean something."""
+    assert counts.total() >= enough
+    assert counts["fits"] > enough / 20
+    assert counts["rejected"] > enough / 20
+
+
+@pytest.mark.parametrize("name", [*ASPECTS, WHOLE])
+def test_every_verdict_is_kube_schedulers(oracle: Oracle, compared: dict[str, Counter[str]], name: str) -> None:
+    """Each pod may go to each node or not exactly as kube-scheduler has it, in its words."""
+    counts = compared[name] = compare(oracle, name, ENOUGH)
+    check(counts, ENOUGH)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", [*ASPECTS, WHOLE])
+def test_a_great_many_verdicts_are_kube_schedulers(
+    oracle: Oracle, compared: dict[str, Counter[str]], name: str
+) -> None:
+    """The same over a hundred thousand verdicts a filter."""
+    counts = compared[f"{name}, long"] = compare(oracle, name, MANY)
+    check(counts, MANY)
+
+
+def _always(answer: Any) -> Callable[..., Any]:
+    return lambda *_args, **_more: answer
+
+
+def _by_key(tolerations: Collection[Toleration], taint: Taint) -> bool:
+    return any(toleration.key == taint.key for toleration in tolerations)
+
+
+def _everywhere(term: AntiAffinityTerm, _namespace: str, labels: Labels, _namespace_labels: Labels) -> bool:
+    return term.selector is not None and term.selector.matches(labels)
+
+
+#: What is put in the place of what, for each filter.
+SABOTAGE = {
+    "NodeName": (node_name, "rejections", _always(())),
+    "NodeUnschedulable": (node_unschedulable, "tolerates", _always(False)),
+    "TaintToleration": (taint_toleration, "tolerates", _by_key),
+    "NodeAffinity": (Requirement, "is_valid", True),
+    "NodePorts": (HostPort, "clashes", lambda self, other: self == other),
+    "NodeResourcesFit": (resources, "raise_to", lambda total, floor: total.update(floor)),
+    "InterPodAffinity": (inter_pod_affinity, "term_matches", _everywhere),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASPECTS)
+def test_a_wrong_filter_is_found_out(oracle: Oracle, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The comparison can fail: each filter, spoiled a little, disagrees within the same draws."""
+    monkeypatch.setattr(*SABOTAGE[name])
+    with pytest.raises(AssertionError, match=r"ours .*kube-scheduler's"):
+        compare(oracle, name, ENOUGH, [Phase.generate])
+
+
+def test_a_difference_shrinks_to_what_matters(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node, one pod that holds the port, one that wants it, and nothing else."""
+    monkeypatch.setattr(*SABOTAGE["NodePorts"])
+    with pytest.raises(AssertionError) as found:
+        compare(oracle, "NodePorts", ENOUGH)
+    case = json.loads(str(found.value).partition("tests/oracle/cases/:")[2])
+    assert [len(case[part]) for part in ("nodes", "pods", "pending")] == [1, 1, 1]
+    assert len(case["pending"][0]["spec"]["containers"]) == 1

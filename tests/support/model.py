@@ -1,0 +1,44 @@
+"""Snapshots from model values, for tests whose point is not how manifests are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from flowcore.model.nodes import Node
+from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.policies import BUILT_IN
+from flowcore.model.resources import Amounts
+from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
+
+GI = 1024**3
+
+
+def amounts(cpu: int = 0, memory: int = 0, **more: int) -> Amounts:
+    """Cpu in millicores, memory in bytes, other resources by name (``gpu`` is nvidia.com/gpu); zeros left out."""
+    found = {"cpu": cpu, "memory": memory, **more}
+    if "gpu" in found:
+        found["nvidia.com/gpu"] = found.pop("gpu")
+    return tuple(sorted((name, amount) for name, amount in found.items() if amount))
+
+
+def node(name: str, cpu: int = 4000, memory: int = 16 * GI, *, pods: int = 110, gpu: int = 0, **fields: Any) -> Node:
+    """A node; further words are fields of Node."""
+    return Node(name, allocatable=amounts(cpu, memory, pods=pods, gpu=gpu), **fields)
+
+
+def pod(name: str, cpu: int = 0, memory: int = 0, *, created: float = 0.0, policy: str = BUILT_IN.name,
+        avoid: tuple[tuple[str, str], ...] = (), gpu: int = 0, **fields: Any) -> PendingPod:  # fmt: skip
+    """A pending pod; further words are fields of PodClass."""
+    pod_class = PodClass(requests=amounts(cpu, memory, gpu=gpu), **fields)
+    return PendingPod(f"default/{name}", name, pod_class, policy, created, avoid)
+
+
+def snapshot(
+    nodes: Iterable[Node],
+    pending: Sequence[PendingPod],
+    running: Iterable[tuple[str, Amounts, tuple[HostPort, ...]]] = (),
+    now: float = 0.0,
+) -> Snapshot:
+    """A snapshot of generation 1."""
+    return build_snapshot(generation=1, now=now, table=NodeTable.of(nodes), running=running, pending=tuple(pending))

@@ -1,0 +1,127 @@
+"""What must hold of every plan, whatever the cluster: safety, liveness, and an honest account.
+
+Each check reads the snapshot and the plan only, and counts for itself in Python's own integers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from flowcore.filters import judge
+from flowcore.model.pods import HostPort
+from flowcore.model.policies import Policy
+from flowcore.model.resources import PODS
+from flowcore.model.snapshot import NodeTable, Snapshot, build_snapshot
+from flowcore.rounds import RoundResult, run_round
+from flowcore.rounds.round import DEFAULT_POLICIES
+
+
+def check_plan(snapshot: Snapshot, result: RoundResult) -> None:
+    """All that holds of any plan, of a round or of one-by-one scheduling."""
+    check_complete(snapshot, result)
+    check_room(snapshot, result)
+    check_filters(snapshot, result)
+    check_host_ports(snapshot, result)
+    check_nothing_more_fits(snapshot, result)
+    check_account(result)
+
+
+def plan_checked(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> RoundResult:
+    """A round's plan with all checks done, that of being the same each time among them."""
+    result = run_round(snapshot, policies)
+    check_plan(snapshot, result)
+    again = run_round(snapshot, policies)
+    same = (again.placements, again.left, again.cost) == (result.placements, result.left, result.cost)
+    assert same, "another plan for the same snapshot"
+    return result
+
+
+def check_complete(snapshot: Snapshot, result: RoundResult) -> None:
+    """Every pending pod is placed or left, exactly once, and nothing else is."""
+    planned = Counter(entry.pod.key for entry in (*result.placements, *result.left))
+    pending = Counter(pod.key for pod in snapshot.pending)
+    assert planned == pending, f"not each pending pod once: {(planned - pending) + (pending - planned)}"
+    assert result.generation == snapshot.generation, "a plan for another generation"
+
+
+def check_room(snapshot: Snapshot, result: RoundResult) -> None:
+    """No node gives more than it has of any resource that a pod placed there asks for."""
+    names, table = snapshot.resources, snapshot.table
+    taken: dict[tuple[str, str], int] = {}
+    for placement in result.placements:
+        for name, amount in (*placement.pod.pod_class.requests, (PODS, 1)):
+            taken[placement.node, name] = taken.get((placement.node, name), 0) + amount
+    for (node, name), amount in taken.items():
+        at, column = table.index[node], names.index(name)
+        free = int(snapshot.allocatable[at, column]) - int(snapshot.used[at, column])
+        assert amount <= free, f"{node} gives {amount} of {name} and has {free}"
+    for at, node in enumerate(table.nodes):
+        for column, name in enumerate(names):
+            expected = int(snapshot.used[at, column]) + taken.get((node.name, name), 0)
+            assert int(result.after.used[at, column]) == expected, f"{name} of {node.name} is miscounted afterwards"
+
+
+def check_filters(snapshot: Snapshot, result: RoundResult) -> None:
+    """Each pod may go where it goes, by every filter, as things stood."""
+    for placement in result.placements:
+        verdicts = judge(placement.pod.pod_class, snapshot, placement.pod.avoid)
+        at = snapshot.table.index[placement.node]
+        assert verdicts.fits[at], f"{placement.pod.key} on {placement.node}: {verdicts.of_node(at)}"
+
+
+def check_host_ports(snapshot: Snapshot, result: RoundResult) -> None:
+    """No host port of a node is given twice."""
+    held: dict[str, set[HostPort]] = {snapshot.table.nodes[at].name: set(ports) for at, ports in snapshot.ports.items()}
+    for placement in result.placements:
+        there = held.setdefault(placement.node, set())
+        wanted = placement.pod.pod_class.host_ports
+        clash = any(port.clashes(other) for port in wanted for other in there)
+        assert not clash, f"{placement.pod.key} on {placement.node}: host port given twice"
+        there.update(wanted)
+
+
+def check_nothing_more_fits(snapshot: Snapshot, result: RoundResult) -> None:
+    """What is left fits nowhere beside what was placed; each pod that is left has a reason."""
+    after = with_placements(snapshot, result)
+    for left in result.left:
+        verdicts = judge(left.pod.pod_class, after, left.pod.avoid)
+        assert not verdicts.fits.any(), f"{left.pod.key} still fits"
+        said = left.reason.startswith(f"0/{len(after.table.nodes)} nodes are available: ")
+        assert said, f"{left.pod.key} waits without a reason"
+
+
+def check_account(result: RoundResult) -> None:
+    """The prices add up to the cost, and none is below nothing."""
+    prices = [entry.price for entry in (*result.placements, *result.left)]
+    assert sum(prices) == result.cost, "the prices do not add up to the cost"
+    assert all(price >= 0 for price in prices), "a price below nothing"
+
+
+def with_placements(snapshot: Snapshot, result: RoundResult) -> Snapshot:
+    """The snapshot with the placements as running pods, counted anew."""
+    placed = [(p.node, p.pod.pod_class.requests, p.pod.pod_class.host_ports) for p in result.placements]
+    return count_running(snapshot, placed)
+
+
+def count_running(
+    snapshot: Snapshot, placed: list[tuple[str, tuple[tuple[str, int], ...], tuple[HostPort, ...]]]
+) -> Snapshot:
+    """A snapshot of the same nodes on which what was used stays used and ``placed`` runs too."""
+    nodes = snapshot.table.nodes
+    before = [
+        (node.name, tuple((r, int(snapshot.used[at, c])) for c, r in enumerate(snapshot.resources) if r != PODS), ())
+        for at, node in enumerate(nodes)
+    ]
+    rebuilt = build_snapshot(
+        generation=snapshot.generation,
+        now=snapshot.now,
+        table=NodeTable.of(nodes),
+        running=[*before, *placed],
+        pending=snapshot.pending,  # for the columns of what they ask for
+    )
+    used, pods = rebuilt.used.copy(), rebuilt.resources.index(PODS)
+    for at in range(len(nodes)):
+        used[at, pods] += int(snapshot.used[at, snapshot.resources.index(PODS)]) - 1  # ``before`` counted as one pod
+    ports = {at: rebuilt.ports.get(at, frozenset()) | snapshot.ports.get(at, frozenset()) for at in range(len(nodes))}
+    return rebuilt.with_usage(used, rebuilt.assumed, {at: held for at, held in ports.items() if held})

@@ -1,0 +1,116 @@
+"""Our verdicts and kube-scheduler's on one case, and where they differ."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+from support.draw import Case
+from thalweg_controlplane import Oracle
+
+from flowcore.filters import STATIC_FILTERS, judge
+from flowcore.filters.inter_pod_affinity import domains_to_avoid
+from flowcore.model.pods import Pod
+from flowcore.model.policies import BUILT_IN
+from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
+from flowcore.model.wire import Interner, WireNamespace, WireNode, WirePod, to_labels, to_node, to_pod
+
+#: NodeAffinity's PreFilter words a rejection its own way; ours has only Filter's words.
+_PREFILTER_WORDS = ("node(s) didn't satisfy plugin(s) [NodeAffinity]", "pod affinity terms conflict")
+
+
+def read_pods(manifests: Sequence[dict]) -> list[Pod]:
+    """Pods from manifests."""
+    intern = Interner()
+    return [to_pod(msgspec.convert(manifest, WirePod), intern) for manifest in manifests]
+
+
+def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, place_blocked: bool = True) -> Snapshot:
+    """The case as a round sees it.
+
+    Args:
+        place_blocked: keep pending pods that the engine would not place; filters judge them all the same.
+    """
+    table = NodeTable.of(to_node(msgspec.convert(manifest, WireNode), Interner()) for manifest in case.nodes)
+    namespaces = {
+        wire.metadata.name: to_labels(wire.metadata.labels)
+        for wire in (msgspec.convert(manifest, WireNamespace) for manifest in case.namespaces)
+    }
+    running = [pod for pod in read_pods(case.pods) if not pod.terminal]
+    node_labels = {node.name: dict(node.labels) for node in table.nodes}
+    terms = [
+        (term, node_labels[pod.node_name])
+        for pod in running
+        if pod.node_name in node_labels
+        for term in pod.required_anti_affinity
+    ]
+    pending = tuple(
+        PendingPod(
+            key=pod.key,
+            uid=pod.uid,
+            pod_class=pod.pod_class,
+            policy=policy,
+            created=pod.created,
+            avoid=domains_to_avoid(terms, pod.namespace, pod.labels, namespaces.get(pod.namespace, ())),
+        )
+        for pod in read_pods(case.pending)
+        if place_blocked or not pod.blocked
+    )
+    return build_snapshot(
+        generation=1,
+        now=now,
+        table=table,
+        running=[(pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running],
+        pending=pending,
+    )
+
+
+def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], Counter[str]]:
+    """What differs, a line each, and how many verdicts were ``fits`` and ``rejected``.
+
+    Args:
+        only: one plugin, judging for itself; "" for the whole default profile, where the filter that rejects
+            first and its words must be the same too.
+    """
+    # kube-scheduler's informers leave terminal pods out (pkg/scheduler/scheduler.go newPodInformer), its cache those on
+    # nodes that it does not know (backend/cache UpdateSnapshot).
+    known = {node["metadata"]["name"] for node in case.nodes}
+    alive = [
+        pod
+        for pod in case.pods
+        if pod["spec"]["nodeName"] in known and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+    ]
+    theirs = oracle.judge(case.nodes, alive, case.pending, [only] if only else [], case.namespaces)[only]
+    snapshot = snapshot_of(case)
+    found, counts = [], Counter[str]()
+    for pod in snapshot.pending:
+        verdicts = judge(pod.pod_class, snapshot, pod.avoid)
+        by_filter = dict(verdicts.by_filter)
+        for at, node in enumerate(snapshot.table.nodes):
+            if only:
+                rejected = [r.reason for r in by_filter.get(only, ()) if r.nodes[at]]
+                ours = (not rejected, only if rejected else "", ", ".join(rejected))
+            else:
+                ours = (bool(verdicts.fits[at]), *verdicts.of_node(at))
+            verdict = theirs[pod.key][node.name]
+            counts["fits" if verdict.fits else "rejected"] += 1
+            same_words = sorted(ours[2].split(", ")) == sorted(verdict.reason.split(", "))
+            if verdict.reason in _PREFILTER_WORDS:
+                same = not ours[0] and ours[1] in STATIC_FILTERS
+            else:
+                same = ours[0] == verdict.fits and ours[1] == verdict.filter and same_words
+            if not same:
+                scheduler = (verdict.fits, verdict.filter, verdict.reason)
+                found.append(f"{pod.key} on {node.name}: ours {ours}, kube-scheduler's {scheduler}")
+    return found, counts
+
+
+def assert_same(oracle: Oracle, case: Case, only: str = "") -> Counter[str]:
+    """Fails with the case as tests/oracle/cases/ keeps it; returns the counts of ``differences``."""
+    found, counts = differences(oracle, case, only)
+    if found:
+        kept = json.dumps({"filter": only, **case.to_json()}, indent=1)
+        raise AssertionError("\n".join([*found, "To keep it as a regression example in tests/oracle/cases/:", kept]))
+    return counts
