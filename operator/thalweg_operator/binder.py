@@ -70,6 +70,7 @@ class Binder:
         self._concurrency, self._on_refused = concurrency, on_refused
         self._queue: asyncio.Queue[tuple[Pod, str]] = asyncio.Queue()
         self._encoder = msgspec.json.Encoder()
+        self._succeeded = metrics.bindings.labels("bound")
 
     def bind(self, pod: Pod, node: str) -> None:
         """Puts a pod with a reservation in line."""
@@ -106,12 +107,15 @@ class Binder:
         tries = 0
         while True:
             # The API server does not check that the node exists; a pod bound to a node that is gone never runs.
-            if node not in self._state.nodes and (
-                tries == 0 or await self._settle_conflict(pod, node, Refused(409, ""))
-            ):
+            if node not in self._state.nodes:
                 if tries == 0:
                     self._give_up(pod, node, "node gone", "")
-                return
+                    return
+                # An earlier try may have got through. Until that is known nothing more is sent there.
+                if await self._settle_conflict(pod, node, Refused(409, "")):
+                    return
+                await _pause(tries, 0.0)
+                continue
             tries += 1
             try:
                 await self._connection.request("POST", path, body=body)
@@ -146,7 +150,10 @@ class Binder:
             return False
         except ConnectionLost:
             return False
-        found = msgspec.json.decode(raw, type=_BoundPod)
+        try:
+            found = msgspec.json.decode(raw, type=_BoundPod)
+        except msgspec.DecodeError:
+            return False
         if found.metadata.uid != pod.uid:
             self._give_up(pod, node, "replaced", "")
         elif found.spec.node_name == node:
@@ -160,7 +167,7 @@ class Binder:
 
     def _bound(self, pod: Pod) -> None:
         # The reservation stays until the watch shows the binding: the state then moves the room over.
-        self._metrics.bindings.labels("bound").inc()
+        self._succeeded.inc()
         if pod.created:
             self._metrics.binding_seconds.observe(max(0.0, time.time() - pod.created))
 

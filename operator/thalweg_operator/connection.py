@@ -129,9 +129,9 @@ async def connect(kubeconfig: Path | None, connections: int) -> AsyncIterator[Co
         else:
             await config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
         tls = _tls(configuration)
-    except (config.ConfigException, OSError, ValueError) as error:
+    except Exception as error:  # the loader meets an unexpected shape with whatever Python raises there
         where = kubeconfig or "the pod's service account (no --kubeconfig was given)"
-        raise ConnectionLost(f"cannot read {where}: {error}") from error
+        raise ConnectionLost(f"cannot read {where}: {error or type(error).__name__}") from error
     # Not kubernetes-asyncio's own session: that one looks proxies up in a thread for every request.
     connector = aiohttp.TCPConnector(limit=connections, ssl=tls)
     async with aiohttp.ClientSession(

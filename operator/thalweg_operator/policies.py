@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -27,12 +27,16 @@ from flowcore.model.selectors import Labels, LabelSelector, is_label_key, is_lab
 from flowcore.model.wire import WireLabelSelector, to_label_selector
 from thalweg_operator.errors import PolicyError
 
+# The schema's bounds once more: ``simulate`` reads policies that no API server has seen.
+_Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
+_Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+
 
 class _Weights(msgspec.Struct, rename="camel"):
-    least_requested: int = 1
-    balance: int = 1
-    node_preference: int = 1
-    taint_preference: int = 1
+    least_requested: _Weight = 1
+    balance: _Weight = 1
+    node_preference: _Weight = 1
+    taint_preference: _Weight = 1
 
 
 class _Cost(msgspec.Struct):
@@ -41,9 +45,9 @@ class _Cost(msgspec.Struct):
 
 
 class _Unscheduled(msgspec.Struct, rename="camel"):
-    base: int = 100_000
-    per_priority: int = 10
-    per_waiting_second: int = 5
+    base: Annotated[int, msgspec.Meta(ge=0, le=10**12)] = 100_000
+    per_priority: _Factor = 10
+    per_waiting_second: _Factor = 5
 
 
 class _Selects(msgspec.Struct, rename="camel"):
@@ -53,7 +57,7 @@ class _Selects(msgspec.Struct, rename="camel"):
 
 
 class _Spec(msgspec.Struct):
-    precedence: int = 0
+    precedence: Annotated[int, msgspec.Meta(ge=-(10**9), le=10**9)] = 0
     selects: _Selects = msgspec.field(default_factory=_Selects)
     delivery: Delivery = Delivery.BINDER
     cost: _Cost = msgspec.field(default_factory=_Cost)
@@ -150,8 +154,8 @@ class PolicyStore:
     def offer(self, name: str, uid: str, generation: int, spec: Mapping[str, Any]) -> Standing:
         """Looks at a version of a policy object and puts it in force if it is good."""
         before = self._standings.get(name)
-        if before is not None and before.uid == uid and before.generation == generation:
-            return before
+        if before is not None and before.uid == uid and before.generation >= generation:
+            return before  # known, or older: the watch and the lists that check on it do not come in order
         if before is not None and before.uid != uid:
             before = None  # another object of the same name: what the old one said is gone
         try:

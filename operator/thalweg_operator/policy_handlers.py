@@ -139,6 +139,7 @@ async def serve(
     @kopf.on.cleanup(registry=registry)
     async def cleanup(**_: Any) -> None:
         await finish()
+        stop.set()  # also after a signal: kopf's own task that waits for it would hold the end up for five seconds
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def policy(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf's name

@@ -125,6 +125,7 @@ class Operator:
     async def _begin_rounds(self) -> None:
         # Before all is known nothing may be placed: a node without its pods looks empty, and a pod whose policy was not
         # read yet looks ungoverned.
+        await self._worker.start()  # it takes as long to import what it needs as a large cluster takes to list
         pause = 0.1  # the API server says 429 for a moment after a CRD was installed
         while not self._policies_listed.is_set():
             try:

@@ -78,6 +78,10 @@ class _Expired(Exception):
     """The version to go on from is no longer known."""
 
 
+class _Garbled(Exception):
+    """What came is no list or no event; whatever it stood for, only a list tells."""
+
+
 class Reflector(Generic[T]):
     """Keeps a sink equal to the API server's objects under one path.
 
@@ -99,23 +103,31 @@ class Reflector(Generic[T]):
         self._pages = msgspec.json.Decoder(_Page)
         self._events = msgspec.json.Decoder(_Event)
         self._versions = msgspec.json.Decoder(_Versioned)
+        self._version = ""
+        self._seen = metrics.events.labels(kind)
         self.synced = asyncio.Event()
 
     async def run(self) -> None:
         """Lists and watches until cancelled; every failure is waited out."""
-        version, failures = "", 0
+        failures = 0
         while True:
             try:
-                if not version:
-                    version = await self._list()
+                if not self._version:
+                    if self.synced.is_set():
+                        self._metrics.relists.labels(self._kind).inc()
+                    self._version = await self._list()
                     self.synced.set()
-                version = await self._watch(version)
+                await self._watch()
                 failures = 0
             except _Expired:
-                version = ""
-                self._metrics.relists.labels(self._kind).inc()
+                self._version = ""
+            except _Garbled as error:
+                self._version = ""
+                failures += 1
+                _log.error("not understood, listing again", kind=self._kind, problem=str(error))
             except Refused as error:
-                version = "" if error.status == 410 else version
+                if error.status == 410:
+                    self._version = ""
                 failures += 1
                 _log.warning("watch refused", kind=self._kind, status=error.status, reason=error.reason)
             except ConnectionLost as error:
@@ -130,7 +142,11 @@ class Reflector(Generic[T]):
         seen: set[str] = set()
         params = {"limit": str(_PAGE)}
         while True:
-            page = self._pages.decode(await self._connection.request("GET", self._path, params=params))
+            raw = await self._connection.request("GET", self._path, params=params)
+            try:
+                page = self._pages.decode(raw)
+            except msgspec.DecodeError as error:
+                raise _Garbled(f"list: {error}: {raw[:200]!r}") from error
             for index, item in enumerate(page.items or ()):
                 value = self._read(bytes(item))
                 if value is not None:
@@ -146,12 +162,16 @@ class Reflector(Generic[T]):
                 self._sink.delete(key)
         return page.metadata.resource_version
 
-    async def _watch(self, version: str) -> str:
-        """Applies events until the server ends the watch; returns the last version seen."""
+    async def _watch(self) -> None:
+        """Applies events until the server ends the watch.
+
+        The version moves on with every event, so that none is applied twice however the watch ends: an old state
+        played again would free room that is taken.
+        """
         params = {
             "watch": "1",
             "allowWatchBookmarks": "true",
-            "resourceVersion": version,
+            "resourceVersion": self._version,
             # Ends differ, so that watches do not all come back together.
             "timeoutSeconds": str(random.randint(280, 420)),  # noqa: S311
         }
@@ -161,7 +181,7 @@ class Reflector(Generic[T]):
                 async for chunk in content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
-                        version = self._apply(line, version)
+                        self._apply(line)
                         count += 1
                         if count % _BURST == 0:
                             await asyncio.sleep(0)
@@ -170,15 +190,21 @@ class Reflector(Generic[T]):
                 raise
             # Events were flowing: go on from the last of them at once.
             _log.info("watch ended", kind=self._kind, events=count)
-        return version
 
-    def _apply(self, line: bytes, version: str) -> str:
+    def _apply(self, line: bytes) -> None:
         if not line:
-            return version
-        event = self._events.decode(line)
+            return
+        try:
+            event = self._events.decode(line)
+            version = "" if event.type == "ERROR" else self._versions.decode(event.object).metadata.resource_version
+        except msgspec.DecodeError as error:
+            raise _Garbled(f"event: {error}: {line[:200]!r}") from error
         raw = bytes(event.object)
         if event.type == "ERROR":
-            problem = msgspec.json.decode(raw, type=_Problem)
+            try:
+                problem = msgspec.json.decode(raw, type=_Problem)
+            except msgspec.DecodeError as error:
+                raise _Garbled(f"error event: {error}: {line[:200]!r}") from error
             if problem.code == 410:
                 raise _Expired
             raise Refused(problem.code or 500, problem.message or "the watch reported an error")
@@ -188,8 +214,11 @@ class Reflector(Generic[T]):
                 self._sink.delete(self._sink.key(value))
             elif value is not None:
                 self._sink.upsert(value)
-        self._metrics.events.labels(self._kind).inc()
-        return self._versions.decode(raw).metadata.resource_version
+        self._seen.inc()
+        # Without a version there is nothing to go on from: an object that says none is no event of an API server.
+        if not version:
+            raise _Garbled(f"event without a version: {line[:200]!r}")
+        self._version = version
 
     def _read(self, raw: bytes) -> T | None:
         try:

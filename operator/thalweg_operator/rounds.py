@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from flowcore.filters.inter_pod_affinity import Domain, domains_to_avoid
+from flowcore.model.nodes import Node
 from flowcore.model.pods import AntiAffinityTerm, Pod, PodClass
 from flowcore.model.policies import Delivery, Policy
 from thalweg_operator.batcher import Batcher
@@ -81,6 +82,7 @@ class RoundLoop:
         self._binder, self._waiting, self._metrics = binder, waiting, metrics
         self._batcher, self._resync, self._clock = batcher, resync, clock
         self._number = 0
+        self._told = False
         self._backoffs: dict[str, _Backoff] = {}
         self.reports: dict[str, RoundReport] = {}
 
@@ -95,6 +97,7 @@ class RoundLoop:
                     failures = 0
                 except WorkerLost as error:
                     failures += 1
+                    self._told = False
                     self._metrics.worker_restarts.inc()
                     _log.error("worker replaced", problem=str(error), failures=failures)
                     await asyncio.sleep(min(10.0, 0.05 * 2 ** min(failures, 8)))
@@ -114,8 +117,12 @@ class RoundLoop:
         return min([self._resync, *(max(0.0, b.until - now) for b in self._backoffs.values() if b.until > now)])
 
     async def _round(self) -> None:
-        fresh = not self._worker.alive
+        fresh = not (self._told and self._worker.alive)
         if fresh:
+            if self._told:
+                self._told = False
+                self._metrics.worker_restarts.inc()
+                _log.error("worker replaced", problem="it died between two rounds")
             await self._worker.start()
             self._state.mark_all_dirty()
         question = await self._question(fresh=fresh)
@@ -124,6 +131,7 @@ class RoundLoop:
             await self._conclude(question, None)
             return
         reply = await self._worker.ask(request)
+        self._told = True
         self._metrics.rounds.labels(reply.method).inc()
         self._metrics.round_seconds.observe(reply.seconds)
         await self._deliver(question, reply)
@@ -136,7 +144,8 @@ class RoundLoop:
         generation = state.generation
         changed, gone, uses = state.take_dirty()
         classes: dict[PodClass, int] = {}
-        policies = {policy.name: at for at, policy in enumerate(self._policies.ordered)}
+        ordered = self._policies.ordered
+        policies = {policy.name: at for at, policy in enumerate(ordered)}
         repelling = state.repelling_terms()
         avoid: dict[Kind, tuple[Domain, ...]] = {}
         pods: list[Pod] = []
@@ -148,6 +157,9 @@ class RoundLoop:
             policy = self._policy_of(pod)
             if policy is None:
                 continue
+            place = policies.get(policy.name)
+            if place is None or ordered[place] is not policy:
+                continue  # the policies changed since this began: the next round, already asked for, takes the pod up
             if pod.blocked:
                 blocked.append((pod, policy))
                 continue
@@ -159,7 +171,7 @@ class RoundLoop:
                 Waiting(
                     key=pod.key,
                     pod_class=classes.setdefault(pod.pod_class, len(classes)),
-                    policy=policies[policy.name],
+                    policy=place,
                     created=pod.created,
                     avoid=self._avoid(pod, repelling, avoid),
                 )
@@ -175,14 +187,18 @@ class RoundLoop:
                 Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports))
                 for name, use in uses.items()
             ],
-            policies=list(self._policies.ordered),
+            policies=list(ordered),
             classes=list(classes),
             waiting=waiting,
         )
         return _Question(request, pods, blocked)
 
     def _policy_of(self, pod: Pod) -> Policy | None:
-        namespace = self._state.namespaces.get(pod.namespace, ())
+        namespace = self._state.namespaces.get(pod.namespace)
+        if namespace is None:
+            # Namespaces and pods come by different watches. Without its labels a policy that selects by them is missed,
+            # and a pod that should only be observed would be bound; the namespace's coming asks for another round.
+            return None
         found = self._policies.governing(pod.scheduler_name, pod.labels, namespace)
         return found[0] if found else None
 
@@ -202,7 +218,9 @@ class RoundLoop:
 
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         state, request = self._state, question.request
-        dropped = 0
+        dropped, repelled = 0, reply.generation
+        terms: list[tuple[AntiAffinityTerm, dict[str, str]]] = []
+        avoid: dict[Kind, tuple[Domain, ...]] = {}
         for count, (at, node, _price) in enumerate(reply.placements):
             if count % _BURST == _BURST - 1:
                 await asyncio.sleep(0)
@@ -212,12 +230,15 @@ class RoundLoop:
                 continue
             current = state.waiting.get(pod.key)
             policy = None if current is None else self._policy_of(current)
+            if state.repelled > repelled:
+                repelled, terms, avoid = state.repelled, state.repelling_terms(), {}
             if (
                 current is None
                 or policy is None
                 or policy.delivery is not Delivery.BINDER
                 or current.pod_class != pod.pod_class
                 or state.node_changed_since(node, reply.generation)
+                or _lies_in(state.nodes[node], self._avoid(current, terms, avoid))
                 or not state.reserve(pod, node)
             ):
                 # The cluster moved on while the plan was made; the change itself already asks for another round.
@@ -258,3 +279,10 @@ class RoundLoop:
         self._metrics.waiting.set(sum(left))
         if len(self._backoffs) > 1000:
             self._backoffs = {key: b for key, b in self._backoffs.items() if key in self._state.waiting}
+
+
+def _lies_in(node: Node, domains: tuple[Domain, ...]) -> bool:
+    if not domains:
+        return False
+    labels = dict(node.labels)
+    return any(labels.get(key) == value for key, value in domains)

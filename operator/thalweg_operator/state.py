@@ -73,6 +73,7 @@ class ClusterState:
 
     Attributes:
         generation: rises with every change that scheduling can see.
+        repelled: the generation at which a pod with required anti-affinity was last seen bound.
         on_change: called after each change that may let a round place more.
     """
 
@@ -83,7 +84,7 @@ class ClusterState:
         self.waiting: dict[str, Pod] = {}
         self.reservations: dict[str, Reservation] = {}
         self.populations: dict[Kind, Population] = {}
-        self.generation = 0
+        self.generation = self.repelled = 0
         self.on_change: Callable[[], None] = lambda: None
         self._uses: dict[str, NodeUse] = {}
         self._node_changed: dict[str, int] = {}
@@ -165,6 +166,7 @@ class ClusterState:
                 self._use(new.node_name, new.usage, new.pod_class.host_ports, 1)
                 if new.required_anti_affinity:
                     self._repelling[new.key] = (new.node_name, new.required_anti_affinity)
+                    self.repelled = self.generation
         if old is not None and _held(old) is not None and _held(old) != (None if new is None else _held(new)):
             self.on_change()  # room came free
 

@@ -28,6 +28,18 @@ _GRACE = 0.5
 _AGAIN = 10.0
 
 
+#: Strategic merge: what a pod with a node has in place of the condition that this module writes.
+_SCHEDULED: dict[str, str | None] = {"type": "PodScheduled", "status": "True", "reason": None, "message": None}
+
+
+class _BoundSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+
+
+class _Bound(msgspec.Struct):
+    spec: _BoundSpec
+
+
 class WaitingPods:
     """Reasons to write, the latest per pod."""
 
@@ -81,7 +93,12 @@ class WaitingPods:
     async def _write(self, pod: Pod, reason: str) -> None:
         self._written[pod.key] = (pod.uid, self._clock())
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": reason}
+        condition: dict[str, str | None] = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": reason,
+        }
         if not pod.told:
             condition["lastTransitionTime"] = now
         patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
@@ -108,14 +125,28 @@ class WaitingPods:
         pods = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         events = f"/api/v1/namespaces/{pod.namespace}/events"
         try:
-            await self._connection.request(
-                "PATCH", pods, body=msgspec.json.encode(patch), content_type=STRATEGIC_MERGE_PATCH
-            )
+            answer = await self._patch(pods, patch)
+            if msgspec.json.decode(answer, type=_Bound).spec.node_name:
+                # It was bound while this was on its way: what the binding wrote there must not stay overwritten.
+                condition = _SCHEDULED | {"lastTransitionTime": now}
+                await self._patch(pods, {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+                return
             await self._connection.request("POST", events, body=msgspec.json.encode(event))
         except Refused as error:
             if error.status not in (404, 409):
                 _log.warning("reason not written", pod=pod.key, status=error.status, problem=error.reason)
-        except ConnectionLost as error:
+            if error.status == 429 or error.status >= 500:
+                self._again(pod, reason)
+        except (ConnectionLost, msgspec.DecodeError) as error:
             _log.warning("reason not written", pod=pod.key, problem=str(error))
+            self._again(pod, reason)
         else:
             self._metrics.told.inc()
+
+    async def _patch(self, path: str, patch: object) -> bytes:
+        body = msgspec.json.encode(patch)
+        return await self._connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+
+    def _again(self, pod: Pod, reason: str) -> None:
+        # While nothing changes no round would find the reason again for long.
+        self._wanted.setdefault(pod.key, (pod.uid, reason, self._clock() + _AGAIN))

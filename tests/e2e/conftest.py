@@ -1,0 +1,62 @@
+"""One control plane and one operator a module; one namespace, and the safety checks at its end, a test.
+
+A module says with ``PLANE`` which components it wants. A test that breaks things for good makes its own.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from support.controlplane import binaries, running
+from support.operator import STARTED, Operator, running_operator
+from support.scene import Scene, install_crds, playing
+from thalweg_controlplane import Api, Binaries, ControlPlane, Oracle
+
+__all__ = ["binaries"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """A failing test shows what the operator said meanwhile."""
+    report = yield
+    for operator in STARTED:
+        said = operator.new_log()
+        if report.failed:
+            report.sections.append((f"operator, during {report.when}", said[-8000:]))
+    return report
+
+
+@pytest.fixture(scope="session")
+def oracle(binaries: Binaries) -> Iterator[Oracle]:
+    with Oracle(binaries) as oracle:
+        yield oracle
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(binaries: Binaries, request: pytest.FixtureRequest) -> AsyncIterator[tuple[ControlPlane, Api]]:
+    bare = {"controller_manager": False, "scheduler": False, "kwok": False}
+    async with running(binaries, **{**bare, **getattr(request.module, "PLANE", {})}) as (plane, api):
+        await install_crds(api)
+        yield plane, api
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operator(
+    plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    async with running_operator(plane[0].kubeconfig, log) as operator:
+        yield operator
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def scene(
+    plane: tuple[ControlPlane, Api], operator: Operator, oracle: Oracle, request: pytest.FixtureRequest
+) -> AsyncIterator[Scene]:
+    name = (
+        request.node.name.removeprefix("test_").replace("_", "-").replace("[", "-").rstrip("]")[:60].rstrip("-").lower()
+    )
+    accounts = getattr(request.module, "PLANE", {}).get("controller_manager", False)
+    async with playing(plane[1], operator, name, oracle, accounts=accounts) as scene:
+        yield scene

@@ -1,0 +1,415 @@
+"""FlowSchedulingPolicy: what the API server refuses, what the operator makes of the rest, and what users see."""
+
+from typing import Any
+
+import pytest
+from support.operator import until
+from support.scene import POLICIES, Scene, policy
+from thalweg_controlplane import Api, ApiError, ControlPlane
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EVERYTHING: dict[str, Any] = {"podSelector": {}}
+
+
+def condition(found: dict[str, Any], kind: str) -> dict[str, Any]:
+    """One condition of a policy."""
+    return next(each for each in found["status"]["conditions"] if each["type"] == kind)
+
+
+def counts(governed: int, placed: int, waiting: int) -> Any:
+    """A condition on status.pods."""
+    wanted = {"governed": governed, "placed": placed, "waiting": waiting}
+    return lambda each: each["status"].get("pods") == wanted
+
+
+def selecting(tier: str) -> dict[str, Any]:
+    return {"podSelector": {"matchLabels": {"tier": tier}}}
+
+
+REFUSED = {
+    "binder and default-scheduler": (
+        {"delivery": "Binder", "selects": {"schedulerNames": ["default-scheduler"]}},
+        "two schedulers binding the same pods overcommit nodes",
+    ),
+    "the default delivery is Binder": (
+        {"selects": {"schedulerNames": ["thalweg", "default-scheduler"], "podSelector": {}}},
+        "or use delivery Observe",
+    ),
+    "an unknown delivery": ({"delivery": "Teleport"}, 'supported values: "Observe", "Binder"'),
+    "an unknown model": ({"cost": {"model": "Astrology"}}, 'supported values: "CPUMemory"'),
+    "a weight out of range": ({"cost": {"weights": {"balance": 101}}}, "less than or equal to 100"),
+    "a negative price": ({"unscheduled": {"base": -1}}, "greater than or equal to 0"),
+    "In without values": (
+        {"selects": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}},
+        "In and NotIn need at least one value",
+    ),
+    "Exists with values": (
+        {"selects": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}}},
+        "Exists and DoesNotExist take none",
+    ),
+    "an unknown operator": (
+        {"selects": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}}},
+        'supported values: "In", "NotIn", "Exists", "DoesNotExist"',
+    ),
+    "a label value too long": (
+        {"selects": {"podSelector": {"matchLabels": {"a": "b" * 64}}}},
+        "may not be more than 63",
+    ),
+    "no scheduler names": ({"selects": {"schedulerNames": []}}, "should have at least 1 item"),
+    "the same scheduler twice": ({"selects": {"schedulerNames": ["a", "a"]}}, "uplicate"),
+    "words for a number": ({"precedence": "very high"}, "must be of type integer"),
+    "garbage": ({"selects": "everything"}, "must be of type object"),
+}
+
+
+@pytest.mark.parametrize("mistake", sorted(REFUSED))
+async def test_refused(plane: tuple[ControlPlane, Api], mistake: str) -> None:
+    """The API server refuses the mistake itself, in words that help, and nothing is stored."""
+    _, api = plane
+    spec, words = REFUSED[mistake]
+    with pytest.raises(ApiError) as caught:
+        await api.create(policy("wrong", **spec))
+    assert caught.value.status == 422
+    assert words in str(caught.value)
+    assert await api.list(POLICIES) == []
+
+
+async def test_a_spec_is_needed(plane: tuple[ControlPlane, Api]) -> None:
+    """A policy without any spec is refused."""
+    bare = policy("bare")
+    del bare["spec"]
+    with pytest.raises(ApiError, match="spec: Required value"):
+        await plane[1].create(bare)
+
+
+async def test_status_tells_what_the_policy_does(scene: Scene) -> None:
+    """Conditions of the observed generation, the pods it governs, and its last round."""
+    await scene.nodes("a", cpu="1")
+    await scene.policy("batch", selects=selecting("batch"))
+    labels = {"tier": "batch"}
+    await scene.api.create_many([scene.pod(f"p{number}", "300m", labels=labels) for number in range(4)])
+    await scene.create("other")
+    found = await scene.policy_seen("batch", 1, counts(4, 3, 1))
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"] == 1
+    for kind, reason in (("Accepted", "Valid"), ("Ready", "InForce")):
+        each = condition(found, kind)
+        assert (each["status"], each["reason"], each["observedGeneration"]) == ("True", reason, 1)
+        assert each["lastTransitionTime"]
+    found = await scene.policy_seen("batch", 1, lambda each: each["status"].get("lastRound", {}).get("waiting") == 1)
+    last = found["status"]["lastRound"]
+    assert last["number"] > 0
+    assert last["cost"] > 0
+    assert last["finished"] >= found["metadata"]["creationTimestamp"]
+    # What is deleted is no longer counted.
+    await scene.delete("p0", "p1", "p2", "p3")
+    await scene.policy_seen("batch", 1, counts(0, 0, 0))
+
+
+async def test_status_is_quiet_when_nothing_happens(scene: Scene) -> None:
+    """A status that is as it should be is not written again, round after round."""
+    await scene.nodes("a")
+    await scene.policy("quiet", selects=selecting("nobody"))
+    before = await scene.policy_seen("quiet", 1, counts(0, 0, 0))
+    rounds = (await scene.operator.metrics()).get("thalweg_rounds_total flow", 0)
+    for number in range(3):
+        await scene.another_round(f"p{number}")
+    await scene.policy("later", selects=selecting("nobody"))  # the status writer came by meanwhile
+    assert (await scene.operator.metrics())["thalweg_rounds_total flow"] > rounds
+    assert await scene.api.get(f"{POLICIES}/quiet") == before
+
+
+async def test_printer_columns(scene: Scene) -> None:
+    """`kubectl get fsp` shows name, delivery, model, counts, acceptance and age."""
+    await scene.nodes("a")
+    await scene.policy("shown", selects=EVERYTHING, delivery="Binder")
+    await scene.create("one")
+    await scene.policy_seen("shown", 1, counts(1, 1, 0))
+    session, api = scene.api._session, scene.api
+    assert session is not None
+    accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    async with session.get(api.url + POLICIES, headers=accept) as answer:
+        table = await answer.json()
+    names = [column["name"] for column in table["columnDefinitions"]]
+    assert names == ["Name", "Delivery", "Model", "Governed", "Placed", "Waiting", "Accepted", "Age"]
+    (row,) = table["rows"]
+    assert row["cells"][:-1] == ["shown", "Binder", "CPUMemory", 1, 1, 0, "True"]
+
+
+async def test_short_name_and_category(scene: Scene) -> None:
+    """`kubectl get fsp` and `kubectl get thalweg` find it."""
+    served = await scene.api.get("/apis/scheduling.thalweg/v1alpha1")
+    (kind,) = [each for each in served["resources"] if each["name"] == "flowschedulingpolicies"]
+    assert (kind["shortNames"], kind["categories"], kind["namespaced"]) == (["fsp"], ["thalweg"], False)
+
+
+async def test_observe_never_acts(scene: Scene) -> None:
+    """Its pods are planned and counted, not bound and not told anything; turned to Binder, they are bound."""
+    await scene.nodes("a", cpu="1")
+    await scene.policy("watching", selects=selecting("watched"), delivery="Observe")
+    made = await scene.create("seen", labels={"tier": "watched"})
+    scene.unheard.add("seen")
+    await scene.create("too-big", "4", labels={"tier": "watched"})
+    scene.unheard.add("too-big")
+    await scene.another_round("barrier")
+    found = await scene.policy_seen("watching", 1, lambda each: "lastRound" in each["status"])
+    assert (found["status"]["lastRound"]["placed"], found["status"]["lastRound"]["waiting"]) == (1, 1)
+    assert found["status"]["pods"] == {"governed": 2, "placed": 0, "waiting": 2}
+    assert await scene.get("seen") == made
+    assert await scene.events_of("too-big") == []
+    await scene.policy("watching", selects=selecting("watched"), delivery="Binder")
+    assert await scene.node_of("seen") == "a"
+    await scene.reason_of("too-big", "Insufficient cpu")
+    scene.unheard.clear()
+    found = await scene.policy_seen("watching", 2, counts(2, 1, 1))
+    assert condition(found, "Accepted")["observedGeneration"] == 2
+
+
+async def test_observed_pods_take_no_room(scene: Scene) -> None:
+    """What is only observed holds nothing that others could use."""
+    await scene.nodes("a", cpu="1")
+    await scene.policy("watching", selects=selecting("watched"), delivery="Observe", precedence=5)
+    await scene.create("dreaming", "1", labels={"tier": "watched"})
+    scene.unheard.add("dreaming")
+    await scene.create("real", "1")
+    assert await scene.node_of("real") == "a"
+
+
+async def test_observing_another_scheduler(scene: Scene) -> None:
+    """A policy may observe the pods of any scheduler; they are left to it."""
+    await scene.nodes("a")
+    await scene.policy("curious", selects={"schedulerNames": ["somebody-else"]}, delivery="Observe")
+    made = await scene.create("theirs", scheduler="somebody-else")
+    await scene.policy_seen("curious", 1, counts(1, 0, 1))
+    await scene.policy_seen("curious", 1, lambda each: each["status"].get("lastRound", {}).get("placed") == 1)
+    assert await scene.get("theirs") == made
+
+
+async def test_binding_for_another_scheduler_name(scene: Scene) -> None:
+    """Pods that name a scheduler of their own are bound once a Binder policy selects that name."""
+    await scene.nodes("a")
+    await scene.create("nightly", scheduler="night-shift")
+    await scene.policy("night", selects={"schedulerNames": ["night-shift"]})
+    assert await scene.node_of("nightly") == "a"
+
+
+async def test_namespace_selector(scene: Scene) -> None:
+    """A namespace's labels decide, and a label that is set later does as well."""
+    await scene.nodes("a")
+    await scene.policy("team", selects={"namespaceSelector": {"matchLabels": {"team": "ml"}}}, delivery="Observe")
+    path = f"/api/v1/namespaces/{scene.namespace}"
+    await scene.api.patch(path, {"metadata": {"labels": {"team": "ml"}}})
+    await scene.policy_seen("team", 1, counts(0, 0, 0))
+    await scene.create("barrier-of-the-label", scheduler="nobody")
+    other = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": scene.namespace + "-ml", "labels": {"team": "ml"}},
+    }
+    await scene.api.create(other)
+    pods = [scene.pod(f"p{number}") for number in range(20)]
+    for each in pods:
+        each["metadata"]["namespace"] = scene.namespace + "-ml"
+    await scene.api.create_many(pods)
+    await scene.policy_seen("team", 1, counts(20, 0, 20))
+    found = await scene.api.list(f"/api/v1/namespaces/{scene.namespace}-ml/pods")
+    assert not [each for each in found if each["spec"].get("nodeName")]
+    await scene.api.patch(f"{path}-ml", {"metadata": {"labels": {"team": None}}})
+    await scene.policy_seen("team", 1, counts(0, 0, 0))
+    await scene.api.wait_for(
+        f"/api/v1/namespaces/{scene.namespace}-ml/pods",
+        lambda page: all(each["spec"].get("nodeName") for each in page["items"]),
+    )
+
+
+async def test_a_pod_is_governed_in_a_namespace_as_new_as_itself(scene: Scene) -> None:
+    """A pod that comes with its namespace is never taken for one of a namespace without labels."""
+    await scene.nodes("a", cpu="64", pods=1000)
+    await scene.policy("new", selects={"namespaceSelector": {"matchLabels": {"kept": "back"}}}, delivery="Observe")
+    for number in range(20):
+        name = f"{scene.namespace}-{number}"
+        await scene.api.create(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"kept": "back"}}}
+        )
+        each = scene.pod("held")
+        each["metadata"]["namespace"] = name
+        await scene.api.create(each)
+    await scene.policy_seen("new", 1, counts(20, 0, 20))
+    await scene.another_round("barrier")
+    assert not [
+        p for p in await scene.api.list("/api/v1/pods") if p["metadata"]["name"] == "held" and p["spec"].get("nodeName")
+    ]
+
+
+async def test_precedence_and_who_lost(scene: Scene) -> None:
+    """The higher precedence governs, among equals the first name; the loser's status names the winner."""
+    await scene.nodes("a")
+    await scene.policy("low", precedence=1, selects=EVERYTHING)
+    await scene.policy("high", precedence=2, selects=selecting("batch"))
+    await scene.create("batch", labels={"tier": "batch"})
+    await scene.create("web", labels={"tier": "web"})
+    await scene.policy_seen("high", 1, counts(1, 1, 0))
+    found = await scene.policy_seen("low", 1, counts(1, 1, 0))
+    assert "1 of the pods it selects" in condition(found, "Ready")["message"]
+    assert "high" in condition(found, "Ready")["message"]
+    # Raised to the same precedence, "high" still comes first by name; above it, "low" takes all.
+    await scene.policy("low", precedence=2, selects=EVERYTHING)
+    await scene.policy_seen("low", 2, counts(1, 1, 0))
+    await scene.policy("low", precedence=3, selects=EVERYTHING)
+    await scene.policy_seen("low", 3, counts(2, 2, 0))
+    found = await scene.policy_seen("high", 1, counts(0, 0, 0))
+    assert "such as low" in condition(found, "Ready")["message"]
+
+
+async def test_a_deleted_policy_governs_no_longer(scene: Scene) -> None:
+    """Pods that only it kept waiting fall to the built-in default and are bound; deleting is not held up."""
+    await scene.nodes("a")
+    await scene.policy("holding", selects=EVERYTHING, delivery="Observe")
+    await scene.create("held")
+    await scene.policy_seen("holding", 1, counts(1, 0, 1))
+    await scene.api.delete(f"{POLICIES}/holding")
+    assert await scene.node_of("held") == "a"
+    assert await scene.api.list(POLICIES) == []
+
+
+async def test_a_policy_that_is_deleted_and_made_again(scene: Scene) -> None:
+    """The new object's version counts, whatever generation the old one had reached."""
+    await scene.nodes("a")
+    for precedence in range(4):
+        await scene.policy("again", precedence=precedence, selects=selecting("x"))
+    await scene.api.delete(f"{POLICIES}/again")
+    await scene.policy("again", selects=EVERYTHING, delivery="Observe")
+    await scene.create("held")
+    scene.unheard.add("held")
+    found = await scene.policy_seen("again", 1, counts(1, 0, 1))
+    assert found["status"]["observedGeneration"] == 1
+    assert "nodeName" not in (await scene.get("held"))["spec"]
+
+
+async def test_empty_selects_governs_nothing(scene: Scene) -> None:
+    """And its status says so, however it is left empty."""
+    await scene.nodes("a")
+    await scene.policy("empty", delivery="Observe", precedence=9)
+    await scene.policy("emptier", delivery="Observe", precedence=9, selects={})
+    await scene.create("free")
+    assert await scene.node_of("free") == "a"
+    for name in ("empty", "emptier"):
+        found = await scene.policy_seen(name, 1, counts(0, 0, 0))
+        assert condition(found, "Ready")["reason"] == "SelectsNothing"
+
+
+#: Passes the schema; only the operator can tell.
+BAD_LABEL = {"podSelector": {"matchLabels": {"a": "not a label value"}}}
+
+
+async def test_a_wrong_version_leaves_the_last_good_one_in_force(scene: Scene) -> None:
+    """Accepted=False says what is wrong, the version before governs on, and other policies notice nothing."""
+    await scene.nodes("a")
+    await scene.policy("bystander", selects=selecting("other"))
+    before = await scene.policy_seen("bystander", 1, counts(0, 0, 0))
+    await scene.policy("edited", selects=selecting("mine"), delivery="Observe")
+    await scene.create("first", labels={"tier": "mine"})
+    scene.unheard.add("first")
+    await scene.policy_seen("edited", 1, counts(1, 0, 1))
+    wrong = policy("edited", selects=BAD_LABEL, delivery="Observe")
+    await scene.api.apply(wrong)
+    found = await scene.policy_seen("edited", 2)
+    accepted, ready = condition(found, "Accepted"), condition(found, "Ready")
+    assert (accepted["status"], accepted["reason"], accepted["observedGeneration"]) == ("False", "Invalid", 2)
+    assert accepted["message"] == 'spec.selects.podSelector.matchLabels.a: "not a label value" is not a label value'
+    assert (ready["status"], ready["reason"]) == ("True", "LastGoodInForce")
+    assert "Generation 1" in ready["message"]
+    await scene.create("second", labels={"tier": "mine"})
+    scene.unheard.add("second")
+    await scene.policy_seen("edited", 2, counts(2, 0, 2))
+    await scene.another_round("barrier")
+    assert "nodeName" not in (await scene.get("second"))["spec"]
+    assert await scene.api.get(f"{POLICIES}/bystander") == before
+    # Mended, it is in force again.
+    found = await scene.policy("edited", selects=selecting("mine"), delivery="Binder")
+    assert condition(found, "Accepted")["status"] == "True"
+    await scene.nodes_of("first", "second")
+
+
+async def test_a_policy_that_was_never_right(scene: Scene) -> None:
+    """It governs nothing and says so; its pods go on by the built-in default."""
+    await scene.nodes("a")
+    found = await scene.policy("wrong", selects={"namespaceSelector": {"matchExpressions": [
+        {"key": "no/such/key", "operator": "Exists"}]}}, delivery="Observe")  # fmt: skip
+    assert condition(found, "Accepted")["message"] == (
+        'spec.selects.namespaceSelector.matchExpressions[0].key: "no/such/key" is not a label key'
+    )
+    assert condition(found, "Ready")["reason"] == "NeverAccepted"
+    await scene.create("free")
+    assert await scene.node_of("free") == "a"
+    assert found["status"]["pods"] == {"governed": 0, "placed": 0, "waiting": 0}
+
+
+async def test_weights_are_heeded(scene: Scene) -> None:
+    """With leastRequested the emptier node wins; edited so that only the preference counts, the preferred one does."""
+    await scene.nodes("empty", cpu="8", memory="8Gi")
+    await scene.nodes("busy", cpu="8", memory="8Gi", labels={"liked": "yes"})
+    await scene.create("ballast", "4", memory="4Gi", nodeSelector={"liked": "yes"})
+    await scene.node_of("ballast")
+    term = {"matchExpressions": [{"key": "liked", "operator": "Exists"}]}
+    likes = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}}
+    labels = {"tier": "weighed"}
+    only = {"leastRequested": 1, "balance": 0, "nodePreference": 0, "taintPreference": 0}
+    await scene.policy("weighed", selects=selecting("weighed"), cost={"weights": only})
+    await scene.create("first", affinity=likes, labels=labels)
+    assert await scene.node_of("first") == "empty"
+    await scene.policy(
+        "weighed", selects=selecting("weighed"), cost={"weights": {**only, "leastRequested": 0, "nodePreference": 1}}
+    )
+    await scene.create("second", affinity=likes, labels=labels)
+    assert await scene.node_of("second") == "busy"
+
+
+async def test_unscheduled_prices_decide_who_waits(scene: Scene) -> None:
+    """Where room is for one of two, the pods of the policy that pays more for waiting go first."""
+    await scene.nodes("only", cpu="1")
+    await scene.policy("cheap", selects=selecting("cheap"), unscheduled={"base": 50000}, delivery="Observe")
+    await scene.policy("dear", selects=selecting("dear"), unscheduled={"base": 5000000})
+    await scene.api.create_many([scene.pod(f"cheap-{number}", "1", labels={"tier": "cheap"}) for number in range(3)])
+    await scene.policy_seen("cheap", 1, counts(3, 0, 3))
+    # Both kinds become placeable in one round: the node is full until then.
+    await scene.api.patch("/api/v1/nodes/only", {"spec": {"unschedulable": True}})
+    await scene.policy("cheap", selects=selecting("cheap"), unscheduled={"base": 50000})
+    await scene.create("dear", "1", labels={"tier": "dear"})
+    await scene.reason_of("dear", "unschedulable")
+    await scene.reason_of("cheap-0", "unschedulable")
+    await scene.api.patch("/api/v1/nodes/only", {"spec": {"unschedulable": None}})
+    assert await scene.node_of("dear") == "only"
+
+
+async def test_many_policies(scene: Scene) -> None:
+    """Thirty policies, each governing its own pods."""
+    await scene.nodes("a", "b", cpu="16")
+    await scene.api.create_many([policy(f"p{number}", selects=selecting(f"t{number}")) for number in range(30)])
+    await scene.api.create_many([scene.pod(f"pod-{number}", labels={"tier": f"t{number}"}) for number in range(30)])
+    for number in range(30):
+        await scene.policy_seen(f"p{number}", 1, counts(1, 1, 0))
+
+
+async def test_status_of_a_policy_whose_status_was_wiped(scene: Scene) -> None:
+    """Another writer's status is put right with the next change at the latest."""
+    await scene.nodes("a")
+    await scene.policy("wiped", selects=EVERYTHING)
+    await scene.policy_seen("wiped", 1, counts(0, 0, 0))
+    await scene.api.patch(f"{POLICIES}/wiped/status", {"status": {"pods": {"governed": 77}}})
+    await scene.create("one")
+    await scene.policy_seen("wiped", 1, counts(1, 1, 0))
+
+
+async def test_no_finalizers_and_no_annotations(scene: Scene) -> None:
+    """The operator writes nothing but status, so that an uninstall never hangs."""
+    await scene.policy("plain", selects=EVERYTHING)
+    found = await scene.policy_seen("plain", 1, counts(0, 0, 0))
+    assert "finalizers" not in found["metadata"]
+    assert "annotations" not in found["metadata"]
+
+    async def gone() -> bool:
+        return not await scene.api.list(POLICIES)
+
+    await scene.api.delete(f"{POLICIES}/plain")
+    await until(gone, 10, lambda: "the policy to be gone")

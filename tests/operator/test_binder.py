@@ -1,0 +1,343 @@
+"""Every answer to a binding leads to one binding or to none, and the books say which."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from support.fake_api import BindingServer, answering, hang_up, refusal, serving
+from thalweg_operator import binder as module
+from thalweg_operator.binder import Binder
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.state import ClusterState
+
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+
+POD = Pod(namespace="ns", name="p", uid="u1", pod_class=PodClass(requests=(("cpu", 500),)), scheduler_name="thalweg")
+KEY = POD.key
+
+
+class Case:
+    def __init__(self, server: BindingServer, state: ClusterState, binder: Binder, metrics: Metrics) -> None:
+        self.server, self.state, self.binder, self.metrics = server, state, binder, metrics
+        self.refused: list[str] = []
+        self.pauses: list[float] = []
+        #: Called at each pause: what happens in the cluster meanwhile.
+        self.meanwhile: list[Callable[[], object]] = []
+
+    async def bind(self, node: str = "n") -> None:
+        """Reserves, binds, and waits until everything was answered."""
+        assert self.state.reserve(POD, node)
+        self.binder.bind(POD, node)
+        async with asyncio.timeout(10):
+            await self.binder.drain()
+
+    def answers(self, answer: str) -> float:
+        return self.metrics.registry.get_sample_value("thalweg_bindings_total", {"answer": answer}) or 0.0
+
+    @property
+    def free_again(self) -> bool:
+        """The pod waits and holds nothing."""
+        return KEY in self.state.waiting and not self.state.reservations and not self.state._uses
+
+    @property
+    def held(self) -> bool:
+        """Its room is kept until the watch shows it bound."""
+        return self.state.reservations[KEY].node == "n" and self.state._uses["n"].pods == 1
+
+
+@pytest.fixture
+async def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Case]:
+    async with binding(tmp_path, monkeypatch) as made:
+        yield made
+
+
+@asynccontextmanager
+async def binding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Case]:
+    server, state, metrics = BindingServer(), ClusterState(), Metrics()
+    server.pods[KEY] = ("u1", "")
+    for name in ("n", "m"):
+        state.upsert_node(Node(name, allocatable=(("cpu", 1000), ("pods", 10))))
+    state.upsert_pod(POD)
+    async with serving(server.app, folder) as connection:
+        made = Case(
+            server, state, Binder(connection, state, metrics, 4, lambda _, why: made.refused.append(why)), metrics
+        )
+
+        async def pause(_tries: int, at_least: float) -> None:
+            made.pauses.append(at_least)
+            if made.meanwhile:
+                made.meanwhile.pop(0)()
+            await asyncio.sleep(0)
+
+        monkeypatch.setattr(module, "_pause", pause)
+        task = asyncio.create_task(made.binder.run())
+        try:
+            yield made
+            assert not task.done(), task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_bound(case: Case) -> None:
+    """201: bound once, and the room stays reserved until the watch shows the pod on its node."""
+    await case.bind()
+    assert case.server.bound == [(KEY, "n")]
+    assert case.held
+    assert case.answers("bound") == 1
+
+
+async def test_gone(case: Case) -> None:
+    """404: the pod was deleted meanwhile; its room is free and nobody is told anything."""
+    case.server.pods.clear()
+    await case.bind()
+    assert case.free_again
+    assert case.refused == []
+    assert case.server.posts == 1
+
+
+async def test_conflict_bound_there(case: Case) -> None:
+    """409 because it is on that very node: that is what was wanted."""
+    case.server.pods[KEY] = ("u1", "n")
+    await case.bind()
+    assert case.held
+    assert case.answers("bound") == 1
+    assert case.server.posts == 1
+
+
+async def test_conflict_bound_elsewhere(case: Case) -> None:
+    """409 because another scheduler was faster: our room is given back and the pod is not told off."""
+    case.server.pods[KEY] = ("u1", "m")
+    await case.bind()
+    assert case.free_again
+    assert case.refused == []
+    assert case.answers("bound elsewhere") == 1
+
+
+async def test_conflict_unbound(case: Case) -> None:
+    """409 although it has no node: the API server does not want it bound, and the pod is told in its words."""
+    case.server.script = [answering(409, "pod is being deleted, cannot be assigned to a host")]
+    await case.bind()
+    assert case.free_again
+    assert case.refused == [
+        "the API server refused to bind it to n: pod is being deleted, cannot be assigned to a host"
+    ]
+    assert case.server.posts == 1
+
+
+async def test_conflict_another_pod_of_that_name(case: Case) -> None:
+    """409 because the name is another pod's now: ours is gone, and the other is not bound in its stead."""
+    case.server.pods[KEY] = ("u2", "")
+    await case.bind()
+    assert case.free_again
+    assert case.server.bound == []
+    assert case.answers("replaced") == 1
+
+
+async def test_conflict_and_gone(case: Case) -> None:
+    """409, and when asked the pod is not there any more."""
+
+    async def conflict_then_gone(_request: web.Request) -> web.StreamResponse:
+        case.server.pods.clear()
+        return refusal(409, "conflict")
+
+    case.server.script = [conflict_then_gone]
+    await case.bind()
+    assert case.free_again
+    assert case.answers("404") == 1
+
+
+@pytest.mark.parametrize("asked", [answering(500), answering(429), hang_up, answering(403)])
+async def test_conflict_that_cannot_be_settled_yet(
+    case: Case, asked: Callable[[web.Request], Awaitable[web.Response]]
+) -> None:
+    """409, and the question what it meant fails: nothing is given back before it is known."""
+    case.server.pods[KEY] = ("u1", "n")
+    case.server.get_script = [asked] * 4
+    seen: list[bool] = []
+    case.meanwhile = [lambda: seen.append(case.held)] * 4
+    await case.bind()
+    assert set(seen) == {True}
+    assert case.held
+    assert case.server.bound == []
+
+
+@pytest.mark.parametrize("garbage", [b"", b"{", b'{"metadata": 5}', b"<html>"])
+async def test_conflict_settled_by_garbage(case: Case, garbage: bytes) -> None:
+    """A proxy's page in place of the pod says nothing: it is asked again, and the room stays reserved meanwhile."""
+    case.server.pods[KEY] = ("u1", "n")
+
+    async def page(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=garbage)
+
+    case.server.get_script = [page]
+    await case.bind()
+    assert case.held
+    assert case.answers("bound") == 1
+
+
+async def test_too_many_requests(case: Case) -> None:
+    """429: asked again, not before the server wants to be."""
+    case.server.script = [answering(429, "slow down", Retry_After="7")]
+    await case.bind()
+    assert case.pauses == [7.0]
+    assert case.server.bound == [(KEY, "n")]
+    assert case.held
+    assert case.refused == []
+
+
+async def test_retry_after_that_is_no_number(case: Case) -> None:
+    """A date there is no reason to lose the pod."""
+    case.server.script = [answering(429, "slow down", Retry_After="Wed, 21 Oct 2026 07:28:00 GMT")]
+    await case.bind()
+    assert case.server.bound == [(KEY, "n")]
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+async def test_server_errors(case: Case, status: int) -> None:
+    """The server's own trouble is waited out, however often."""
+    case.server.script = [answering(status)] * 12
+    await case.bind()
+    assert case.server.posts == 13
+    assert case.held
+    assert case.answers(str(status)) == 12
+
+
+async def test_a_server_error_after_it_was_bound(case: Case) -> None:
+    """500 although the binding was stored: the next try finds out, and it is bound once."""
+
+    async def bind_and_fail(request: web.Request) -> web.StreamResponse:
+        await case.server.bind(request)
+        return refusal(500, "etcdserver: request timed out")
+
+    case.server.script = [bind_and_fail]
+    await case.bind()
+    assert case.server.bound == [(KEY, "n")]
+    assert case.held
+
+
+async def test_forbidden(case: Case) -> None:
+    """403: the pod is told, its room is free, and the next round may try again."""
+    case.server.script = [answering(403, "no")]
+    await case.bind()
+    assert case.free_again
+    assert case.refused == ["the API server refused to bind it to n: no"]
+
+
+async def test_connection_dropped_before(case: Case) -> None:
+    """No answer and not bound: bound by the next try."""
+    case.server.script = [hang_up, hang_up]
+    await case.bind()
+    assert case.server.bound == [(KEY, "n")]
+    assert case.held
+    assert case.answers("lost") == 2
+
+
+async def test_connection_dropped_after(case: Case) -> None:
+    """No answer and yet bound: found out, counted once, never bound elsewhere."""
+    case.server.script = [case.server.bind_and_hang_up]
+    await case.bind()
+    assert case.server.bound == [(KEY, "n")]
+    assert case.held
+    assert case.answers("bound") == 1
+
+
+async def test_the_watch_is_faster_than_the_answer(case: Case) -> None:
+    """The pod is seen bound while the binder still asks: it holds its room once."""
+    case.server.script = [case.server.bind_and_hang_up]
+    seen = Pod(
+        **{**{name: getattr(POD, name) for name in POD.__struct_fields__}, "node_name": "n", "usage": (("cpu", 500),)}
+    )
+    case.meanwhile = [lambda: case.state.upsert_pod(seen)]
+    await case.bind()
+    assert not case.state.reservations
+    assert case.state._uses["n"].amounts["cpu"] == 500
+    assert not case.state.waiting
+
+
+async def test_a_node_that_is_gone_before(case: Case) -> None:
+    """The API server would bind to a node that does not exist: we do not ask it to."""
+    assert case.state.reserve(POD, "n")
+    case.state.delete_node("n")
+    case.binder.bind(POD, "n")
+    async with asyncio.timeout(10):
+        await case.binder.drain()
+    assert case.server.posts == 0
+    assert case.free_again
+
+
+async def test_a_node_that_goes_while_the_answer_is_lost(case: Case) -> None:
+    """Not bound by the lost try, and the node is gone: not tried again."""
+    case.server.script = [hang_up]
+    case.meanwhile = [lambda: case.state.delete_node("n")]
+    await case.bind()
+    assert case.server.bound == []
+    assert case.server.posts == 1
+    assert case.free_again
+
+
+async def test_a_node_that_goes_while_the_server_is_away(case: Case) -> None:
+    """As long as the server cannot say whether the lost try got through, nothing is sent to a node that is gone."""
+    case.server.script = [hang_up]
+    case.server.get_script = [hang_up, answering(500)]
+    case.meanwhile = [lambda: case.state.delete_node("n")]
+    await case.bind()
+    assert case.server.bound == []
+    assert case.server.posts == 1
+    assert case.free_again
+
+
+async def test_a_pod_deleted_while_the_answer_is_lost(case: Case) -> None:
+    """The reservation went with the pod; the binder finds out and ends."""
+
+    def gone() -> None:
+        case.server.pods.clear()
+        case.state.delete_pod(KEY)
+
+    case.server.script = [hang_up]
+    case.meanwhile = [gone]
+    await case.bind()
+    assert not case.state.reservations
+    assert not case.state._uses
+    assert case.answers("404") == 1
+
+
+async def test_a_pod_replaced_while_the_answer_is_lost(case: Case) -> None:
+    """The new pod of that name keeps a reservation of its own: the old one's end does not touch it."""
+    new = Pod(**{**{name: getattr(POD, name) for name in POD.__struct_fields__}, "uid": "u2"})
+
+    def replaced() -> None:
+        case.server.pods[KEY] = ("u2", "")
+        case.state.delete_pod(KEY)
+        case.state.upsert_pod(new)
+        assert case.state.reserve(new, "m")
+
+    case.server.script = [hang_up]
+    case.meanwhile = [replaced]
+    await case.bind()
+    assert case.state.reservations[KEY].node == "m"
+    assert case.server.bound == []
+
+
+async def test_many_at_once(case: Case) -> None:
+    """Hundreds of bindings with lost answers and errors in between: each pod is bound once."""
+    case.state.upsert_node(Node("big", allocatable=(("cpu", 1_000_000), ("pods", 1000))))
+    pods = [
+        Pod(namespace="ns", name=f"p{number}", uid=f"uid{number}", pod_class=POD.pod_class, scheduler_name="thalweg")
+        for number in range(300)
+    ]
+    trouble = [case.server.bind_and_hang_up, hang_up, answering(500), answering(429), case.server.bind]
+    case.server.script = [trouble[number % len(trouble)] for number in range(300)]
+    for pod in pods:
+        case.server.pods[pod.key] = (pod.uid, "")
+        case.state.upsert_pod(pod)
+        assert case.state.reserve(pod, "big")
+        case.binder.bind(pod, "big")
+    async with asyncio.timeout(30):
+        await case.binder.drain()
+    assert sorted(key for key, _ in case.server.bound) == sorted(pod.key for pod in pods)
+    assert len(case.state.reservations) == 300

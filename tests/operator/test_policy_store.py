@@ -1,0 +1,112 @@
+"""Which version of each policy is in force, whatever the order in which they are heard of."""
+
+from typing import Any
+
+import pytest
+from thalweg_operator.errors import PolicyError
+from thalweg_operator.policies import PolicyStore, parse
+
+from flowcore.model.policies import BUILT_IN, Delivery
+
+GOOD: dict[str, Any] = {"selects": {"podSelector": {"matchLabels": {"a": "b"}}}}
+OTHER: dict[str, Any] = {**GOOD, "precedence": 5}
+BAD: dict[str, Any] = {"selects": {"podSelector": {"matchLabels": {"a": "not good"}}}}
+
+
+def in_force(store: PolicyStore) -> list[tuple[str, int]]:
+    return [(policy.name, policy.precedence) for policy in store.ordered if policy is not BUILT_IN]
+
+
+def test_a_bad_version_keeps_the_last_good_one() -> None:
+    """And a good one after it is in force at once."""
+    store = PolicyStore()
+    store.offer("p", "u", 1, GOOD)
+    standing = store.offer("p", "u", 2, BAD)
+    assert standing.problem
+    assert (standing.generation, standing.in_force_generation) == (2, 1)
+    assert in_force(store) == [("p", 0)]
+    store.offer("p", "u", 3, OTHER)
+    assert in_force(store) == [("p", 5)]
+
+
+def test_an_older_version_that_comes_late_changes_nothing() -> None:
+    """The watch and the lists that check on it overtake each other."""
+    store = PolicyStore()
+    store.offer("p", "u", 2, OTHER)
+    store.offer("p", "u", 1, GOOD)
+    assert in_force(store) == [("p", 5)]
+    assert store.standings[0].generation == 2
+
+
+def test_another_object_of_the_same_name_starts_anew() -> None:
+    """What the old object said is gone, even where the new one is wrong from its first version on."""
+    store = PolicyStore()
+    store.offer("p", "old", 7, OTHER)
+    standing = store.offer("p", "new", 1, BAD)
+    assert standing.in_force is None
+    assert in_force(store) == []
+
+
+def test_one_policy_disturbs_no_other() -> None:
+    """Bad ones come and go beside a good one; nobody is asked to plan again for them."""
+    store, changes = PolicyStore(), []
+    store.on_change = lambda: changes.append(1)
+    store.offer("good", "u", 1, GOOD)
+    assert len(changes) == 1
+    store.offer("bad", "v", 1, BAD)
+    store.forget("bad")
+    store.forget("never-there")
+    store.offer("good", "u", 1, GOOD)
+    assert len(changes) == 1
+    assert in_force(store) == [("good", 0)]
+
+
+def test_changes_reach_those_remembered() -> None:
+    """Which policy governs a kind of pod is remembered, and forgotten with every change."""
+    store, labels = PolicyStore(), (("a", "b"),)
+    assert [policy.name for policy in store.governing("thalweg", labels, ())] == [BUILT_IN.name]
+    store.offer("p", "u", 1, GOOD)
+    assert [policy.name for policy in store.governing("thalweg", labels, ())] == ["p", BUILT_IN.name]
+    store.offer("q", "u", 1, OTHER)
+    assert [policy.name for policy in store.governing("thalweg", labels, ())] == ["q", "p", BUILT_IN.name]
+    store.forget("q")
+    store.forget("p")
+    assert [policy.name for policy in store.governing("thalweg", labels, ())] == [BUILT_IN.name]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"precedence": "high"}, "spec.precedence"),
+        ({"delivery": "Teleport"}, "spec.delivery"),
+        ({"cost": {"model": "Astrology"}}, "spec.cost.model"),
+        ({"cost": {"weights": {"balance": "much"}}}, "spec.cost.weights.balance"),
+        ({"selects": []}, "spec.selects"),
+        ({"selects": {"podSelector": {"matchLabels": {"a": 5}}}}, "spec.selects.podSelector.matchLabels"),
+        ({"selects": {"schedulerNames": ["default-scheduler"]}}, "spec.selects.schedulerNames"),
+        ({"unscheduled": {"base": None}}, "spec.unscheduled.base"),
+        (
+            {"selects": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}},
+            "matchExpressions[0]",
+        ),
+        ({"selects": {"podSelector": {"matchLabels": {"": "x"}}}}, "spec.selects.podSelector.matchLabels"),
+    ],
+)
+def test_garbage_names_its_field(spec: dict[str, Any], field: str) -> None:
+    """Whatever is wrong is a PolicyError with the path of the field, never another exception."""
+    with pytest.raises(PolicyError) as caught:
+        parse("p", spec)
+    assert field in str(caught.value)
+
+
+def test_defaults() -> None:
+    """A spec that says next to nothing is what the built-in default is, but for its selection."""
+    policy = parse("p", {"selects": {"podSelector": {}}})
+    assert (policy.delivery, policy.weights, policy.unscheduled) == (
+        Delivery.BINDER,
+        BUILT_IN.weights,
+        BUILT_IN.unscheduled,
+    )
+    assert policy.selects.matches("thalweg", (), ())
+    assert not policy.selects.matches("default-scheduler", (), ())
+    assert not parse("p", {}).selects.matches("thalweg", (), ())

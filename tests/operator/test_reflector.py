@@ -1,0 +1,292 @@
+"""The reflector keeps its sink equal to the server through everything that can go wrong with a watch."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from support.fake_api import WatchServer, refusal, serving
+from support.operator import until
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.reflector import Reflector
+
+
+class Meta(msgspec.Struct):
+    name: str
+
+
+class Thing(msgspec.Struct):
+    metadata: Meta
+    value: int
+
+
+class Mirror:
+    """A sink that remembers what was done to it."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, int] = {}
+        self.done: list[str] = []
+
+    def key(self, value: Thing) -> str:
+        return value.metadata.name
+
+    def upsert(self, value: Thing) -> None:
+        self.values[value.metadata.name] = value.value
+        self.done.append(f"{value.metadata.name}={value.value}")
+
+    def delete(self, key: str) -> None:
+        self.values.pop(key, None)
+        self.done.append(f"-{key}")
+
+    def keys(self) -> list[str]:
+        return list(self.values)
+
+
+class Case:
+    def __init__(self, server: WatchServer, mirror: Mirror, reflector: Reflector[Thing], metrics: Metrics) -> None:
+        self.server, self.mirror, self.reflector, self.metrics = server, mirror, reflector, metrics
+
+    async def equal(self) -> None:
+        """Waits until the mirror shows what the server has."""
+
+        def same() -> bool:
+            return self.mirror.values == {
+                name: each["value"] for name, each in self.server.objects.items() if isinstance(each["value"], int)
+            }
+
+        await until(same, 15, lambda: f"{self.mirror.values} to become {self.server.objects}")
+
+    def count(self, name: str) -> float:
+        return self.metrics.registry.get_sample_value(name, {"kind": "things"}) or 0.0
+
+
+@asynccontextmanager
+async def reflecting(folder: Path, **objects: Any) -> AsyncIterator[Case]:
+    server, mirror, metrics = WatchServer(), Mirror(), Metrics()
+    for name, value in objects.items():
+        server.objects[name] = server.thing(name, value)
+    async with serving(server.app, folder) as connection:
+        reflector = Reflector("things", "/things", connection, msgspec.json.Decoder(Thing).decode, mirror, metrics)
+        task = asyncio.create_task(reflector.run())
+        try:
+            await asyncio.wait_for(reflector.synced.wait(), 10)
+            await asyncio.wait_for(server.watched(), 10)
+            yield Case(server, mirror, reflector, metrics)
+            assert not task.done(), task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_list_then_watch(tmp_path: Path) -> None:
+    """What was there, what comes, changes and goes arrives in order; the watch goes on from the list's version."""
+    async with reflecting(tmp_path, a=1, b=2) as case:
+        assert case.mirror.values == {"a": 1, "b": 2}
+        await case.server.put("c", 3)
+        await case.server.put("a", 4)
+        await case.server.remove("b")
+        await case.equal()
+        assert case.mirror.done[2:] == ["c=3", "a=4", "-b"]
+        (watch,) = case.server.watches
+        assert (watch["resourceVersion"], watch["allowWatchBookmarks"]) == ("10", "true")
+        assert int(watch["timeoutSeconds"]) > 0
+
+
+async def test_lists_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pages are taken, and only then is the reflector in sync."""
+    monkeypatch.setattr("thalweg_operator.reflector._PAGE", 3)
+    async with reflecting(tmp_path, **{f"n{number}": number for number in range(8)}) as case:
+        assert len(case.mirror.values) == 8
+        assert [each.get("continue") for each in case.server.lists] == [None, "3", "6"]
+
+
+async def test_an_expired_page_begins_the_list_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A 410 on a later page is no reason to take half a list for the whole."""
+    monkeypatch.setattr("thalweg_operator.reflector._PAGE", 2)
+    server, broken = WatchServer(), []
+
+    def expire(start: int) -> None:
+        if start == 2 and not broken:
+            broken.append(start)
+            raise web.HTTPGone
+
+    server.before_page = expire
+    mirror = Mirror()
+    for number in range(5):
+        server.objects[f"n{number}"] = server.thing(f"n{number}", number)
+    async with serving(server.app, tmp_path) as connection:
+        decode = msgspec.json.Decoder(Thing).decode
+        reflector = Reflector("things", "/things", connection, decode, mirror, Metrics())
+        task = asyncio.create_task(reflector.run())
+        await asyncio.wait_for(reflector.synced.wait(), 10)
+        task.cancel()
+    assert broken
+    assert len(mirror.values) == 5
+
+
+async def test_an_expired_watch_relists_and_notices_deletions(tmp_path: Path) -> None:
+    """An ERROR event 410: what vanished while nobody watched is deleted, what came is there."""
+    async with reflecting(tmp_path, kept=1, vanished=2) as case:
+        case.server.objects.pop("vanished")
+        case.server.version += 100
+        case.server.objects["new"] = case.server.thing("new", 3)
+        await case.server.forget()
+        await case.server.cut()
+        await case.equal()
+        assert "-vanished" in case.mirror.done
+        assert len(case.server.lists) == 2
+        assert case.count("thalweg_relists_total") == 1
+        await case.server.put("later", 4)
+        await case.equal()
+
+
+async def test_a_410_to_the_watch_itself_relists(tmp_path: Path) -> None:
+    """As an HTTP status it means the same as an event."""
+    async with reflecting(tmp_path, vanished=1) as case:
+        case.server.watch_faults = [refusal(410, "too old resource version")]
+        case.server.objects.pop("vanished")
+        await case.server.cut()
+        await case.equal()
+        assert case.count("thalweg_relists_total") == 1
+
+
+async def test_a_relist_that_fails_is_tried_again(tmp_path: Path) -> None:
+    """Nothing is deleted because a list failed."""
+    async with reflecting(tmp_path, a=1, b=2) as case:
+        case.server.list_faults = [refusal(500, "etcd is away"), refusal(429, "later"), web.Response(body=b"{half")]
+        case.server.objects.pop("b")
+        await case.server.forget()
+        case.server.version += 1
+        case.server._oldest = case.server.version
+        await case.server.cut()
+        await case.equal()
+        assert case.mirror.done == ["a=1", "b=2", "a=1", "-b"]
+
+
+async def test_a_connection_dropped_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    """Half an event is no event: it comes again with the next watch, and nothing is listed anew."""
+    async with reflecting(tmp_path, a=1) as case:
+        await case.server.put("b", 2)
+        await case.equal()
+        case.server.version += 1
+        event = json.dumps({"type": "MODIFIED", "object": case.server.thing("b", 77)}).encode()
+        await case.server.cut(event[:-20])
+        await case.server.put("c", 3)
+        await case.equal()
+        assert case.mirror.values == {"a": 1, "b": 2, "c": 3}
+        assert len(case.server.lists) == 1
+        assert case.server.watches[-1]["resourceVersion"] == "11"
+
+
+async def test_events_cut_into_pieces(tmp_path: Path) -> None:
+    """Lines arrive whole however the bytes come."""
+    async with reflecting(tmp_path) as case:
+        event = json.dumps({"type": "ADDED", "object": case.server.thing("a", 1)}).encode() + b"\n"
+        case.server.objects["a"] = case.server.thing("a", 1)
+        for at in range(0, len(event), 7):
+            await case.server.raw(event[at : at + 7])
+            await asyncio.sleep(0.001)
+        await case.equal()
+
+
+async def test_a_garbage_object_is_skipped_and_counted(tmp_path: Path) -> None:
+    """An object of the wrong shape stops no other, in a list or in a watch."""
+    async with reflecting(tmp_path, good=1, bad="not a number") as case:
+        await case.server.put("bad", ["still", "not"])
+        await case.server.put("good", 2)
+        await case.equal()
+        assert case.mirror.values == {"good": 2}
+        assert case.count("thalweg_unreadable_objects_total") == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"this is not JSON\n",
+        b'{"type": "ADDED"}\n',
+        b'{"type": "ADDED", "object": 5}\n',
+        b'{"type": "ADDED", "object": {"metadata": {}}}\n',
+        b"\xff\xfe\n",
+        b'["type"]\n',
+    ],
+)
+async def test_a_garbage_line_does_not_end_the_reflector(tmp_path: Path, line: bytes) -> None:
+    """What cannot be an event at all is survived: whatever it stood for is found out by a list."""
+    async with reflecting(tmp_path, a=1) as case:
+        case.server.objects.pop("a")  # the event that got garbled
+        case.server.version += 1
+        await case.server.raw(line)
+        await case.server.put("b", 2)
+        await case.equal()
+        await case.server.put("c", 3)
+        await case.equal()
+
+
+async def test_a_garbage_list_is_asked_for_again(tmp_path: Path) -> None:
+    """The first list is no list: the reflector is in sync only after a real one."""
+    server, mirror = WatchServer(), Mirror()
+    server.list_faults = [web.Response(body=b"<html>a proxy's page</html>"), web.json_response({"items": [1]})]
+    server.objects["a"] = server.thing("a", 1)
+    async with serving(server.app, tmp_path) as connection:
+        decode = msgspec.json.Decoder(Thing).decode
+        reflector = Reflector("things", "/things", connection, decode, mirror, Metrics())
+        task = asyncio.create_task(reflector.run())
+        await asyncio.wait_for(reflector.synced.wait(), 10)
+        task.cancel()
+    assert mirror.values == {"a": 1}
+
+
+async def test_bookmarks_move_the_version_on(tmp_path: Path) -> None:
+    """After a dropped connection the watch goes on from the bookmark, not from the last event."""
+    async with reflecting(tmp_path, a=1) as case:
+        await case.server.put("a", 2)
+        await case.server.bookmark()
+        await case.equal()
+        await until(lambda: case.count("thalweg_watch_events_total") == 2, 10, lambda: "the bookmark to arrive")
+        await case.server.cut()
+        await asyncio.wait_for(case.server.watched(2), 10)
+        assert case.server.watches[-1]["resourceVersion"] == str(case.server.version) == "16"
+        assert case.mirror.done == ["a=1", "a=2"]
+
+
+async def test_an_error_in_mid_watch_goes_on_from_where_it_was(tmp_path: Path) -> None:
+    """Events that were applied are not played again: an old state in between would count room twice or not at all."""
+    async with reflecting(tmp_path, a=1) as case:
+        await case.server.put("a", 2)
+        await case.server.put("a", 3)
+        await case.equal()
+        await case.server.say("ERROR", {"kind": "Status", "code": 500, "message": "etcd hiccup"})
+        await asyncio.wait_for(case.server.watched(2), 10)
+        await case.server.put("a", 4)
+        await case.equal()
+        assert case.mirror.done == ["a=1", "a=2", "a=3", "a=4"]
+        assert case.server.watches[-1]["resourceVersion"] == "12"
+
+
+async def test_refusals_are_waited_out(tmp_path: Path) -> None:
+    """Forbidden or overloaded for a while, it goes on when it may, without a new list."""
+    async with reflecting(tmp_path, a=1) as case:
+        case.server.watch_faults = [
+            refusal(403, "not yet"),
+            refusal(429, "too many"),
+            refusal(504, "too large version"),
+        ]
+        await case.server.cut()
+        await case.server.put("b", 2)
+        await case.equal()
+        assert len(case.server.lists) == 1
+
+
+async def test_a_watch_that_ends_by_itself_is_begun_again(tmp_path: Path) -> None:
+    """The server ends watches after a while; that is no failure, and nothing is missed."""
+    async with reflecting(tmp_path, a=1) as case:
+        case.server.watch_faults = [web.Response(body=b"") for _ in range(3)]
+        await case.server.cut()
+        await case.server.put("b", 2)
+        await case.equal()
+        assert len(case.server.lists) == 1

@@ -1,0 +1,355 @@
+"""The round loop: what is planned, what is dropped because the cluster moved on, what a lost worker costs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from support.operator import until
+from thalweg_operator.batcher import Batcher
+from thalweg_operator.errors import WorkerLost
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.rounds import RoundLoop
+from thalweg_operator.state import ClusterState
+from thalweg_operator.wire import RoundReply, RoundRequest
+from thalweg_operator.worker import Replica, answer
+
+from flowcore.model.nodes import Node, Taint
+from flowcore.model.pods import AntiAffinityTerm, Pod, PodClass
+from flowcore.model.selectors import LabelSelector, Requirement
+
+CLASS = PodClass(requests=(("cpu", 500),))
+
+
+class InProcess:
+    """A worker without the process: the real replica and the real rounds, and a moment in which things happen."""
+
+    def __init__(self) -> None:
+        self.alive = False
+        self.replica = Replica()
+        self.requests: list[RoundRequest] = []
+        #: Run between the plan and its delivery, one a round.
+        self.meanwhile: list[Callable[[], object]] = []
+        self.fail: list[Exception] = []
+
+    async def start(self) -> None:
+        self.alive, self.replica = True, Replica()
+
+    async def stop(self) -> None:
+        self.alive = False
+
+    async def ask(self, request: RoundRequest) -> RoundReply:
+        # Through the wire format and back, as between processes.
+        request = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=RoundRequest)
+        self.requests.append(request)
+        if self.fail:
+            await self.stop()
+            raise self.fail.pop(0)
+        if request.fresh:
+            self.replica = Replica()
+        reply = answer(self.replica, request)
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        return reply
+
+
+class Ear:
+    """Binder and waiting pods, as far as the loop speaks to them."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self.bound: dict[str, str] = {}
+        self.told: dict[str, str] = {}
+
+    def bind(self, pod: Pod, node: str) -> None:
+        assert pod.key not in self.bound, "bound twice"
+        assert self._state.reservations[pod.key].node == node
+        self.bound[pod.key] = node
+
+    def tell(self, pod: Pod, reason: str) -> None:
+        self.told[pod.key] = reason
+
+
+class Case:
+    def __init__(self) -> None:
+        self.state, self.policies, self.worker, self.metrics = ClusterState(), PolicyStore(), InProcess(), Metrics()
+        self.ear = Ear(self.state)
+        self.batcher = Batcher(0.001, 0.01)
+        self.state.on_change = self.policies.on_change = self.batcher.touch
+        self.now = 1000.0
+        self.loop = RoundLoop(
+            self.state,
+            self.policies,
+            self.worker,
+            self.ear,
+            self.ear,
+            self.metrics,
+            self.batcher,
+            0.05,
+            lambda: self.now,  # type: ignore[arg-type]
+        )
+        self.state.set_namespace("ns", ())
+
+    def node(self, name: str = "n", cpu: int = 1000, **changes: Any) -> None:
+        self.state.upsert_node(Node(name, allocatable=(("cpu", cpu), ("pods", 1000)), **changes))
+
+    def pod(self, name: str = "p", **changes: Any) -> Pod:
+        defaults: dict[str, Any] = {
+            "namespace": "ns",
+            "uid": f"u-{name}",
+            "pod_class": CLASS,
+            "scheduler_name": "thalweg",
+        }
+        pod = Pod(name=name, **{**defaults, **changes})
+        self.state.upsert_pod(pod)
+        return pod
+
+
+@pytest.fixture
+async def case() -> AsyncIterator[Case]:
+    made = Case()
+    task = asyncio.create_task(made.loop.run())
+    yield made
+    assert not task.done() or task.exception() is None, task.exception()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def bound(case: Case, *keys: str) -> None:
+    await until(lambda: set(keys) <= set(case.ear.bound), 10, lambda: f"{keys}; bound are {case.ear.bound}")
+
+
+async def told(case: Case, key: str, words: str) -> None:
+    await until(lambda: words in case.ear.told.get(key, ""), 10, lambda: f"{key}: {words}; told was {case.ear.told}")
+
+
+async def test_what_fits_is_bound_and_the_rest_is_told(case: Case) -> None:
+    """Two of three fit."""
+    case.node()
+    for name in "abc":
+        case.pod(name)
+    await until(lambda: len(case.ear.bound) == 2 and len(case.ear.told) == 1, 10, lambda: str(case.ear.bound))
+    assert not set(case.ear.bound) & set(case.ear.told)
+
+
+async def test_a_node_deleted_between_plan_and_bind(case: Case) -> None:
+    """The placement is dropped, and the pod goes to another node."""
+    case.node("n")
+    case.worker.meanwhile = [lambda: (case.state.delete_node("n"), case.node("other"))]
+    case.pod()
+    await bound(case, "ns/p")
+    assert case.ear.bound == {"ns/p": "other"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"taints": (Taint("t", "", "NoSchedule"),)},
+        {"unschedulable": True},
+        {"uid": "made-again"},
+        {"cpu": 100},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_a_node_changed_between_plan_and_bind(case: Case, change: dict[str, Any]) -> None:
+    """A plan for the node as it was is not carried out on the node as it is."""
+    case.node("n")
+    case.worker.meanwhile = [lambda: case.node("n", **change)]
+    case.pod()
+    if "uid" in change:  # the same once more: planned again and bound there
+        await bound(case, "ns/p")
+    else:
+        await told(case, "ns/p", "0/1 nodes")
+        assert case.ear.bound == {}
+    assert case.metrics.registry.get_sample_value("thalweg_placements_total", {"outcome": "dropped"}) == 1
+
+
+async def test_a_pod_deleted_between_plan_and_bind(case: Case) -> None:
+    """Its placement is dropped, and its room goes to the next."""
+    case.node("n", cpu=500)
+    case.worker.meanwhile = [lambda: (case.state.delete_pod("ns/p"), case.pod("q"))]
+    case.pod()
+    await bound(case, "ns/q")
+    assert list(case.ear.bound) == ["ns/q"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"uid": "another"},
+        {"deleting": True, "blocked": "it is being deleted"},
+        {"node_name": "elsewhere"},
+        {"terminal": True},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_a_pod_changed_between_plan_and_bind(case: Case, change: dict[str, Any]) -> None:
+    """Replaced, deleted, bound by another or ended: not bound by the old plan."""
+    case.node("n")
+    uids: list[str] = []
+    case.worker.meanwhile = [lambda: case.pod("p", **change)]
+    case.pod()
+    case.pod("sentinel", pod_class=PodClass(node_selector=(("later", "yes"),)))
+    await told(case, "ns/sentinel", "0/1")
+    if "uid" in change:
+        await bound(case, "ns/p")
+        uids = [reservation.pod.uid for reservation in case.state.reservations.values()]
+        assert uids == ["another"]
+    else:
+        assert case.ear.bound == {}
+
+
+async def test_room_taken_between_plan_and_bind(case: Case) -> None:
+    """Another scheduler was faster: not overcommitted, and the pod is told."""
+    case.node("n", cpu=600)
+    taken = (("cpu", 500),)
+    case.worker.meanwhile = [lambda: case.pod("theirs", scheduler_name="other", node_name="n", usage=taken)]
+    case.pod()
+    await told(case, "ns/p", "Insufficient cpu")
+    assert case.ear.bound == {}
+
+
+async def test_a_policy_turned_to_observe_between_plan_and_bind(case: Case) -> None:
+    """From then on nothing of its pods is bound."""
+    case.node("n")
+    everything = {"podSelector": {}}
+    case.policies.offer("p", "u", 1, {"selects": everything, "delivery": "Binder"})
+    case.worker.meanwhile = [lambda: case.policies.offer("p", "u", 2, {"selects": everything, "delivery": "Observe"})]
+    case.pod()
+    await until(lambda: len(case.worker.requests) >= 2, 10, lambda: "another round")
+    assert case.ear.bound == {}
+
+
+async def test_anti_affinity_that_appears_between_plan_and_bind(case: Case) -> None:
+    """A pod of another scheduler that refuses ours was bound meanwhile: its zone is left alone."""
+    case.node("n", labels=(("zone", "a"),))
+    term = AntiAffinityTerm("zone", LabelSelector((Requirement("app", "In", ("web",)),)), ("ns",))
+    case.worker.meanwhile = [
+        lambda: case.pod("hermit", scheduler_name="other", node_name="n", required_anti_affinity=(term,))
+    ]
+    case.pod(labels=(("app", "web"),))
+    await told(case, "ns/p", "anti-affinity")
+    assert case.ear.bound == {}
+
+
+async def test_a_pod_whose_namespace_is_not_known_yet(case: Case) -> None:
+    """Which policy governs it cannot be told without the namespace's labels: it waits for them."""
+    case.node()
+    spec = {"selects": {"namespaceSelector": {"matchLabels": {"kept": "back"}}}, "delivery": "Observe"}
+    case.policies.offer("p", "u", 1, spec)
+    case.pod("early", namespace="new")
+    case.pod("sentinel")
+    await bound(case, "ns/sentinel")
+    assert set(case.ear.bound) == {"ns/sentinel"}
+    case.state.set_namespace("new", (("kept", "back"),))
+    case.pod("second")
+    await bound(case, "ns/second")
+    assert "new/early" not in case.ear.bound
+    case.policies.forget("p")
+    await asyncio.sleep(0)
+    case.state.delete_pod("ns/sentinel")
+    case.state.delete_pod("ns/second")
+    await bound(case, "new/early")
+
+
+async def test_policies_that_change_while_a_large_request_is_put_together(case: Case) -> None:
+    """The loop gives way every few hundred pods; a policy that comes in between is the next round's."""
+    case.node(cpu=10_000_000)
+    case.node("m", cpu=10_000_000)
+    stop = asyncio.Event()
+
+    async def change() -> None:
+        for generation in range(1, 10_000):
+            case.policies.offer("a", "u", generation, {"selects": {"podSelector": {}}, "precedence": generation % 7})
+            if generation % 3 == 0:
+                case.policies.forget("a")
+            await asyncio.sleep(0)
+            if stop.is_set():
+                return
+
+    changing = asyncio.create_task(change())
+    for number in range(900):
+        case.pod(f"p{number}")
+    try:
+        await until(lambda: len(case.worker.requests) >= 3, 10, lambda: "rounds")
+    finally:
+        stop.set()
+        await changing
+    await bound(case, *(f"ns/p{number}" for number in range(900)))
+
+
+async def test_a_node_tainted_while_a_large_request_is_put_together(case: Case) -> None:
+    """It counts as changed since the plan, though the plan's request left after it."""
+    case.node("n", cpu=10_000_000)
+    original = case.state.plannable
+
+    def plannable() -> list[Pod]:
+        found = original()
+        if len(found) > 300:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(lambda: case.node("n", cpu=10_000_000, taints=(Taint("t", "", "NoSchedule"),)))
+        return found
+
+    case.state.plannable = plannable  # type: ignore[method-assign]
+    for number in range(450):
+        case.pod(f"p{number}")
+    await until(lambda: len(case.ear.told) == 450, 10, lambda: "all to be told")
+    assert case.ear.bound == {}
+
+
+async def test_a_lost_worker_is_told_everything_again(case: Case) -> None:
+    """It died with the changes it was told: the next one plans on the whole cluster."""
+    case.node("n")
+    case.pod("first")
+    await bound(case, "ns/first")
+    case.worker.fail = [WorkerLost("killed"), WorkerLost("killed again")]
+    case.node("m", cpu=5000)
+    case.pod("second", pod_class=PodClass(requests=(("cpu", 4000),)))
+    case.pod("third")
+    await bound(case, "ns/second", "ns/third")
+    assert case.ear.bound["ns/second"] == "m"
+    assert {node.name for node in case.worker.requests[-1].nodes if case.worker.requests[-1].fresh} <= {"n", "m"}
+    assert case.metrics.registry.get_sample_value("thalweg_worker_restarts_total") == 2
+
+
+async def test_a_worker_that_died_between_rounds_is_counted(case: Case) -> None:
+    """Nobody was asking when it died: it is replaced before the next question, and says so in the metrics."""
+    case.node("n")
+    case.pod("first")
+    await bound(case, "ns/first")
+    case.worker.alive = False
+    case.pod("second")
+    await bound(case, "ns/second")
+    assert case.worker.requests[-1].fresh or any(request.fresh for request in case.worker.requests[1:])
+    assert case.metrics.registry.get_sample_value("thalweg_worker_restarts_total") == 1
+
+
+async def test_a_refused_pod_rests(case: Case) -> None:
+    """What the API server would not bind is planned again, later each time, and disturbs no other pod."""
+    case.node("n", cpu=100_000)
+    refused = case.pod("refused")
+    await bound(case, "ns/refused")
+    case.ear.bound.clear()
+    case.loop.refused(refused, "no")
+    case.state.release(refused.key, refused.uid)
+    assert case.ear.told["ns/refused"] == "no"
+    case.pod("other")
+    await bound(case, "ns/other")
+    assert set(case.ear.bound) == {"ns/other"}
+    case.now += 1.0
+    await bound(case, "ns/refused")
+
+
+async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
+    """Except gated ones, to whom the API server speaks itself, and those that are being deleted."""
+    case.node("n")
+    case.pod("claiming", blocked="its volume claims (a) need kube-scheduler's binding work")
+    case.pod("gated", blocked="its scheduling gates are closed: x")
+    case.pod("leaving", blocked="it is being deleted", deleting=True)
+    case.pod("plain")
+    await bound(case, "ns/plain")
+    await told(case, "ns/claiming", "volume claims")
+    assert set(case.ear.told) == {"ns/claiming"}
+    assert set(case.ear.bound) == {"ns/plain"}

@@ -1,0 +1,238 @@
+"""The books are what a recount would find, whatever sequence of events led there."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from thalweg_operator.state import ClusterState, NodeUse, Population
+
+from flowcore.model.nodes import Node
+from flowcore.model.pods import AntiAffinityTerm, HostPort, Pod, PodClass
+
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a value, not a bind
+NODES = ("n0", "n1", "n2")
+CLASSES = (
+    PodClass(requests=(("cpu", 100), ("memory", 1000))),
+    PodClass(requests=(("cpu", 900),), host_ports=(HostPort(EVERY_ADDRESS, "TCP", 80),)),
+    PodClass(),
+    PodClass(
+        requests=(("example.com/gpu", 1),),
+        host_ports=(HostPort("10.0.0.1", "TCP", 80), HostPort(EVERY_ADDRESS, "UDP", 53)),
+    ),
+)
+TERM = AntiAffinityTerm("zone", None, ("default",))
+
+
+@st.composite
+def _pods(draw: st.DrawFn) -> Pod:
+    pod_class = draw(st.sampled_from(CLASSES))
+    return Pod(
+        namespace="default",
+        name=draw(st.sampled_from("abcde")),
+        uid=draw(st.sampled_from(("u1", "u2"))),
+        pod_class=pod_class,
+        labels=draw(st.sampled_from(((), (("app", "x"),)))),
+        scheduler_name="thalweg",
+        node_name=draw(st.sampled_from(("", "", *NODES, "nowhere"))),
+        terminal=draw(st.sampled_from((False, False, False, True))),
+        deleting=draw(st.booleans()),
+        usage=draw(st.sampled_from((pod_class.requests, (("cpu", 700),)))),
+        blocked=draw(st.sampled_from(("", "", "gated"))),
+        told=draw(st.sampled_from(("", "why"))),
+        required_anti_affinity=draw(st.sampled_from(((), (TERM,)))),
+    )
+
+
+@st.composite
+def _nodes(draw: st.DrawFn) -> Node:
+    cpu, pods = draw(st.sampled_from((500, 1000))), draw(st.sampled_from((1, 3)))
+    return Node(
+        draw(st.sampled_from(NODES)),
+        uid=draw(st.sampled_from("xy")),
+        labels=draw(st.sampled_from(((), (("zone", "a"),)))),
+        allocatable=(("cpu", cpu), ("example.com/gpu", 1), ("memory", 10_000), ("pods", pods)),
+    )
+
+
+EVENTS = st.one_of(
+    st.tuples(st.just("pod"), _pods()),
+    st.tuples(st.just("pod"), _pods()),
+    st.tuples(st.just("delete pod"), st.sampled_from("abcde")),
+    st.tuples(st.just("node"), _nodes()),
+    st.tuples(st.just("delete node"), st.sampled_from(NODES)),
+    st.tuples(st.just("reserve"), st.tuples(st.sampled_from("abcde"), st.sampled_from(NODES))),
+    st.tuples(st.just("release"), st.tuples(st.sampled_from("abcde"), st.sampled_from(("u1", "u2")))),
+    st.tuples(st.just("take"), st.none()),
+    st.tuples(st.just("worker lost"), st.none()),
+)
+
+
+class Receiver:
+    """What a worker would know from what it was told."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.uses: dict[str, NodeUse] = {}
+
+    def take(self, state: ClusterState) -> None:
+        changed, gone, uses = state.take_dirty()
+        for name in gone:
+            self.nodes.pop(name, None)
+            self.uses.pop(name, None)
+        self.nodes.update((node.name, node) for node in changed)
+        self.uses.update((name, copied(use)) for name, use in uses.items())
+
+
+def copied(use: NodeUse) -> NodeUse:
+    return NodeUse(Counter(use.amounts), use.pods, use.cpu, use.memory, Counter(use.ports))
+
+
+def recounted(state: ClusterState) -> dict[str, NodeUse]:
+    uses: dict[str, NodeUse] = {}
+    for pod in state.pods.values():
+        if pod.node_name and not pod.terminal:
+            uses.setdefault(pod.node_name, NodeUse()).change(pod.usage, pod.pod_class.host_ports, 1)
+    for reservation in state.reservations.values():
+        pod_class = reservation.pod.pod_class
+        uses.setdefault(reservation.node, NodeUse()).change(pod_class.requests, pod_class.host_ports, 1)
+    return uses
+
+
+def plain(uses: dict[str, NodeUse]) -> dict[str, Any]:
+    return {name: (+use.amounts, use.pods, use.cpu, use.memory, +use.ports) for name, use in uses.items() if use.pods}
+
+
+def apply(state: ClusterState, receiver: Receiver, kind: str, what: Any) -> None:
+    match kind:
+        case "pod":
+            state.upsert_pod(what)
+        case "delete pod":
+            state.delete_pod(f"default/{what}")
+        case "node":
+            state.upsert_node(what)
+        case "delete node":
+            state.delete_node(what)
+        case "reserve":
+            pod = state.waiting.get(f"default/{what[0]}")
+            if pod is not None:
+                state.reserve(pod, what[1])
+        case "release":
+            state.release(f"default/{what[0]}", what[1])
+        case "take":
+            receiver.take(state)
+        case "worker lost":
+            receiver.nodes.clear()
+            receiver.uses.clear()
+            state.mark_all_dirty()
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(EVENTS, max_size=40))
+def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
+    """Uses, waiting pods, populations and anti-affinity terms, reservations included, after every single event."""
+    state, receiver = ClusterState(), Receiver()
+    for kind, what in events:
+        before = state.generation, plain(recounted(state)), dict(state.nodes)
+        apply(state, receiver, kind, what)
+        assert plain(state._uses) == plain(recounted(state))
+        assert (plain(recounted(state)), state.nodes) == before[1:] or state.generation > before[0]
+        assert set(state.waiting) == {key for key, pod in state.pods.items() if not pod.node_name and not pod.terminal}
+        assert all(state.waiting[key] == state.pods[key] for key in state.waiting)
+        # A reservation is held by a pod that still waits, and by that very pod.
+        for key, reservation in state.reservations.items():
+            assert state.waiting[key].uid == reservation.pod.uid
+        populations: dict[Any, Population] = {}
+        for pod in state.pods.values():
+            if not pod.terminal:
+                population = populations.setdefault((pod.namespace, pod.labels, pod.scheduler_name), Population())
+                if pod.node_name:
+                    population.placed += 1
+                else:
+                    population.waiting += 1
+        assert state.populations == populations
+        assert state._repelling == {
+            key: (pod.node_name, pod.required_anti_affinity)
+            for key, pod in state.pods.items()
+            if pod.node_name and not pod.terminal and pod.required_anti_affinity
+        }
+    # And a worker that was told each change once knows the same.
+    receiver.take(state)
+    assert receiver.nodes == state.nodes
+    assert plain(receiver.uses) == {name: use for name, use in plain(recounted(state)).items() if name in state.nodes}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(EVENTS, max_size=25), _pods())
+def test_a_reservation_never_overcommits(events: list[tuple[str, Any]], pod: Pod) -> None:
+    """Room is reserved only where it is: amounts, pod places and ports, with all that is reserved already counted."""
+    state, receiver = ClusterState(), Receiver()
+    for kind, what in events:
+        apply(state, receiver, kind, what)
+    for waiting in state.plannable():
+        for name in NODES:
+            before = recounted(state).get(name, NodeUse())
+            if not state.reserve(waiting, name):
+                continue
+            use, allocatable = recounted(state)[name], dict(state.nodes[name].allocatable)
+            assert use.pods <= allocatable["pods"]
+            for resource, _ in waiting.pod_class.requests:
+                assert use.amounts[resource] <= allocatable.get(resource, 0)
+            for port in waiting.pod_class.host_ports:
+                assert not any(port.clashes(other) for other in before.ports)
+            assert not waiting.blocked
+            assert waiting.key in state.reservations
+            assert waiting not in state.plannable()
+            break
+
+
+def test_our_own_condition_starts_no_round() -> None:
+    """What we tell a pod comes back as a change of it; that must not be news."""
+    state, changes = ClusterState(), []
+    state.on_change = lambda: changes.append(1)
+    pod = Pod("default", "a", "u", CLASSES[0], scheduler_name="thalweg")
+    state.upsert_pod(pod)
+    assert len(changes) == 1
+    state.upsert_pod(msgspec.structs.replace(pod, told="0/1 nodes"))
+    assert len(changes) == 1
+    assert state.waiting[pod.key].told == "0/1 nodes"
+    state.upsert_pod(msgspec.structs.replace(pod, blocked="gated", told="0/1 nodes"))
+    assert len(changes) == 2
+
+
+def test_heartbeats_are_no_news() -> None:
+    """A node that comes again as it was changes nothing; one that differs does."""
+    state = ClusterState()
+    node = Node("n", allocatable=(("pods", 1),))
+    state.upsert_node(node)
+    before = state.generation
+    state.upsert_node(msgspec.structs.replace(node))
+    assert state.generation == before
+    assert not state.node_changed_since("n", before)
+    state.upsert_node(msgspec.structs.replace(node, unschedulable=True))
+    assert state.node_changed_since("n", before)
+
+
+def test_a_node_that_comes_back() -> None:
+    """Deleted and made again under its name, it is another node for a plan that was made before."""
+    state = ClusterState()
+    state.upsert_node(Node("n", uid="1"))
+    before = state.generation
+    state.delete_node("n")
+    assert state.node_changed_since("n", before)
+    state.upsert_node(Node("n", uid="1"))
+    assert state.node_changed_since("n", before)
+
+
+def test_what_ran_on_a_deleted_node_counts_when_it_comes_back() -> None:
+    """Its pods are still there: the node is not empty."""
+    state = ClusterState()
+    node = Node("n", allocatable=(("cpu", 1000), ("pods", 10)))
+    state.upsert_node(node)
+    running = Pod("default", "a", "u", CLASSES[1], node_name="n", usage=CLASSES[1].requests)
+    state.upsert_pod(running)
+    state.delete_node("n")
+    state.upsert_node(node)
+    state.upsert_pod(waiting := Pod("default", "b", "v", CLASSES[1], scheduler_name="thalweg"))
+    assert not state.reserve(waiting, "n")

@@ -1,0 +1,188 @@
+"""Telling pods why they wait: once a reason, again only when it changes, and never a pod that has its node."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from support.fake_api import answering, hang_up, serving
+from support.operator import until
+from thalweg_operator import waiting as module
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.state import ClusterState
+from thalweg_operator.waiting import WaitingPods
+
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+
+
+def pod(name: str = "p", **changes: Any) -> Pod:
+    defaults = {"namespace": "ns", "name": name, "uid": f"uid-{name}", "pod_class": PodClass(), "scheduler_name": "t"}
+    return Pod(
+        **{
+            **defaults,
+            **changes,
+        }
+    )
+
+
+class Case:
+    def __init__(self) -> None:
+        self.state, self.metrics = ClusterState(), Metrics()
+        self.state.on_change = lambda: None
+        self.now = 0.0
+        self.patches: list[tuple[str, dict[str, Any]]] = []
+        self.events: list[dict[str, Any]] = []
+        self.script: list[Any] = []
+        self.node = ""
+        self.app = web.Application()
+        self.app.router.add_patch("/api/v1/namespaces/ns/pods/{name}/status", self._patch)
+        self.app.router.add_post("/api/v1/namespaces/ns/events", self._event)
+
+    async def _patch(self, request: web.Request) -> web.StreamResponse:
+        if self.script:
+            return await self.script.pop(0)(request)
+        body = await request.json()
+        name = request.match_info["name"]
+        self.patches.append((name, body["status"]["conditions"][0]))
+        known = self.state.pods.get(f"ns/{name}")
+        if known is not None and not self.node:
+            self.state.upsert_pod(msgspec.structs.replace(known, told=body["status"]["conditions"][0]["message"]))
+        return web.json_response({"metadata": {}, "spec": {"nodeName": self.node} if self.node else {}})
+
+    async def _event(self, request: web.Request) -> web.StreamResponse:
+        self.events.append(await request.json())
+        return web.json_response({}, status=201)
+
+    async def written(self, count: int) -> None:
+        await until(lambda: len(self.patches) >= count, 10, lambda: f"{count} patches; there are {self.patches}")
+
+
+@pytest.fixture
+async def case(tmp_path: Path) -> AsyncIterator[tuple[Case, WaitingPods]]:
+    made = Case()
+    async with serving(made.app, tmp_path) as connection:
+        told = WaitingPods(connection, made.state, made.metrics, 500.0, lambda: made.now)
+        task = asyncio.create_task(told.run())
+        yield made, told
+        assert not task.done(), task
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_told_after_a_moment(case: tuple[Case, WaitingPods]) -> None:
+    """One condition and one Event, in the same words."""
+    made, told = case
+    made.state.upsert_pod(pod())
+    told.tell(pod(), "no room")
+    assert told._due() == []
+    made.now = module._GRACE
+    await made.written(1)
+    await until(lambda: made.events, 10, lambda: "the event")
+    (_, condition), (event,) = made.patches[0], made.events
+    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
+    assert condition["message"] == event["message"] == "no room"
+    assert event["involvedObject"]["uid"] == "uid-p"
+
+
+async def test_placed_meanwhile(case: tuple[Case, WaitingPods]) -> None:
+    """A pod that the next round placed, that is gone, or that is another one by now is told nothing."""
+    made, told = case
+    made.state.upsert_node(Node("n", allocatable=(("pods", 10),)))
+    for name in ("reserved", "bound", "gone", "replaced", "waiting"):
+        made.state.upsert_pod(pod(name))
+        told.tell(pod(name), "no room")
+    assert made.state.reserve(pod("reserved"), "n")
+    made.state.upsert_pod(pod("bound", node_name="n"))
+    made.state.delete_pod("ns/gone")
+    made.state.upsert_pod(pod("replaced", uid="another"))
+    made.now = 1.0
+    await made.written(1)
+    await until(lambda: made.events and not told._wanted, 10, lambda: "all to be looked at")
+    assert [name for name, _ in made.patches] == ["waiting"]
+
+
+async def test_the_last_reason_counts(case: tuple[Case, WaitingPods]) -> None:
+    """Reasons that come and go while nothing is written yet are one write; one that is back to what stands is none."""
+    made, told = case
+    made.state.upsert_pod(pod())
+    for reason in ("a", "b", "c"):
+        told.tell(pod(), reason)
+    made.now = 1.0
+    await made.written(1)
+    assert made.patches[0][1]["message"] == "c"
+    known = made.state.pods["ns/p"]
+    told.tell(known, "d")
+    told.tell(known, "c")
+    made.now = 100.0
+    made.state.upsert_pod(pod("other"))
+    told.tell(pod("other"), "x")
+    made.now = 200.0
+    await made.written(2)
+    await until(lambda: not told._wanted, 10, lambda: "all to be looked at")
+    assert [(name, condition["message"]) for name, condition in made.patches] == [("p", "c"), ("other", "x")]
+
+
+async def test_a_reason_that_keeps_changing_is_written_rarely(case: tuple[Case, WaitingPods]) -> None:
+    """And those never told go before it."""
+    made, told = case
+    made.state.upsert_pod(pod())
+    told.tell(pod(), "0")
+    made.now = 1.0
+    await made.written(1)
+    for number in range(1, 6):
+        made.now += 1.0
+        told.tell(made.state.pods["ns/p"], str(number))
+        assert told._due() == []
+    made.now = 1.0 + module._AGAIN
+    made.state.upsert_pod(pod("new"))
+    told._wanted["ns/new"] = ("uid-new", "x", made.now)
+    assert told._due() == ["ns/new", "ns/p"]
+    await made.written(3)
+    assert [(name, condition["message"]) for name, condition in made.patches[1:]] == [("new", "x"), ("p", "5")]
+
+
+@pytest.mark.parametrize("trouble", [answering(500), answering(429), hang_up])
+async def test_a_write_that_fails_is_tried_again(case: tuple[Case, WaitingPods], trouble: Any) -> None:
+    """While nothing else changes in the cluster no round would bring it up again for long: it must not be forgotten."""
+    made, told = case
+    made.script = [trouble]
+    made.state.upsert_pod(pod())
+    told.tell(pod(), "no room")
+    made.now = 1.0
+    await until(lambda: not made.script, 10, lambda: "the first try")
+    await until(lambda: told._wanted, 10, lambda: "the reason to be wanted again")
+    made.now = 100.0
+    await made.written(1)
+    assert made.patches[0][1]["message"] == "no room"
+
+
+async def test_a_pod_that_is_gone_is_not_tried_again(case: tuple[Case, WaitingPods]) -> None:
+    """404 is an answer."""
+    made, told = case
+    made.script = [answering(404)]
+    made.state.upsert_pod(pod())
+    told.tell(pod(), "no room")
+    made.now = 1.0
+    await until(lambda: not made.script, 10, lambda: "the try")
+    made.state.upsert_pod(pod("next"))
+    told.tell(pod("next"), "no room")
+    made.now = 100.0
+    await made.written(1)
+    assert [name for name, _ in made.patches] == ["next"]
+
+
+async def test_bound_while_it_was_being_told(case: tuple[Case, WaitingPods]) -> None:
+    """The condition that came too late is put right, and no Event says that a running pod cannot be scheduled."""
+    made, told = case
+    made.state.upsert_pod(pod())
+    told.tell(pod(), "no room")
+    made.node = "n"
+    made.now = 1.0
+    await made.written(2)
+    assert [condition["status"] for _, condition in made.patches] == ["False", "True"]
+    assert made.patches[1][1]["type"] == "PodScheduled"
+    assert made.events == []
