@@ -12,6 +12,7 @@ from flowcore.costs import MODELS, unscheduled_prices
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.filters import static_fits
 from flowcore.model.policies import Policy
+from flowcore.model.resources import PODS
 from flowcore.model.snapshot import Bools, Int64s, Snapshot, assumed_amounts
 
 
@@ -25,6 +26,7 @@ class Demand:
         allowed: bool[N], nodes that pass every filter which the round itself cannot change.
         arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
+        share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
     """
 
     group: Group
@@ -35,6 +37,7 @@ class Demand:
     allowed: Bools
     arc: Int64s
     prices: Int64s
+    share: float
 
     @property
     def count(self) -> int:
@@ -59,13 +62,16 @@ def demands_of(snapshot: Snapshot, load: Load, policies: Mapping[str, Policy]) -
         arcs.append(arc)
         if nodes.any():
             dearest = max(dearest, int(arc[nodes].max()) + model.dearest_slot(policy.weights))
+    everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
+    everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
     prices = unscheduled_prices(groups, policies, snapshot.now, dearest)
     return tuple(
         Demand(
             group=found,
             policy=policies[found.policy],
             model=MODELS[policies[found.policy].cost_model],
-            wanted=snapshot.vector(found.pod_class.requests),
+            wanted=(wanted := snapshot.vector(found.pod_class.requests)),
+            share=float((wanted / everything).max()),
             size=size,
             allowed=nodes,
             arc=arc,

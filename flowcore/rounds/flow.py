@@ -164,7 +164,7 @@ def _commit(proposal: _Proposal, supplies: Sequence[_Supply], room: Room) -> lis
     def dearest_first(arc: tuple[int, int, int]) -> tuple[float, ...]:
         # Dearest to leave first, among equals the largest.
         supply = supplies[arc[0]]
-        return (-float(supply.prices[0]), -float(supply.demand.size[0]), -float(supply.demand.size[1]), *arc)
+        return (-float(supply.prices[0]), -supply.demand.share, *arc)
 
     for at, node, pods in sorted((arc for arc, took in zip(arcs, whole, strict=True) if not took), key=dearest_first):
         taken = room.take(demands[at], node, pods)

@@ -84,11 +84,11 @@ def run_one_by_one(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_
 def _by_price(demands: Sequence[Demand], left: Sequence[int]) -> list[int]:
     """Demand of each pod that is left, dearest to leave first, among equals the largest: big pods need first choice."""
     entries = [
-        (-int(price), -float(demand.size.sum()), at)
+        (-int(price), -demand.share, at)
         for at, (demand, count) in enumerate(zip(demands, left, strict=True))
         for price in demand.prices_of_last(count)
     ]
-    return [at for _, _, at in sorted(entries)]
+    return [at for *_, at in sorted(entries)]
 
 
 def _result(snapshot: Snapshot, demands: Sequence[Demand], start: Room, draft: _Draft) -> RoundResult:

@@ -28,5 +28,5 @@ class Settings:
     max_window: float = 0.2
     round_timeout: float = 60.0
     bind_concurrency: int = 32
-    told_per_second: float = 50.0
+    told_per_second: float = 100.0
     resync: float = 60.0

@@ -120,7 +120,7 @@ def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
     turns = [
         at
         for *_, at in sorted(
-            (-int(price), -float(demand.size.sum()), at) for at, demand in enumerate(demands) for price in demand.prices
+            (-int(price), -demand.share, at) for at, demand in enumerate(demands) for price in demand.prices
         )
     ]
     for taste in Taste:
