@@ -16,7 +16,11 @@ import msgspec
 from flowcore.model.errors import ModelError
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import AntiAffinityTerm, HostPort, Pod, PodClass, PreferredTerm, Toleration
+from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
     Amounts,
     NanoList,
     pod_total,
@@ -295,6 +299,39 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         blocked=intern(blocked),
         told=intern(told),
         required_anti_affinity=anti_affinity,
+    )
+
+
+class _WirePlace(_Wire):
+    node_name: str | None = None
+    scheduler_name: str | None = None
+
+
+class _WirePlacedPod(_Wire):
+    metadata: WireMeta
+    spec: _WirePlace
+
+
+def to_unreadable_pod(raw: bytes, problem: str) -> Pod:
+    """What is left of a pod whose JSON has not the shape that it should have.
+
+    It waits with the problem as its reason. Bound, it is taken to fill its node: what it holds is not known, and
+    room that is not known to be free must not be given away.
+
+    Raises:
+        msgspec.ValidationError: not even name and node can be read.
+    """
+    wire = msgspec.json.decode(raw, type=_WirePlacedPod)
+    return Pod(
+        namespace=wire.metadata.namespace or "default",
+        name=wire.metadata.name,
+        uid=wire.metadata.uid or "",
+        pod_class=PodClass(),
+        scheduler_name=wire.spec.scheduler_name or "default-scheduler",
+        node_name=wire.spec.node_name or "",
+        created=wire.metadata.creation_timestamp.timestamp() if wire.metadata.creation_timestamp else 0.0,
+        usage=((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (MEMORY, MAX_AMOUNT)),
+        blocked=f"it cannot be read: {problem}",
     )
 
 

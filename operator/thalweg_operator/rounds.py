@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -16,6 +16,8 @@ from flowcore.filters.inter_pod_affinity import Domain, domains_to_avoid
 from flowcore.model.nodes import Node
 from flowcore.model.pods import AntiAffinityTerm, Pod, PodClass
 from flowcore.model.policies import Delivery, Policy
+from flowcore.model.quantities import MAX_AMOUNT
+from flowcore.model.resources import Amounts
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.errors import WorkerLost
@@ -83,6 +85,7 @@ class RoundLoop:
         self._batcher, self._resync, self._clock = batcher, resync, clock
         self._number = 0
         self._told = False
+        self._asked = 0.0
         self._backoffs: dict[str, _Backoff] = {}
         self.reports: dict[str, RoundReport] = {}
 
@@ -114,7 +117,9 @@ class RoundLoop:
 
     def _next_due(self) -> float:
         now = self._clock()
-        return min([self._resync, *(max(0.0, b.until - now) for b in self._backoffs.values() if b.until > now)])
+        # Rests that end after the last round began, not after now: one that ended while it ran was skipped by it.
+        ends = [each.until for each in self._backoffs.values() if each.until > self._asked]
+        return min([self._resync, *(max(0.0, end - now) for end in ends)])
 
     async def _round(self) -> None:
         fresh = not (self._told and self._worker.alive)
@@ -140,6 +145,7 @@ class RoundLoop:
     async def _question(self, *, fresh: bool) -> _Question:
         self._number += 1
         state, now = self._state, self._clock()
+        self._asked = now
         # Both at one moment: what changes while the request is put together counts as newer than the plan.
         generation = state.generation
         changed, gone, uses = state.take_dirty()
@@ -184,7 +190,7 @@ class RoundLoop:
             nodes=changed,
             gone=gone,
             uses=[
-                Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports))
+                Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports))
                 for name, use in uses.items()
             ],
             policies=list(ordered),
@@ -286,3 +292,8 @@ def _lies_in(node: Node, domains: tuple[Domain, ...]) -> bool:
         return False
     labels = dict(node.labels)
     return any(labels.get(key) == value for key, value in domains)
+
+
+def _capped(amounts: Mapping[str, int]) -> Amounts:
+    """Sums of amounts may exceed what a message and an array cell can hold; beyond that, more is no fuller."""
+    return tuple((name, min(amount, MAX_AMOUNT)) for name, amount in amounts.items())

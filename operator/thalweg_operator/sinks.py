@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+import structlog
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
-from flowcore.model.wire import Interner, WireNamespace, WireNode, WirePod, to_labels, to_node, to_pod
+from flowcore.model.wire import (
+    Interner,
+    WireNamespace,
+    WireNode,
+    WirePod,
+    to_labels,
+    to_node,
+    to_pod,
+    to_unreadable_pod,
+)
 from thalweg_operator.state import ClusterState
+
+_log = structlog.get_logger()
 
 
 class Nodes:
@@ -90,7 +102,16 @@ def node_decoder(intern: Interner) -> Callable[[bytes], Node]:
 def pod_decoder(intern: Interner) -> Callable[[bytes], Pod]:
     """Bytes of a pod to a Pod."""
     wire = msgspec.json.Decoder(WirePod)
-    return lambda raw: to_pod(wire.decode(raw), intern)
+
+    def decode(raw: bytes) -> Pod:
+        try:
+            return to_pod(wire.decode(raw), intern)
+        except msgspec.ValidationError as error:
+            pod = to_unreadable_pod(raw, str(error))
+            _log.error("pod cannot be read", pod=pod.key, node=pod.node_name, problem=str(error))
+            return pod
+
+    return decode
 
 
 def namespace_decoder() -> Callable[[bytes], WireNamespace]:

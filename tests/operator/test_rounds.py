@@ -12,13 +12,15 @@ from thalweg_operator.errors import WorkerLost
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.rounds import RoundLoop
+from thalweg_operator.sinks import pod_decoder
 from thalweg_operator.state import ClusterState
-from thalweg_operator.wire import RoundReply, RoundRequest
+from thalweg_operator.wire import RoundReply, RoundRequest, request_decoder, request_encoder
 from thalweg_operator.worker import Replica, answer
 
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import AntiAffinityTerm, Pod, PodClass
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.wire import Interner
 
 CLASS = PodClass(requests=(("cpu", 500),))
 
@@ -342,6 +344,24 @@ async def test_a_refused_pod_rests(case: Case) -> None:
     await bound(case, "ns/refused")
 
 
+async def test_a_rest_that_ends_during_a_round(case: Case) -> None:
+    """A pod that was still resting when the round began and is not any more when it ends is planned at once."""
+    case.loop._resync = 60.0
+    case.node("n", cpu=100_000)
+    refused = case.pod("refused")
+    await bound(case, "ns/refused")
+    case.ear.bound.clear()
+    case.loop.refused(refused, "no")
+    case.state.release(refused.key, refused.uid)
+
+    def later() -> None:
+        case.now += 5.0
+
+    case.worker.meanwhile = [later]
+    case.pod("other")
+    await bound(case, "ns/other", "ns/refused")
+
+
 async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
     """Except gated ones, to whom the API server speaks itself, and those that are being deleted."""
     case.node("n")
@@ -353,3 +373,28 @@ async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
     await told(case, "ns/claiming", "volume claims")
     assert set(case.ear.told) == {"ns/claiming"}
     assert set(case.ear.bound) == {"ns/plain"}
+
+
+async def test_a_bound_pod_that_cannot_be_read_fills_its_node(case: Case) -> None:
+    """Room that is not known to be free is not given away, and amounts beyond int64 still reach the worker."""
+    decode = pod_decoder(Interner())
+    for name in ("x", "y"):
+        raw = {"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"nodeName": "n", "tolerations": 7}}
+        case.state.upsert_pod(decode(msgspec.json.encode(raw)))
+    case.node()
+    case.pod("p")
+    await told(case, "ns/p", "Insufficient cpu")
+    assert "tolerations" in case.state.pods["ns/x"].blocked
+    sent = request_decoder.decode(request_encoder.encode(case.worker.requests[-1]))
+    assert sent.number == case.worker.requests[-1].number
+
+
+async def test_a_waiting_pod_that_cannot_be_read_is_told_so(case: Case) -> None:
+    """It waits with the field named."""
+    raw = {
+        "metadata": {"name": "x", "namespace": "ns", "uid": "x"},
+        "spec": {"schedulerName": "thalweg", "priority": "?"},
+    }
+    case.state.upsert_pod(pod_decoder(Interner())(msgspec.json.encode(raw)))
+    case.node()
+    await told(case, "ns/x", "spec.priority")

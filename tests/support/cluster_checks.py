@@ -62,8 +62,8 @@ def told(pod: Mapping[str, Any]) -> str:
 class History:
     """Follows all pods from its start: where each went, and how full each node ever was.
 
-    Events come in the order in which the API server carried them out, so a node that was overcommitted for a moment only
-    is found as well. Where the API server forgot what happened (it was killed), the list is taken up again.
+    Events come in the order in which the API server carried them out, so a node that was overcommitted for a
+    moment only is found as well. Where the API server forgot what happened (it was killed), the list is taken up again.
     """
 
     def __init__(self, api: Api) -> None:
