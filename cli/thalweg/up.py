@@ -53,7 +53,7 @@ def run_up(nodes: int) -> None:
         web.write_text(_WEB)
         return (
             f"kubectl apply -f {web}   # 30 pods that name the scheduler thalweg, and a policy for them",
-            "kubectl get pods -o wide && kubectl get fsp   # 5 nodes hold them all; scale to 50 and see why not",
+            "kubectl get pods -o wide && kubectl get fsp   # where they went; scale to 500 and see why some wait",
             f"curl -s http://127.0.0.1:{port}/metrics | grep ^thalweg",
         )
 

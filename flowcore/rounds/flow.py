@@ -56,12 +56,13 @@ class _Supply:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Proposal:
-    """Arcs that a flow uses: place in the supplies, node and pods, int64[M] each; and the network's size."""
+    """Arcs that a flow uses: place in the supplies, node and pods, int64[M] each; the network's size and the cost."""
 
     supplies: Int64s
     nodes: Int64s
     pods: Int64s
     size: int
+    cost: int
 
 
 def plan_by_flow(demands: Sequence[Demand], room: Room) -> FlowPlan:
@@ -125,7 +126,7 @@ def _propose(supplies: Sequence[_Supply], room: Room) -> _Proposal | None:
             return None
         distance = potentials(network, solution.flows)
         if distance is None or not _add_columns(taken, arcs, slots[:, 0], distance, supplies):
-            return _Proposal(*decode(network, solution.flows), size=len(network.tails))
+            return _Proposal(*decode(network, solution.flows), size=len(network.tails), cost=solution.cost)
 
 
 def _cheapest(cost: Int64s, count: int) -> Bools:

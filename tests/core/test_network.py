@@ -1,71 +1,12 @@
 """The flow network: what is built keeps its promises, and flows are read back as they were sent."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from support.networks import Drawn, drawn, ints
 
-from flowcore.model.snapshot import Int64s
 from flowcore.network import Network, build, decode, levels_for
 from flowcore.solve import solve
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """What ``build`` is given."""
-
-    candidates: list[Int64s]
-    costs: list[Int64s]
-    capacities: list[Int64s]
-    prices: list[Int64s]
-    slot_costs: Int64s
-    widths: Int64s
-    limits: Int64s
-
-    @property
-    def pods(self) -> int:
-        return sum(len(prices) for prices in self.prices)
-
-    def network(self) -> Network:
-        return build(
-            node_count=len(self.limits),
-            candidates=self.candidates,
-            arc_costs=self.costs,
-            arc_capacities=self.capacities,
-            unscheduled=self.prices,
-            slot_costs=self.slot_costs,
-            slot_widths=self.widths,
-            slot_limits=self.limits,
-        )
-
-
-def _ints(values: list[int]) -> Int64s:
-    return np.array(values, dtype=np.int64)
-
-
-@st.composite
-def drawn(draw: st.DrawFn) -> Drawn:
-    nodes = draw(st.integers(1, 5))
-    classes = draw(st.integers(1, 4))
-    levels, widths = levels_for(draw(st.integers(1, 40)))
-    candidates = [_ints(sorted(draw(st.sets(st.integers(0, nodes - 1), max_size=nodes)))) for _ in range(classes)]
-    numbers = st.integers(0, 50)
-    steps = draw(
-        st.lists(st.lists(numbers, min_size=len(levels), max_size=len(levels)), min_size=nodes, max_size=nodes)
-    )
-    return Drawn(
-        candidates=candidates,
-        costs=[_ints([draw(numbers) for _ in found]) for found in candidates],
-        capacities=[_ints([draw(st.integers(1, 8)) for _ in found]) for found in candidates],
-        prices=[
-            _ints(sorted(draw(st.lists(st.integers(1_000, 1_005), min_size=1, max_size=6)), reverse=True))
-            for _ in range(classes)
-        ],
-        slot_costs=np.maximum.accumulate(np.array(steps, dtype=np.int64).reshape(nodes, len(levels)), axis=1),
-        widths=widths,
-        limits=_ints([draw(st.integers(0, 10)) for _ in range(nodes)]),
-    )
 
 
 @given(st.integers(0, 100_000))
@@ -162,14 +103,14 @@ def test_no_classes_is_an_empty_network() -> None:
 def test_an_impossible_network_is_a_value() -> None:
     """Supplies without a way out come back as a status, not as an exception."""
     network = Network(
-        tails=_ints([0]),
-        heads=_ints([1]),
-        capacities=_ints([1]),
-        costs=_ints([1]),
-        supplies=_ints([5, -5]),
+        tails=ints([0]),
+        heads=ints([1]),
+        capacities=ints([1]),
+        costs=ints([1]),
+        supplies=ints([5, -5]),
         placing=1,
-        arc_class=_ints([0]),
-        arc_node=_ints([0]),
+        arc_class=ints([0]),
+        arc_node=ints([0]),
     )
     solution = solve(network)
     assert solution.flows is None
