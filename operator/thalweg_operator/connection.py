@@ -1,7 +1,7 @@
 """The way to the API server: kubernetes-asyncio's configuration and authentication, raw bytes in and out.
 
 Its models cost forty times what reading the fields we need costs, and its binding call raises after the server has
-bound the pod; so requests go through its authenticated session as they are.
+bound the pod; so requests use its configuration, and a session of our own.
 """
 
 from __future__ import annotations
