@@ -13,12 +13,15 @@ from flowcore.model.snapshot import Snapshot
 
 def summary(verdicts: Verdicts) -> str:
     """How many nodes are good enough, and how many are not for which reason."""
+    return _available(int(verdicts.fits.sum()), verdicts)
+
+
+def _available(count: int, verdicts: Verdicts) -> str:
     total = len(verdicts.table.nodes)
     if total == 0:
         return "0/0 nodes are available: the cluster has no nodes."
-    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in verdicts.counts().items()))
-    available = f"{int(verdicts.fits.sum())}/{total} nodes are available"
-    return f"{available}: {listed}." if listed else f"{available}."
+    listed = ", ".join(sorted(f"{number} {reason}" for reason, number in verdicts.counts().items()))
+    return f"{count}/{total} nodes are available: {listed}." if listed else f"{count}/{total} nodes are available."
 
 
 def reason_for(group: Group, *, before: Snapshot, after: Snapshot) -> str:
@@ -28,7 +31,7 @@ def reason_for(group: Group, *, before: Snapshot, after: Snapshot) -> str:
         before: the snapshot that the round began with.
         after: the same with the round's placements counted.
     """
-    text = summary(judge(group.pod_class, after, group.avoid))
+    text = _available(0, judge(group.pod_class, after, group.avoid))
     if judge(group.pod_class, before, group.avoid).fits.any():
         text += " There was room for some pods of this kind; the round gave it to pods that cost more to leave waiting."
     return text

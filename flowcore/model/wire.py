@@ -372,6 +372,8 @@ def _term(wire: WireNodeSelectorTerm | None) -> NodeSelectorTerm:
 
 def _rules(spec: WirePodSpec, namespace: str, labels: Labels) -> Rules | None:
     """What the pod demands of the pods around it, None when it demands nothing."""
+    if spec.affinity is None and not spec.topology_spread_constraints:
+        return None
     affinity = spec.affinity or WireAffinity()
     sides = ((affinity.pod_affinity, "podAffinity"), (affinity.pod_anti_affinity, "podAntiAffinity"))
     terms: list[tuple[AffinityTerm, ...]] = []
