@@ -96,19 +96,23 @@ def own_rejections(rules: Rules, neighbours: Neighbours, table: NodeTable) -> tu
     if rules.anti_affinity:
         met = np.zeros(len(table.nodes), dtype=np.bool_)
         for term in rules.anti_affinity:
-            spoken_of = [kin for kin in neighbours.kins if own_term_matches(term, kin, neighbours.namespaces)]
-            met |= _domains_of(spoken_of, term.topology_key, table)
+            met |= _domains_of(_spoken_of((term,), neighbours), term.topology_key, table)
         found.append(Rejection(REASON_ANTI_AFFINITY, met & ~decided))
     return tuple(found)
 
 
+def _spoken_of(terms: tuple[AffinityTerm, ...], neighbours: Neighbours) -> list[Kin]:
+    """Running pods that all of these terms, at least one, speak of."""
+    return [
+        kin
+        for kin in neighbours.selected(terms[0].selector)
+        if all(own_term_matches(term, kin, neighbours.namespaces) for term in terms)
+    ]
+
+
 def _near(rules: Rules, neighbours: Neighbours, table: NodeTable) -> Bools:
     """bool[N]: nodes that share every topology with a pod that all affinity terms speak of."""
-    wanted = [
-        kin
-        for kin in neighbours.kins
-        if all(own_term_matches(term, kin, neighbours.namespaces) for term in rules.affinity)
-    ]
+    wanted = _spoken_of(rules.affinity, neighbours)
     near = np.ones(len(table.nodes), dtype=np.bool_)
     labelled = np.ones(len(table.nodes), dtype=np.bool_)
     anywhere = False

@@ -71,8 +71,8 @@ def _too_skewed(
     counts: Int64s = np.zeros(len(column.values) + 1, dtype=np.int64)  # the last entry is for nodes without the label
     # An empty selector counts no running pod (countPodsMatchSelector), although it selects the new one.
     if selector is not None and selector.requirements:
-        for kin in neighbours.kins:
-            if kin.namespace == rules.namespace and not kin.leaving and selector.matches(kin.labels):
+        for kin in neighbours.selected(selector):
+            if kin.namespace == rules.namespace and not kin.leaving:
                 here = counted[kin.nodes]
                 np.add.at(counts, column.codes[kin.nodes][here], kin.counts[here])
     domains = np.unique(column.codes[counted])

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.model.pods import Pod
-from flowcore.model.selectors import Labels
+from flowcore.model.selectors import Labels, LabelSelector
 from flowcore.model.snapshot import Int64s, NodeTable
 
 
@@ -36,10 +36,14 @@ class Kin:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """All pods that have a node of the table, and the labels of the namespaces that are known."""
+    """All pods that have a node of the table, and the labels of the namespaces that are known.
+
+    What a selector selects is looked up when it is first asked for: pods of one workload bring the same one.
+    """
 
     kins: tuple[Kin, ...]
     namespaces: Mapping[str, Labels]
+    _selected: dict[LabelSelector, tuple[Kin, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, pods: Iterable[Pod], table: NodeTable, namespaces: Mapping[str, Labels]) -> Neighbours:
@@ -56,3 +60,12 @@ class Neighbours:
             ),
             namespaces=namespaces,
         )
+
+    def selected(self, selector: LabelSelector | None) -> tuple[Kin, ...]:
+        """Pods with labels that the selector selects, in whatever namespace; no selector selects none."""
+        if selector is None:
+            return ()
+        found = self._selected.get(selector)
+        if found is None:
+            found = self._selected[selector] = tuple(kin for kin in self.kins if selector.matches(kin.labels))
+        return found
