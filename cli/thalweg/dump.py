@@ -17,6 +17,7 @@ from thalweg_operator.policies import parse
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
+from flowcore.model.rules import AffinityTerm
 from flowcore.model.selectors import Labels
 from flowcore.model.wire import Interner, WireNamespace, WireNode, WirePod, to_labels, to_node, to_pod
 
@@ -43,6 +44,24 @@ class Dump:
     pods: dict[str, Pod] = field(default_factory=dict)
     namespaces: dict[str, Labels] = field(default_factory=dict)
     policies: dict[str, Policy] = field(default_factory=dict)
+
+    def running(self) -> list[Pod]:
+        """Pods that hold room on a node, known or not."""
+        return [pod for pod in self.pods.values() if pod.node_name and not pod.terminal]
+
+    def waiting(self) -> list[Pod]:
+        """Pods without a node, those too that may not be placed."""
+        return [pod for pod in self.pods.values() if not pod.node_name and not pod.terminal]
+
+    def repelling_terms(self) -> list[tuple[AffinityTerm, dict[str, str]]]:
+        """Required anti-affinity terms of running pods, with the labels of the nodes they run on."""
+        labels = {node.name: dict(node.labels) for node in self.nodes.values()}
+        return [
+            (term, labels[pod.node_name])
+            for pod in self.running()
+            if pod.node_name in labels
+            for term in pod.required_anti_affinity
+        ]
 
 
 def read(files: tuple[str, ...]) -> Dump:

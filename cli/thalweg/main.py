@@ -18,6 +18,7 @@ def main() -> None:
       thalweg demo                                   what it does, without a cluster
       kubectl get nodes,pods -A -o json > now.json
       thalweg simulate -f now.json                   where it would put what waits in yours
+      thalweg explain -f now.json                    which nodes each waiting pod may use, and why not the others
       thalweg up                                     a local control plane to play with
       thalweg run --kubeconfig ~/.kube/config        the operator itself
     """  # noqa: D301 - click's mark for "leave these lines as they are"
@@ -77,6 +78,29 @@ def demo() -> None:
     from thalweg.demo.show import show
 
     show()
+
+
+@main.command()
+@click.argument("pods", nargs=-1, metavar="[NAMESPACE/POD]...")
+@click.option("-f", "--filename", "files", multiple=True, required=True, metavar="FILE",
+              help="JSON or YAML as kubectl prints it; - for standard input. May be given several times.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def explain(pods: tuple[str, ...], files: tuple[str, ...], output: str) -> None:
+    """Say for each waiting pod of a cluster dump which nodes it may use, and why not the others.
+
+    The verdicts are those of kube-scheduler's filters for the state as it stands, no other waiting pod placed first.
+    Pods named are shown node by node; without a name every waiting pod is shown in a line. Rules between pods that
+    select namespaces by label need the namespaces in the dump.
+
+    \b
+    Examples:
+      kubectl get nodes,pods,namespaces -A -o json > now.json && thalweg explain -f now.json
+      thalweg explain shop/cart-0 -f now.json
+      thalweg explain -f now.json -o json
+    """  # noqa: D301
+    from thalweg.explain import run_explanation
+
+    run_explanation(pods, files, output)
 
 
 @main.command()

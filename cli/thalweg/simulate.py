@@ -45,15 +45,7 @@ def plan(dump: Dump, now: float) -> Simulation:
     """
     started = time.perf_counter()
     policies = {policy.name: policy for policy in in_order([BUILT_IN, *dump.policies.values()])}
-    running = [pod for pod in dump.pods.values() if pod.node_name and not pod.terminal]
-    waiting = [pod for pod in dump.pods.values() if not pod.node_name and not pod.terminal]
-    labels = {node.name: dict(node.labels) for node in dump.nodes.values()}
-    repelling = [
-        (term, labels[pod.node_name])
-        for pod in running
-        if pod.node_name in labels
-        for term in pod.required_anti_affinity
-    ]
+    running, waiting, repelling = dump.running(), dump.waiting(), dump.repelling_terms()
     pending = tuple(
         PendingPod(
             key=pod.key,
@@ -114,7 +106,7 @@ def run_simulation(files: tuple[str, ...], output: str) -> None:
     except DumpError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    waiting = sum(not pod.node_name and not pod.terminal for pod in dump.pods.values())
+    waiting = len(dump.waiting())
     if sys.stderr.isatty():
         click.echo(f"planning {waiting} pending pods on {len(dump.nodes)} nodes ...", err=True)
     simulation = plan(dump, time.time())

@@ -6,9 +6,22 @@ Source: kube-scheduler framework/types.go (FitError.Error): "0/5 nodes are avail
 from __future__ import annotations
 
 from flowcore.classes.groups import Group
-from flowcore.filters import judge
+from flowcore.filters import Verdicts, judge
 from flowcore.model.pods import PodClass
 from flowcore.model.snapshot import Snapshot
+
+
+def summary(verdicts: Verdicts) -> str:
+    """How many nodes are good enough, and how many are not for which reason."""
+    return _available(int(verdicts.fits.sum()), verdicts)
+
+
+def _available(count: int, verdicts: Verdicts) -> str:
+    total = len(verdicts.table.nodes)
+    if total == 0:
+        return "0/0 nodes are available: the cluster has no nodes."
+    listed = ", ".join(sorted(f"{number} {reason}" for reason, number in verdicts.counts().items()))
+    return f"{count}/{total} nodes are available: {listed}." if listed else f"{count}/{total} nodes are available."
 
 
 def reason_for(group: Group, *, before: Snapshot, after: Snapshot) -> str:
@@ -18,12 +31,7 @@ def reason_for(group: Group, *, before: Snapshot, after: Snapshot) -> str:
         before: the snapshot that the round began with.
         after: the same with the round's placements counted.
     """
-    total = len(after.table.nodes)
-    if total == 0:
-        return "0/0 nodes are available: the cluster has no nodes."
-    counts = judge(group.pod_class, after, group.avoid).counts()
-    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    text = f"0/{total} nodes are available: {listed}."
+    text = _available(0, judge(group.pod_class, after, group.avoid))
     if judge(group.pod_class, before, group.avoid).fits.any():
         text += " There was room for some pods of this kind; the round gave it to pods that cost more to leave waiting."
     return text

@@ -18,17 +18,20 @@ from flowcore.filters import (
     node_ports,
     node_resources_fit,
     node_unschedulable,
+    pod_topology_spread,
     taint_toleration,
 )
 from flowcore.filters.inter_pod_affinity import Domain
 from flowcore.filters.rejection import Rejection
+from flowcore.model.neighbours import Neighbours
 from flowcore.model.pods import PodClass
+from flowcore.model.rules import Rules
 from flowcore.model.snapshot import Bools, NodeTable, Snapshot
 
 #: Filters that read only the node object and the pod class: they hold for a whole round.
 STATIC_FILTERS = (node_unschedulable.NAME, node_name.NAME, taint_toleration.NAME, node_affinity.NAME)
 #: All filters, in kube-scheduler's default order (apis/config/v1/default_plugins.go).
-FILTERS = (*STATIC_FILTERS, node_ports.NAME, node_resources_fit.NAME, inter_pod_affinity.NAME)
+FILTERS = (*STATIC_FILTERS, node_ports.NAME, node_resources_fit.NAME, pod_topology_spread.NAME, inter_pod_affinity.NAME)
 #: Not a plugin of kube-scheduler's: a node whose allocatable cannot be read takes nothing.
 UNSOUND = "NodeUnreadable"
 
@@ -69,14 +72,24 @@ class Verdicts:
         return Counter({reason: count for reason, count in result.items() if count})
 
 
-def judge(pod_class: PodClass, snapshot: Snapshot, avoid: tuple[Domain, ...] = ()) -> Verdicts:
-    """Verdicts of every filter for one class, for the snapshot as it stands."""
+def judge(
+    pod_class: PodClass,
+    snapshot: Snapshot,
+    avoid: tuple[Domain, ...] = (),
+    among: tuple[Rules, Neighbours] | None = None,
+) -> Verdicts:
+    """Verdicts of every filter for one class, for the snapshot as it stands.
+
+    Args:
+        among: the pod's own rules and the pods that they speak of; None for a pod without rules.
+    """
     table = snapshot.table
     found = (
+        *_unreadable(table, among),
         *_static(pod_class, table),
         (node_ports.NAME, node_ports.rejections(pod_class, snapshot)),
         (node_resources_fit.NAME, node_resources_fit.rejections(pod_class, snapshot)),
-        (inter_pod_affinity.NAME, inter_pod_affinity.rejections(avoid, table)),
+        *_between_pods(pod_class, table, avoid, among),
     )
     fits = np.ones(len(table.nodes), dtype=np.bool_)
     for _, rejections in found:
@@ -103,3 +116,34 @@ def _static(pod_class: PodClass, table: NodeTable) -> tuple[tuple[str, tuple[Rej
         (taint_toleration.NAME, taint_toleration.rejections(pod_class, table)),
         (node_affinity.NAME, node_affinity.rejections(pod_class, table)),
     )
+
+
+def _unreadable(
+    table: NodeTable, among: tuple[Rules, Neighbours] | None
+) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
+    """What cannot be parsed ends a pod's cycle in PreFilter, before any node is looked at."""
+    if among is None:
+        return ()
+    return (
+        (pod_topology_spread.NAME, pod_topology_spread.unreadable(among[0], table)),
+        (inter_pod_affinity.NAME, inter_pod_affinity.unreadable(among[0], table)),
+    )
+
+
+def _between_pods(
+    pod_class: PodClass, table: NodeTable, avoid: tuple[Domain, ...], among: tuple[Rules, Neighbours] | None
+) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
+    theirs = inter_pod_affinity.rejections(avoid, table)
+    if among is None:
+        return ((inter_pod_affinity.NAME, theirs),)
+    rules, neighbours = among
+    spread = pod_topology_spread.rejections(pod_class, rules, neighbours, table)
+    if rules.unreadable_affinity:
+        return ((pod_topology_spread.NAME, spread),)
+    own = inter_pod_affinity.own_rejections(rules, neighbours, table)
+    refused = np.zeros(len(table.nodes), dtype=np.bool_)
+    for rejection in own:
+        refused |= rejection.nodes
+    # The plugin stops at its first reason.
+    theirs = tuple(Rejection(rejection.reason, rejection.nodes & ~refused) for rejection in theirs)
+    return ((pod_topology_spread.NAME, spread), (inter_pod_affinity.NAME, own + theirs))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.model.resources import Amounts
-from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm
+from flowcore.model.rules import AffinityTerm, Rules
+from flowcore.model.selectors import Labels, NodeSelectorTerm
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -57,19 +58,6 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     priority: int = 0
 
 
-class AntiAffinityTerm(msgspec.Struct, frozen=True, gc=False):
-    """A required pod anti-affinity term of a pod that already has its node.
-
-    ``namespaces`` are those the term lists (its own pod's when it lists none); ``namespace_selector``
-    adds those it selects.
-    """
-
-    topology_key: str
-    selector: LabelSelector | None
-    namespaces: tuple[str, ...]
-    namespace_selector: LabelSelector | None = None
-
-
 class Pod(msgspec.Struct, frozen=True, gc=False):
     """A pod as a snapshot knows it."""
 
@@ -93,7 +81,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     blocked: str = ""
     #: The message of its PodScheduled=False condition, "" when it has none.
     told: str = ""
-    required_anti_affinity: tuple[AntiAffinityTerm, ...] = ()
+    #: What it demands of others once it runs; a term that cannot be parsed voids them all.
+    required_anti_affinity: tuple[AffinityTerm, ...] = ()
+    #: What it demands of others while it waits; None, as for most pods: nothing.
+    rules: Rules | None = None
 
     @property
     def key(self) -> str:

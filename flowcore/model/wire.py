@@ -15,7 +15,7 @@ import msgspec
 
 from flowcore.model.errors import ModelError
 from flowcore.model.nodes import Node, Taint
-from flowcore.model.pods import AntiAffinityTerm, HostPort, Pod, PodClass, PreferredTerm, Toleration
+from flowcore.model.pods import HostPort, Pod, PodClass, PreferredTerm, Toleration
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import (
     CPU,
@@ -28,6 +28,7 @@ from flowcore.model.resources import (
     read_list,
     to_amounts,
 )
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
 from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm, Requirement
 
 Quantity = str | int | float
@@ -90,9 +91,16 @@ class WirePodAffinityTerm(_Wire):
     namespace_selector: WireLabelSelector | None = None
 
 
+class WirePreferredPodAffinityTerm(_Wire):
+    pod_affinity_term: WirePodAffinityTerm | None = None
+
+
 class WirePodAffinity(_Wire):
     required: list[WirePodAffinityTerm] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WirePreferredPodAffinityTerm] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
@@ -146,7 +154,13 @@ class WireGate(_Wire):
 
 class WireSpread(_Wire):
     topology_key: str = ""
-    when_unsatisfiable: str = "DoNotSchedule"
+    when_unsatisfiable: str = ""
+    max_skew: Int32 = 0
+    min_domains: Int32 | None = None
+    label_selector: WireLabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
 
 
 class WirePodSpec(_Wire):
@@ -277,10 +291,14 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
             usage = intern(to_amounts(_requests(spec, status)))
         except ModelError:
             usage = requests
-    affinity = spec.affinity or WireAffinity()
-    anti_affinity: tuple[AntiAffinityTerm, ...] = ()
-    if affinity.pod_anti_affinity is not None:
-        anti_affinity = intern(_anti_affinity(affinity.pod_anti_affinity.required or [], namespace))
+    labels = intern(to_labels(meta.labels))
+    rules = _rules(spec, namespace, labels)
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    if rules is not None:
+        rules = intern(rules)
+        if rules.unreadable_affinity:
+            blocked = blocked or f"{rules.unreadable_affinity}: a selector in it cannot be parsed"
+        anti_affinity = intern(rules.anti_affinity)
     told = next(
         (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
     )
@@ -289,7 +307,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         name=meta.name,
         uid=meta.uid or "",
         pod_class=intern(_pod_class(spec, requests)),
-        labels=intern(to_labels(meta.labels)),
+        labels=labels,
         scheduler_name=spec.scheduler_name or "default-scheduler",
         node_name=node_name,
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
@@ -299,6 +317,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         blocked=intern(blocked),
         told=intern(told),
         required_anti_affinity=anti_affinity,
+        rules=rules,
     )
 
 
@@ -351,21 +370,74 @@ def _term(wire: WireNodeSelectorTerm | None) -> NodeSelectorTerm:
     return NodeSelectorTerm(_requirements(wire.match_expressions), _requirements(wire.match_fields))
 
 
-def _anti_affinity(wire: list[WirePodAffinityTerm], namespace: str) -> tuple[AntiAffinityTerm, ...]:
-    """A pod's terms. One that cannot be parsed voids them all, as in kube-scheduler (framework GetAffinityTerms)."""
-    terms = tuple(_anti_affinity_term(term, namespace) for term in wire)
-    selectors = (selector for term in terms for selector in (term.selector, term.namespace_selector))
-    return terms if all(selector is None or selector.is_valid for selector in selectors) else ()
+def _rules(spec: WirePodSpec, namespace: str, labels: Labels) -> Rules | None:
+    """What the pod demands of the pods around it, None when it demands nothing."""
+    if spec.affinity is None and not spec.topology_spread_constraints:
+        return None
+    affinity = spec.affinity or WireAffinity()
+    sides = ((affinity.pod_affinity, "podAffinity"), (affinity.pod_anti_affinity, "podAntiAffinity"))
+    terms: list[tuple[AffinityTerm, ...]] = []
+    unreadable_affinity = ""
+    for wire, name in sides:
+        own = wire or WirePodAffinity()
+        required = tuple(_affinity_term(term, namespace) for term in own.required or ())
+        # Preferred terms decide nothing here, but kube-scheduler refuses the pod if it cannot parse one (NewPodInfo).
+        preferred = tuple(
+            _affinity_term(each.pod_affinity_term or WirePodAffinityTerm(), namespace) for each in own.preferred or ()
+        )
+        if not all(map(_is_readable, required + preferred)):
+            unreadable_affinity = unreadable_affinity or f"spec.affinity.{name}"
+        # One that cannot be parsed voids them all (framework GetAffinityTerms).
+        terms.append(required if all(map(_is_readable, required)) else ())
+    hard = [
+        (_spread(wire, labels), f"spec.topologySpreadConstraints[{at}]")
+        for at, wire in enumerate(spec.topology_spread_constraints or ())
+        if wire.when_unsatisfiable == "DoNotSchedule"
+    ]
+    unreadable_spread = next(
+        (field for spread, field in hard if spread.selector is not None and not spread.selector.is_valid), ""
+    )
+    if not (terms[0] or terms[1] or hard or unreadable_affinity):
+        return None
+    return Rules(
+        namespace=namespace,
+        labels=labels,
+        affinity=terms[0],
+        anti_affinity=terms[1],
+        spread=() if unreadable_spread else tuple(spread for spread, _ in hard),
+        unreadable_affinity=unreadable_affinity,
+        unreadable_spread=unreadable_spread,
+    )
 
 
-def _anti_affinity_term(wire: WirePodAffinityTerm, namespace: str) -> AntiAffinityTerm:
+def _is_readable(term: AffinityTerm) -> bool:
+    return all(selector is None or selector.is_valid for selector in (term.selector, term.namespace_selector))
+
+
+def _affinity_term(wire: WirePodAffinityTerm, namespace: str) -> AffinityTerm:
     selector = None if wire.label_selector is None else to_label_selector(wire.label_selector)
     own = (namespace,) if not wire.namespaces and wire.namespace_selector is None else ()
-    return AntiAffinityTerm(
+    return AffinityTerm(
         topology_key=wire.topology_key,
         selector=selector,
         namespaces=tuple(wire.namespaces or own),
         namespace_selector=None if wire.namespace_selector is None else to_label_selector(wire.namespace_selector),
+    )
+
+
+def _spread(wire: WireSpread, labels: Labels) -> SpreadConstraint:
+    selector = None
+    if wire.label_selector is not None:
+        keys = wire.match_label_keys or ()
+        merged = tuple(Requirement(key, "In", (value,)) for key, value in labels if key in keys)
+        selector = LabelSelector(merged + to_label_selector(wire.label_selector).requirements)
+    return SpreadConstraint(
+        topology_key=wire.topology_key,
+        max_skew=wire.max_skew,
+        selector=selector,
+        min_domains=1 if wire.min_domains is None else wire.min_domains,
+        honors_affinity=wire.node_affinity_policy in (None, "Honor"),
+        honors_taints=wire.node_taints_policy == "Honor",
     )
 
 

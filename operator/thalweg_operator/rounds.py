@@ -14,10 +14,11 @@ import structlog
 
 from flowcore.filters.inter_pod_affinity import Domain, domains_to_avoid
 from flowcore.model.nodes import Node
-from flowcore.model.pods import AntiAffinityTerm, Pod, PodClass
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Policy
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import Amounts
+from flowcore.model.rules import AffinityTerm
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.errors import WorkerLost
@@ -211,7 +212,7 @@ class RoundLoop:
     def _avoid(
         self,
         pod: Pod,
-        repelling: list[tuple[AntiAffinityTerm, dict[str, str]]],
+        repelling: list[tuple[AffinityTerm, dict[str, str]]],
         known: dict[Kind, tuple[Domain, ...]],
     ) -> tuple[Domain, ...]:
         if not repelling:
@@ -225,7 +226,7 @@ class RoundLoop:
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         state, request = self._state, question.request
         dropped, repelled = 0, reply.generation
-        terms: list[tuple[AntiAffinityTerm, dict[str, str]]] = []
+        terms: list[tuple[AffinityTerm, dict[str, str]]] = []
         avoid: dict[Kind, tuple[Domain, ...]] = {}
         for count, (at, node, _price) in enumerate(reply.placements):
             if count % _BURST == _BURST - 1:

@@ -15,8 +15,9 @@ import msgspec
 
 from flowcore.filters.node_ports import clash
 from flowcore.model.nodes import Node
-from flowcore.model.pods import AntiAffinityTerm, HostPort, Pod
+from flowcore.model.pods import HostPort, Pod
 from flowcore.model.resources import PODS, Amounts
+from flowcore.model.rules import AffinityTerm
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import assumed_amounts
 
@@ -90,7 +91,7 @@ class ClusterState:
         self._node_changed: dict[str, int] = {}
         self._dirty_nodes: set[str] = set()
         self._dirty_uses: set[str] = set()
-        self._repelling: dict[str, tuple[str, tuple[AntiAffinityTerm, ...]]] = {}
+        self._repelling: dict[str, tuple[str, tuple[AffinityTerm, ...]]] = {}
 
     # --- nodes ---
 
@@ -253,9 +254,9 @@ class ClusterState:
         """Pods that wait without a reservation, in a fixed order."""
         return [pod for key, pod in sorted(self.waiting.items()) if key not in self.reservations]
 
-    def repelling_terms(self) -> list[tuple[AntiAffinityTerm, dict[str, str]]]:
+    def repelling_terms(self) -> list[tuple[AffinityTerm, dict[str, str]]]:
         """Required anti-affinity terms of bound pods, with the labels of the nodes they run on."""
-        found: list[tuple[AntiAffinityTerm, dict[str, str]]] = []
+        found: list[tuple[AffinityTerm, dict[str, str]]] = []
         for node_name, terms in self._repelling.values():
             node = self.nodes.get(node_name)
             if node is not None:

@@ -20,6 +20,9 @@ def test_every_command_has_help(name: str, option: str) -> None:
     assert done.stdout.startswith(f"Usage: python -m thalweg {name}")
     assert re.search(r"^  [A-Z].*\w", done.stdout, re.MULTILINE)
     for parameter in main.commands[name].params:
+        if isinstance(parameter, click.Argument):
+            assert parameter.make_metavar(click.Context(main)) in done.stdout
+            continue
         assert isinstance(parameter, click.Option)
         assert parameter.opts[-1] in done.stdout
         assert parameter.help or isinstance(parameter.type, click.Choice)

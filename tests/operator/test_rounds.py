@@ -18,7 +18,8 @@ from thalweg_operator.wire import RoundReply, RoundRequest, request_decoder, req
 from thalweg_operator.worker import Replica, answer
 
 from flowcore.model.nodes import Node, Taint
-from flowcore.model.pods import AntiAffinityTerm, Pod, PodClass
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.rules import AffinityTerm
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.wire import Interner
 
@@ -227,7 +228,7 @@ async def test_a_policy_turned_to_observe_between_plan_and_bind(case: Case) -> N
 async def test_anti_affinity_that_appears_between_plan_and_bind(case: Case) -> None:
     """A pod of another scheduler that refuses ours was bound meanwhile: its zone is left alone."""
     case.node("n", labels=(("zone", "a"),))
-    term = AntiAffinityTerm("zone", LabelSelector((Requirement("app", "In", ("web",)),)), ("ns",))
+    term = AffinityTerm("zone", LabelSelector((Requirement("app", "In", ("web",)),)), ("ns",))
     case.worker.meanwhile = [
         lambda: case.pod("hermit", scheduler_name="other", node_name="n", required_anti_affinity=(term,))
     ]

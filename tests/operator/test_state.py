@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from thalweg_operator.state import ClusterState, NodeUse, Population
 
 from flowcore.model.nodes import Node
-from flowcore.model.pods import AntiAffinityTerm, HostPort, Pod, PodClass
+from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.rules import AffinityTerm
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a value, not a bind
 NODES = ("n0", "n1", "n2")
@@ -22,7 +23,7 @@ CLASSES = (
         host_ports=(HostPort("10.0.0.1", "TCP", 80), HostPort(EVERY_ADDRESS, "UDP", 53)),
     ),
 )
-TERM = AntiAffinityTerm("zone", None, ("default",))
+TERM = AffinityTerm("zone", None, ("default",))
 
 
 @st.composite

@@ -11,10 +11,11 @@ from support.draw import ASPECTS, Case, cases_for
 from support.verdicts import assert_same
 from thalweg_controlplane import Oracle
 
-from flowcore.filters import inter_pod_affinity, node_name, node_unschedulable, taint_toleration
+from flowcore.filters import inter_pod_affinity, node_name, node_unschedulable, pod_topology_spread, taint_toleration
 from flowcore.model import resources
 from flowcore.model.nodes import Taint
-from flowcore.model.pods import AntiAffinityTerm, HostPort, Toleration
+from flowcore.model.pods import HostPort, Toleration
+from flowcore.model.rules import AffinityTerm
 from flowcore.model.selectors import Labels, Requirement
 
 WHOLE = "the default profile"
@@ -78,7 +79,7 @@ def _by_key(tolerations: Collection[Toleration], taint: Taint) -> bool:
     return any(toleration.key == taint.key for toleration in tolerations)
 
 
-def _everywhere(term: AntiAffinityTerm, _namespace: str, labels: Labels, _namespace_labels: Labels) -> bool:
+def _everywhere(term: AffinityTerm, _namespace: str, labels: Labels, _namespace_labels: Labels) -> bool:
     return term.selector is not None and term.selector.matches(labels)
 
 
@@ -90,6 +91,7 @@ SABOTAGE = {
     "NodeAffinity": (Requirement, "is_valid", True),
     "NodePorts": (HostPort, "clashes", lambda self, other: self == other),
     "NodeResourcesFit": (resources, "raise_to", lambda total, floor: total.update(floor)),
+    "PodTopologySpread": (pod_topology_spread, "_included", lambda _constraint, _pod, table: ~table.unsound),
     "InterPodAffinity": (inter_pod_affinity, "term_matches", _everywhere),
 }  # fmt: skip
 

@@ -38,6 +38,15 @@ def simulate(*objects: Manifest, arguments: tuple[str, ...] = ()) -> dict[str, A
     return answer
 
 
+def explain(*objects: Manifest, names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """The JSON answer of ``thalweg explain``, like ``simulate``."""
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+    done = thalweg("explain", *names, "-f", "-", "-o", "json", stdin=dump)
+    assert done.returncode == 0, done.stderr
+    answer: list[dict[str, Any]] = json.loads(done.stdout)
+    return answer
+
+
 def node(name: str, cpu: str = "4", **more: Any) -> Manifest:
     """A node with room; further words are fields of its spec."""
     allocatable = {"cpu": cpu, "memory": "16Gi", "pods": "110"}

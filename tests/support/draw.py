@@ -25,8 +25,10 @@ ASPECTS = (
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "PodTopologySpread",
     "InterPodAffinity",
 )
+_AMONG_PODS = {"PodTopologySpread", "InterPodAffinity"}
 
 
 @dataclass(frozen=True)
@@ -132,17 +134,24 @@ taints: Drawn[list[Manifest]] = st.lists(
 )
 
 
+def _node_labels(aspects: frozenset[str]) -> Drawn[dict[str, str]]:
+    if aspects & _AMONG_PODS:  # few and large domains, where rules between pods meet
+        zones = _weighted(st.sampled_from([{"zone": "a"}, {"zone": "b"}]), st.just({}), 6)
+        return st.tuples(labels, zones).map(lambda parts: {**parts[0], **parts[1]})
+    return labels if "NodeAffinity" in aspects else st.just({})
+
+
 @cache
 def _node_fields(aspects: frozenset[str]) -> Drawn[Manifest]:
     spec: dict[str, Drawn[Any]] = {}
-    if aspects & {"NodeUnschedulable", "TaintToleration"}:
+    if aspects & {"NodeUnschedulable", "TaintToleration", "PodTopologySpread"}:
         spec["taints"] = taints
     if "NodeUnschedulable" in aspects:
         spec["unschedulable"] = st.booleans()
     room = st.just(dict(GENEROUS))
     return st.fixed_dictionaries(
         {
-            "labels": labels if aspects & {"NodeAffinity", "InterPodAffinity"} else st.just({}),
+            "labels": _node_labels(aspects),
             "spec": _objects(**spec),
             "allocatable": allocatable if "NodeResourcesFit" in aspects else room,
         }
@@ -284,9 +293,9 @@ def _demands(aspects: frozenset[str]) -> tuple[dict[str, Drawn[Any]], dict[str, 
     """Fields of a pod's spec that are always there, and those that may be."""
     always: dict[str, Drawn[Any]] = {"containers": _containers(aspects, init=False)}
     maybe: dict[str, Drawn[Any]] = {}
-    if aspects & {"NodeUnschedulable", "TaintToleration"}:
+    if aspects & {"NodeUnschedulable", "TaintToleration", "PodTopologySpread"}:
         maybe["tolerations"] = tolerations
-    if "NodeAffinity" in aspects:
+    if aspects & {"NodeAffinity", "PodTopologySpread"}:
         maybe["nodeSelector"] = _weighted(
             st.dictionaries(_keys, _values, max_size=2),
             st.dictionaries(st.sampled_from(KEYS + ODD_KEYS), st.sampled_from(WORDS + ODD_VALUES), max_size=2),
@@ -302,8 +311,14 @@ def _demands(aspects: frozenset[str]) -> tuple[dict[str, Drawn[Any]], dict[str, 
 
 
 @cache
-def _pending(aspects: frozenset[str]) -> Drawn[Manifest]:
+def _pending(aspects: frozenset[str], *, rules: bool) -> Drawn[Manifest]:
     always, maybe = _demands(aspects)
+    if rules and "PodTopologySpread" in aspects:
+        always["topologySpreadConstraints"] = spread
+    if rules and "InterPodAffinity" in aspects:
+        sides = _objects(podAffinity=pod_affinity, podAntiAffinity=pod_affinity)
+        nodes = maybe.get("affinity", st.just({}))
+        maybe["affinity"] = st.tuples(nodes, sides).map(lambda parts: {**parts[0], **parts[1]})
     if "NodeName" in aspects:
         maybe["nodeName"] = st.sampled_from((*NODE_NAMES, "", "n9"))
     spec = st.fixed_dictionaries(always, optional=maybe)
@@ -323,9 +338,11 @@ def _running(aspects: frozenset[str]) -> Drawn[Manifest]:
         status["resources"] = _objects(requests=pod_level)
         status["allocatedResources"] = pod_level
     if "InterPodAffinity" in aspects:
-        always["affinity"] = st.fixed_dictionaries({"podAntiAffinity": anti_affinity})
+        maybe["affinity"] = _objects(podAntiAffinity=pod_affinity, podAffinity=pod_affinity)
+    leaving = _weighted(st.just({}), st.just({"deletionTimestamp": "2026-01-01T00:00:00Z"}), 5)
     return st.fixed_dictionaries(
         {
+            "metadata": leaving if aspects & _AMONG_PODS else st.just({}),
             "namespace": _namespaces(aspects),
             "labels": _pod_labels(aspects),
             "spec": st.fixed_dictionaries(always, optional=maybe),
@@ -395,37 +412,68 @@ _namespace_selectors: Drawn[Any] = st.one_of(
     st.fixed_dictionaries(
         {"matchLabels": st.dictionaries(st.just("team"), st.sampled_from(("one", "two")), min_size=1)}
     ),
+    st.fixed_dictionaries(
+        {
+            "matchExpressions": st.sampled_from(
+                (
+                    [{"key": "team", "operator": "Exists"}],
+                    [{"key": "team", "operator": "DoesNotExist"}],
+                    [{"key": "team", "operator": "NotIn", "values": ["one"]}],
+                    [{"key": "team", "operator": "Near"}],
+                )
+            )
+        }
+    ),
     st.none(),
 )
-anti_affinity: Drawn[Manifest] = st.fixed_dictionaries(
-    {
-        "requiredDuringSchedulingIgnoredDuringExecution": st.lists(
-            st.fixed_dictionaries(
-                {
-                    "topologyKey": st.sampled_from(("kubernetes.io/hostname", "zone", "zone", "disk", "no-such-label")),
-                    "labelSelector": _weighted(_selectors, _odd_selectors, 6),
-                },
-                optional={
-                    "namespaces": st.lists(st.sampled_from(NAMESPACES), max_size=3),
-                    "namespaceSelector": _namespace_selectors,
-                    "matchLabelKeys": st.just(
-                        ["app"]
-                    ),  # merged into the selector when the pod is created, ignored after
-                },
-            ),
-            min_size=1,
-            max_size=2,
-        )
-    }
+_topologies: Drawn[str] = st.sampled_from(("kubernetes.io/hostname", "zone", "zone", "zone", "disk", "no-such-label"))
+#: A selector, one that selects much, or an odd one.
+_pod_selectors: Drawn[Any] = _weighted(_selectors, _odd_selectors, 8)
+_affinity_terms: Drawn[Manifest] = st.fixed_dictionaries(
+    {"topologyKey": _topologies, "labelSelector": _pod_selectors},
+    optional={
+        "namespaces": st.lists(st.sampled_from(NAMESPACES), max_size=3),
+        "namespaceSelector": _namespace_selectors,
+        "matchLabelKeys": st.just(["app"]),  # merged into the selector when the pod is created, ignored after
+    },
+)
+_preferred_terms: Drawn[list[Manifest]] = st.lists(
+    st.fixed_dictionaries({"weight": st.just(1), "podAffinityTerm": _affinity_terms}), max_size=1
+)
+pod_affinity: Drawn[Manifest] = st.fixed_dictionaries(
+    {"requiredDuringSchedulingIgnoredDuringExecution": st.lists(_affinity_terms, min_size=1, max_size=2)},
+    optional={"preferredDuringSchedulingIgnoredDuringExecution": _preferred_terms},
+)
+
+_inclusion: Drawn[str] = _weighted(st.sampled_from(("Honor", "Ignore")), st.sampled_from(("", "honor")))
+spread: Drawn[list[Manifest]] = st.lists(
+    st.fixed_dictionaries(
+        {
+            "topologyKey": _topologies,
+            "maxSkew": _weighted(st.integers(1, 2), st.sampled_from((0, -1, 5, 2**31 - 1))),
+            "whenUnsatisfiable": _weighted(st.just("DoNotSchedule"), st.sampled_from(("ScheduleAnyway", "", "Never"))),
+            "labelSelector": _weighted(_selectors, _odd_selectors, 10),
+        },
+        optional={
+            "minDomains": _weighted(st.integers(1, 4), st.sampled_from((0, -1))),
+            "nodeAffinityPolicy": _inclusion,
+            "nodeTaintsPolicy": _inclusion,
+            "matchLabelKeys": st.lists(st.sampled_from(("app", "tier", "zone", "")), max_size=2),
+        },
+    ),
+    min_size=1,
+    max_size=2,
 )
 
 
 def _namespaces(aspects: frozenset[str]) -> Drawn[str]:
-    return st.sampled_from(NAMESPACES) if "InterPodAffinity" in aspects else st.just("default")
+    if not aspects & _AMONG_PODS:
+        return st.just("default")
+    return st.sampled_from(NAMESPACES if "InterPodAffinity" in aspects else ("default", "default", "red"))
 
 
 def _pod_labels(aspects: frozenset[str]) -> Drawn[dict[str, str]]:
-    if "InterPodAffinity" not in aspects:
+    if not aspects & _AMONG_PODS:
         return st.just({})
     return st.dictionaries(_pod_label_keys, _pod_label_values, max_size=2)
 
@@ -442,7 +490,13 @@ _namespace_objects: Drawn[list[Manifest]] = st.lists(
 
 
 def _pod(name: str, drawn: Manifest) -> Manifest:
-    metadata = {"name": name, "namespace": drawn["namespace"], "uid": name, "labels": drawn["labels"]}
+    metadata = {
+        "name": name,
+        "namespace": drawn["namespace"],
+        "uid": name,
+        "labels": drawn["labels"],
+        **drawn.get("metadata", {}),
+    }
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": drawn["spec"]}
     return {**pod, "status": drawn["status"]} if "status" in drawn else pod
 
@@ -451,17 +505,21 @@ def _pod(name: str, drawn: Manifest) -> Manifest:
 
 
 @cache
-def cases(aspects: frozenset[str]) -> Drawn[Case]:
-    """Cases in which each object has what the aspects read; with several aspects most objects have one of them."""
+def cases(aspects: frozenset[str], *, rules: bool = True) -> Drawn[Case]:
+    """Cases in which each object has what the aspects read; with several aspects most objects have one of them.
+
+    Args:
+        rules: pending pods may have rules about other pods, for which no round places them yet.
+    """
     few = [frozenset({aspect}) for aspect in ASPECTS if aspect in aspects]
     nodes = _mixed([_node_fields(each) for each in (*few, aspects)])
-    pending = _mixed([_pending(each) for each in (*few, aspects)])
+    pending = _mixed([_pending(each, rules=rules) for each in (*few, aspects)])
     running = _mixed([_running(each) for each in (*few, aspects)])
 
     @st.composite
     def case(draw: st.DrawFn) -> Case:
         found_nodes = draw(st.lists(nodes, min_size=1, max_size=len(NODE_NAMES)))
-        found_pods = draw(st.lists(running, max_size=5))
+        found_pods = draw(st.lists(running, max_size=8 if aspects & _AMONG_PODS else 5))
         for pod in found_pods:
             at = pod.pop("at")  # drawn without knowing the nodes: each part shrinks for itself
             pod["spec"]["nodeName"] = NODE_NAMES[at % len(found_nodes)] if at < 20 else "n9"
@@ -479,7 +537,7 @@ def cases(aspects: frozenset[str]) -> Drawn[Case]:
 @st.composite
 def busy_cases(draw: st.DrawFn) -> Case:
     """Cases of all aspects in which pending pods come in several copies, have priorities and have waited."""
-    case = draw(cases(frozenset(ASPECTS)))
+    case = draw(cases(frozenset(ASPECTS), rules=False))
     pending = []
     for at, pod in enumerate(case.pending):
         spec = {**pod["spec"], "priority": draw(st.sampled_from((0, 0, 10, 1000, -5, 2_000_001_000)))}

@@ -10,21 +10,31 @@ import msgspec
 from support.draw import Case
 from thalweg_controlplane import Oracle
 
-from flowcore.filters import STATIC_FILTERS, judge
+from flowcore.filters import STATIC_FILTERS, inter_pod_affinity, judge, pod_topology_spread
 from flowcore.filters.inter_pod_affinity import domains_to_avoid
+from flowcore.model.neighbours import Neighbours
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
+from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 from flowcore.model.wire import Interner, WireNamespace, WireNode, WirePod, to_labels, to_node, to_pod
 
 #: NodeAffinity's PreFilter words a rejection its own way; ours has only Filter's words.
 _PREFILTER_WORDS = ("node(s) didn't satisfy plugin(s) [NodeAffinity]", "pod affinity terms conflict")
+#: What follows is Go's account of why a selector cannot be parsed.
+_UNREADABLE_WORDS = (inter_pod_affinity.REASON_UNREADABLE, pod_topology_spread.REASON_UNREADABLE)
 
 
 def read_pods(manifests: Sequence[dict]) -> list[Pod]:
     """Pods from manifests."""
     intern = Interner()
     return [to_pod(msgspec.convert(manifest, WirePod), intern) for manifest in manifests]
+
+
+def namespaces_of(case: Case) -> dict[str, Labels]:
+    """The labels of each namespace."""
+    wires = (msgspec.convert(manifest, WireNamespace) for manifest in case.namespaces)
+    return {wire.metadata.name: to_labels(wire.metadata.labels) for wire in wires}
 
 
 def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, place_blocked: bool = True) -> Snapshot:
@@ -34,10 +44,7 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
         place_blocked: keep pending pods that the engine would not place; filters judge them all the same.
     """
     table = NodeTable.of(to_node(msgspec.convert(manifest, WireNode), Interner()) for manifest in case.nodes)
-    namespaces = {
-        wire.metadata.name: to_labels(wire.metadata.labels)
-        for wire in (msgspec.convert(manifest, WireNamespace) for manifest in case.namespaces)
-    }
+    namespaces = namespaces_of(case)
     running = [pod for pod in read_pods(case.pods) if not pod.terminal]
     node_labels = {node.name: dict(node.labels) for node in table.nodes}
     terms = [
@@ -84,9 +91,12 @@ def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], 
     ]
     theirs = oracle.judge(case.nodes, alive, case.pending, [only] if only else [], case.namespaces)[only]
     snapshot = snapshot_of(case)
+    neighbours = Neighbours.of(read_pods(case.pods), snapshot.table, namespaces_of(case))
+    rules = {pod.key: pod.rules for pod in read_pods(case.pending)}
     found, counts = [], Counter[str]()
     for pod in snapshot.pending:
-        verdicts = judge(pod.pod_class, snapshot, pod.avoid)
+        own = rules[pod.key]
+        verdicts = judge(pod.pod_class, snapshot, pod.avoid, None if own is None else (own, neighbours))
         by_filter = dict(verdicts.by_filter)
         for at, node in enumerate(snapshot.table.nodes):
             if only:
@@ -98,7 +108,9 @@ def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], 
             counts["fits" if verdict.fits else "rejected"] += 1
             same_words = sorted(ours[2].split(", ")) == sorted(verdict.reason.split(", "))
             if verdict.reason in _PREFILTER_WORDS:
-                same = not ours[0] and ours[1] in STATIC_FILTERS
+                same = not ours[0] and (ours[1] in STATIC_FILTERS or ours[2].startswith(_UNREADABLE_WORDS))
+            elif any(words in verdict.reason for words in _UNREADABLE_WORDS):
+                same = not ours[0] and ours[2].startswith(_UNREADABLE_WORDS)
             else:
                 same = ours[0] == verdict.fits and ours[1] == verdict.filter and same_words
             if not same:

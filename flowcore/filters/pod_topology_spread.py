@@ -1,0 +1,83 @@
+"""PodTopologySpread: DoNotSchedule constraints, for the pods that run as they stand.
+
+Source: kube-scheduler plugins/podtopologyspread/filtering.go and common.go. The skew of a domain is the pods of the
+constraint's kind there, the new one included, less those of the emptiest domain. Rounds do not know it: a waiting pod
+with such a constraint is blocked when it is read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowcore.filters import node_affinity, taint_toleration
+from flowcore.filters.rejection import Rejection
+from flowcore.model.neighbours import Neighbours
+from flowcore.model.pods import PodClass
+from flowcore.model.rules import Rules, SpreadConstraint
+from flowcore.model.snapshot import Bools, Int64s, NodeTable
+
+NAME = "PodTopologySpread"
+REASON = "node(s) didn't match pod topology spread constraints"
+REASON_NO_LABEL = f"{REASON} (missing required label)"
+#: kube-scheduler goes on with the parser's words.
+REASON_UNREADABLE = "obtaining pod's hard topology spread constraints"
+_NO_DOMAIN = 2**31 - 1
+
+
+def unreadable(rules: Rules, table: NodeTable) -> tuple[Rejection, ...]:
+    """Every node, for a pod with a constraint that cannot be parsed."""
+    if not rules.unreadable_spread:
+        return ()
+    reason = f"{REASON_UNREADABLE}: {rules.unreadable_spread}.labelSelector cannot be parsed"
+    return (Rejection(reason, np.ones(len(table.nodes), dtype=np.bool_)),)
+
+
+def rejections(
+    pod_class: PodClass, rules: Rules, neighbours: Neighbours, table: NodeTable
+) -> tuple[Rejection, ...]:  # fmt: skip
+    """Nodes where a constraint would be broken; a node is given the reason of its first one only."""
+    if not rules.spread:
+        return ()
+    # Nodes that lack any of the constraints' labels count for none of them.
+    labelled = np.ones(len(table.nodes), dtype=np.bool_)
+    for constraint in rules.spread:
+        labelled &= table.column(constraint.topology_key).codes >= 0
+    unlabelled, skewed = np.zeros_like(labelled), np.zeros_like(labelled)
+    for constraint in rules.spread:
+        undecided = ~(unlabelled | skewed)
+        has_label = table.column(constraint.topology_key).codes >= 0
+        counted = labelled & _included(constraint, pod_class, table)
+        unlabelled |= undecided & ~has_label
+        skewed |= undecided & has_label & _too_skewed(constraint, rules, neighbours, counted, table)
+    return (Rejection(REASON_NO_LABEL, unlabelled), Rejection(REASON, skewed))
+
+
+def _included(constraint: SpreadConstraint, pod_class: PodClass, table: NodeTable) -> Bools:
+    """bool[N]: nodes that the constraint's inclusion policies let count."""
+    included = np.ones(len(table.nodes), dtype=np.bool_)
+    if constraint.honors_affinity:
+        for rejection in node_affinity.rejections(pod_class, table):
+            included &= ~rejection.nodes
+    if constraint.honors_taints:
+        for rejection in taint_toleration.rejections(pod_class, table):
+            included &= ~rejection.nodes
+    return included
+
+
+def _too_skewed(
+    constraint: SpreadConstraint, rules: Rules, neighbours: Neighbours, counted: Bools, table: NodeTable
+) -> Bools:
+    column, selector = table.column(constraint.topology_key), constraint.selector
+    counts: Int64s = np.zeros(len(column.values) + 1, dtype=np.int64)  # the last entry is for nodes without the label
+    # An empty selector counts no running pod (countPodsMatchSelector), although it selects the new one.
+    if selector is not None and selector.requirements:
+        for kin in neighbours.selected(selector):
+            if kin.namespace == rules.namespace and not kin.leaving:
+                here = counted[kin.nodes]
+                np.add.at(counts, column.codes[kin.nodes][here], kin.counts[here])
+    domains = np.unique(column.codes[counted])
+    least = int(counts[domains].min()) if len(domains) else _NO_DOMAIN
+    if len(domains) < constraint.min_domains:
+        least = 0
+    itself = int(selector is not None and selector.matches(rules.labels))
+    return counts[column.codes] + (itself - least) > constraint.max_skew

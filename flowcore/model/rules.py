@@ -1,0 +1,52 @@
+"""What a pod demands of the pods around it: required pod affinity and anti-affinity, DoNotSchedule spread.
+
+Source: core/v1 PodAffinityTerm and TopologySpreadConstraint, kube-scheduler framework (GetAffinityTerms) and
+plugins/podtopologyspread/common.go.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.model.selectors import Labels, LabelSelector
+
+
+class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
+    """A required pod affinity or anti-affinity term.
+
+    ``namespaces`` are those the term lists (its own pod's when it lists none); ``namespace_selector``
+    adds those it selects. No selector: the term speaks of no pod.
+    """
+
+    topology_key: str
+    selector: LabelSelector | None
+    namespaces: tuple[str, ...]
+    namespace_selector: LabelSelector | None = None
+
+
+class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
+    """A DoNotSchedule topology spread constraint; ``matchLabelKeys`` are part of the selector already.
+
+    ``honors_affinity`` and ``honors_taints``: nodes that the pod's node affinity or its tolerations rule out are
+    not counted.
+    """
+
+    topology_key: str
+    max_skew: int
+    selector: LabelSelector | None
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+
+class Rules(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A pod's rules with what they read of the pod itself: two pods with equal rules get equal verdicts of them."""
+
+    namespace: str
+    labels: Labels
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    #: The field with a selector that Kubernetes cannot parse, "" when all is well: no node is good enough then.
+    unreadable_affinity: str = ""
+    unreadable_spread: str = ""

@@ -1,0 +1,184 @@
+"""``thalweg explain``, the real command, and its verdicts against kube-scheduler's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from support.cli import Manifest, explain, node, pod, thalweg
+from support.draw import ASPECTS, Case, cases_for
+from support.verdicts import namespaces_of, read_pods, snapshot_of
+from thalweg.dump import Dump
+from thalweg.explain import as_json
+from thalweg.explain import explain as explanations
+
+from flowcore.filters import FILTERS
+
+FITS = {"fits": True, "filter": "", "reason": ""}
+WEB = {"metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}}}
+
+
+def dump_of(*objects: Manifest) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+
+
+def rule(side: str, **term: Any) -> Manifest:
+    own = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}, **term}
+    return {"affinity": {side: {"requiredDuringSchedulingIgnoredDuringExecution": [own]}}}
+
+
+def test_the_answers_shape() -> None:
+    """An array of pods, each with every node: whether it fits, which filter rejects it, in kube-scheduler's words."""
+    tainted = node("b", taints=[{"key": "gpu", "effect": "NoSchedule"}])
+    answer = explain(node("a", "2"), tainted, pod("p", "1"), pod("q", "3"))
+    taint = {"fits": False, "filter": "TaintToleration", "reason": "node(s) had untolerated taint(s)"}
+    short = {"fits": False, "filter": "NodeResourcesFit", "reason": "Insufficient cpu"}
+    assert answer == [
+        {"pod": "default/p", "nodes": {"a": FITS, "b": taint}},
+        {"pod": "default/q", "nodes": {"a": short, "b": taint}},
+    ]
+
+
+def test_no_pending_pod_is_placed_before_another() -> None:
+    """Two pods that both fit alone fit both."""
+    answer = explain(node("a", "1"), pod("p", "1"), pod("q", "1"))
+    assert [entry["nodes"] for entry in answer] == [{"a": FITS}, {"a": FITS}]
+
+
+def test_running_pods_count_and_pods_that_ended_do_not() -> None:
+    """Room and rules are read against what runs."""
+    web = {**pod("", "3", nodeName="a"), **WEB, "status": {"phase": "Running"}}
+    over = pod("over", "3", nodeName="b", status={"phase": "Succeeded"})
+    answer = explain(node("a"), node("b"), web, over, pod("p", "3"))
+    assert [entry["pod"] for entry in answer] == ["default/p"]
+    assert {name: verdict["reason"] for name, verdict in answer[0]["nodes"].items()} == {
+        "a": "Insufficient cpu",
+        "b": "",
+    }
+
+
+def test_rules_between_pods_are_judged_although_the_engine_leaves_the_pod_alone() -> None:
+    """The node's verdict is the filters'; why the engine waits is said beside it."""
+    web = {**pod("", nodeName="a"), **WEB, "status": {"phase": "Running"}}
+    near = pod("near", **rule("podAffinity", namespaces=["shop"]))
+    far = pod("far", **rule("podAntiAffinity", namespaces=["shop"]))
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    even = pod("even", topologySpreadConstraints=[spread])
+    found = {entry["pod"]: entry for entry in explain(node("a"), node("b"), web, near, far, even)}
+    reasons = {
+        key: {name: (verdict["filter"], verdict["reason"]) for name, verdict in entry["nodes"].items()}
+        for key, entry in found.items()
+    }
+    label = ("PodTopologySpread", "node(s) didn't match pod topology spread constraints (missing required label)")
+    assert reasons == {
+        "default/near": {"a": ("", ""), "b": ("InterPodAffinity", "node(s) didn't match pod affinity rules")},
+        "default/far": {"a": ("InterPodAffinity", "node(s) didn't match pod anti-affinity rules"), "b": ("", "")},
+        "default/even": {"a": label, "b": label},
+    }
+    assert all("not decided by this engine yet" in entry["blocked"] for entry in found.values())
+
+
+def test_namespace_selectors_read_the_namespaces_of_the_dump() -> None:
+    """A running pod is near only if its namespace's labels are selected."""
+    web = {**pod("", nodeName="a"), **WEB, "status": {"phase": "Running"}}
+    near = pod("near", **rule("podAffinity", namespaceSelector={"matchLabels": {"team": "one"}}))
+    for team, fits in (("one", True), ("two", False)):
+        shop = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": team}}}
+        assert explain(shop, node("a"), web, near)[0]["nodes"]["a"]["fits"] is fits
+
+
+def test_a_blocked_pod_is_judged_all_the_same() -> None:
+    """Gates are no matter of filters."""
+    answer = explain(node("a"), pod("p", schedulingGates=[{"name": "example.com/gate"}]))
+    assert answer[0]["nodes"] == {"a": FITS}
+    assert answer[0]["blocked"] == "its scheduling gates are closed: example.com/gate"
+
+
+def test_pods_by_name_in_the_order_given() -> None:
+    """Each once; a name alone means the namespace default."""
+    objects = [node("a"), pod("p"), pod("q"), {**pod(""), **WEB}]
+    answer = explain(*objects, names=("shop/web", "q", "default/q"))
+    assert [entry["pod"] for entry in answer] == ["shop/web", "default/q"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("default/nobody", "pod default/nobody: there is no such pod in the dump"),
+        ("nobody", "pod default/nobody: there is no such pod in the dump"),
+        ("runs", "pod default/runs: it has its node already, a"),
+        ("done", "pod default/done: it has run to its end"),
+    ],
+)
+def test_a_pod_that_does_not_wait_is_an_error(name: str, message: str) -> None:
+    """One line that says what is wrong, and exit code 2."""
+    objects = [node("a"), pod("p"), pod("runs", nodeName="a"), pod("done", status={"phase": "Failed"})]
+    done = thalweg("explain", "default/p", name, "-f", "-", stdin=dump_of(*objects))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Error: {message}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """As with simulate."""
+    done = thalweg("explain", "-f", tmp_path / "none.json")
+    assert done.returncode == 2
+    assert done.stderr == f"Error: {tmp_path / 'none.json'}: cannot be read: No such file or directory\n"
+
+
+def test_the_table_of_all_pods() -> None:
+    """A line a pod, with reasons counted as kube-scheduler counts them."""
+    objects = [node("a", "1"), node("b", "2"), pod("p", "2"), pod("q", "3"), pod("r", "1")]
+    lines = thalweg("explain", "-f", "-", stdin=dump_of(*objects)).stdout.splitlines()
+    assert [line.strip().split(maxsplit=1) for line in lines] == [
+        ["POD", "VERDICT"],
+        ["default/p", "1/2 nodes are available: 1 Insufficient cpu."],
+        ["default/q", "0/2 nodes are available: 2 Insufficient cpu."],
+        ["default/r", "2/2 nodes are available."],
+    ]
+
+
+def test_the_table_of_one_pod() -> None:
+    """Node by node under its name; brackets in a reason are left as they are."""
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    objects = [node("a", "1"), node("b"), pod("p", "2"), pod("even", topologySpreadConstraints=[spread])]
+    text = thalweg("explain", "default/p", "even", "-f", "-", stdin=dump_of(*objects)).stdout
+    first, second = text.split("\n\n")
+    assert [line.split() for line in first.splitlines()[1:]] == [
+        ["NODE", "FITS", "FILTER", "REASON"],
+        ["a", "no", "NodeResourcesFit", "Insufficient", "cpu"],
+        ["b", "yes"],
+    ]
+    assert first.splitlines()[0] == "default/p: 1/2 nodes are available: 1 Insufficient cpu."
+    assert "Thalweg leaves it alone: spec.topologySpreadConstraints[0]: " in second
+
+
+def test_nothing_waits_and_no_nodes() -> None:
+    """Empty answers are answers."""
+    assert explain(node("a")) == []
+    assert explain(pod("p")) == [{"pod": "default/p", "nodes": {}}]
+    assert thalweg("explain", "-f", "-", stdin=dump_of(node("a"))).stdout == "no pod waits\n"
+    text = thalweg("explain", "-f", "-", stdin=dump_of(pod("p"))).stdout
+    assert "0/0 nodes are available: the cluster has no nodes." in text
+
+
+@settings(max_examples=100)
+@given(cases_for(ASPECTS))
+def test_every_pod_and_node_has_its_verdict(case: Case) -> None:
+    """Whatever the cluster: all waiting pods, all nodes, and reasons exactly where a pod does not fit."""
+    table = snapshot_of(case).table
+    dump = Dump(
+        nodes={each.name: each for each in table.nodes},
+        pods={each.key: each for each in read_pods([*case.pods, *case.pending])},
+        namespaces=namespaces_of(case),
+    )
+    waiting = [each.key for each in dump.waiting()]
+    answer = json.loads(msgspec.json.encode(as_json(explanations(dump, dump.waiting()))))
+    assert [entry["pod"] for entry in answer] == waiting
+    for entry in answer:
+        assert list(entry["nodes"]) == [each.name for each in table.nodes]
+        for verdict in entry["nodes"].values():
+            assert verdict["fits"] == (verdict["filter"] == "") == (verdict["reason"] == "")
+            assert verdict["filter"] in ("", "NodeUnreadable", *FILTERS)
