@@ -8,7 +8,7 @@ quantity ``"abc"``) blocks that one pod or node, with the field named, and distu
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -33,6 +33,9 @@ from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm, Re
 
 Quantity = str | int | float
 Quantities = dict[str, Quantity]
+
+#: What a bound pod counts for whose requests cannot be read: room that is not known to be free is not given away.
+_UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
@@ -240,13 +243,17 @@ class Interner:
     """Makes equal values the same object.
 
     Pods of one owner repeat their class, labels and usage; sharing them is what keeps a snapshot of
-    150,000 pods small. Entries are never dropped: there are as many as distinct pod templates.
+    150,000 pods small. Labels and messages of pods long gone would pile up: past ``most`` entries it forgets
+    them all and begins again; what is in use stays as it is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 100_000) -> None:
         self._known: dict[Any, Any] = {}
+        self._most = most
 
     def __call__(self, value: _T) -> _T:
+        if len(self._known) >= self._most:
+            self._known.clear()
         return self._known.setdefault(value, value)  # type: ignore[no-any-return]
 
 
@@ -281,12 +288,16 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     node_name = spec.node_name or ""
     blocked = _blocked(spec, deleting=meta.deletion_timestamp is not None)
     requests: Amounts = ()
+    unreadable = False
     try:
         requests = intern(to_amounts(_requests(spec)))
     except ModelError as error:
+        unreadable = True
         blocked = blocked or str(error)
     usage = requests
-    if node_name and _has_resize(status):
+    if unreadable and node_name:
+        usage = _UNKNOWN_USAGE
+    if node_name and not unreadable and _has_resize(status):
         try:
             usage = intern(to_amounts(_requests(spec, status)))
         except ModelError:
@@ -310,7 +321,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         labels=labels,
         scheduler_name=spec.scheduler_name or "default-scheduler",
         node_name=node_name,
-        created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+        created=_seconds(meta.creation_timestamp),
         terminal=status.phase in ("Succeeded", "Failed"),
         deleting=meta.deletion_timestamp is not None,
         usage=usage,
@@ -319,6 +330,13 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         required_anti_affinity=anti_affinity,
         rules=rules,
     )
+
+
+def _seconds(when: datetime | None) -> float:
+    """Seconds since the epoch; a time without a zone is UTC, as all of Kubernetes' are."""
+    if when is None:
+        return 0.0
+    return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
 
 
 class _WirePlace(_Wire):
@@ -348,8 +366,8 @@ def to_unreadable_pod(raw: bytes, problem: str) -> Pod:
         pod_class=PodClass(),
         scheduler_name=wire.spec.scheduler_name or "default-scheduler",
         node_name=wire.spec.node_name or "",
-        created=wire.metadata.creation_timestamp.timestamp() if wire.metadata.creation_timestamp else 0.0,
-        usage=((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (MEMORY, MAX_AMOUNT)),
+        created=_seconds(wire.metadata.creation_timestamp),
+        usage=_UNKNOWN_USAGE,
         blocked=f"it cannot be read: {problem}",
     )
 

@@ -54,8 +54,7 @@ class _Scores:
         self._seen = len(changed)
         if stale:
             at = np.array(stale, dtype=np.int64)
-            fits = np.array([self._room.count_on(self._demand, node) > 0 for node in stale])
-            self._values[at] = np.where(fits, self._of(at), np.inf)
+            self._values[at] = np.where(self._room.fits_at(self._demand, at), self._of(at), np.inf)
         if not len(self._values):
             return None
         node = int(self._values.argmin())

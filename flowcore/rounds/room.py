@@ -47,6 +47,14 @@ class Room:
                     fitting[at] = 0
         return fitting
 
+    def fits_at(self, demand: Demand, at: Int64s) -> Bools:
+        """bool[len(at)]: ``counts`` above zero, for these nodes only."""
+        fits: Bools = demand.allowed[at] & (count_fitting(demand.wanted, self.free[at]) > 0)
+        ports = demand.group.pod_class.host_ports
+        if ports:
+            fits &= ~np.array([clash(ports, self.ports.get(int(node), ())) for node in at], dtype=np.bool_)
+        return fits
+
     def count_on(self, demand: Demand, at: int) -> int:
         """``counts`` of one node."""
         if not demand.allowed[at]:

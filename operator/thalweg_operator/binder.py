@@ -68,13 +68,13 @@ class Binder:
     ) -> None:
         self._connection, self._state, self._metrics = connection, state, metrics
         self._concurrency, self._on_refused = concurrency, on_refused
-        self._queue: asyncio.Queue[tuple[Pod, str]] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[Pod, str, int]] = asyncio.Queue()
         self._encoder = msgspec.json.Encoder()
         self._succeeded = metrics.bindings.labels("bound")
 
     def bind(self, pod: Pod, node: str) -> None:
         """Puts a pod with a reservation in line."""
-        self._queue.put_nowait((pod, node))
+        self._queue.put_nowait((pod, node, self._state.generation))
 
     async def run(self) -> None:
         """Binds until cancelled."""
@@ -88,9 +88,9 @@ class Binder:
 
     async def _work(self) -> None:
         while True:
-            pod, node = await self._queue.get()
+            pod, node, generation = await self._queue.get()
             try:
-                await self._bind(pod, node)
+                await self._bind(pod, node, generation)
             except Exception:  # noqa: BLE001
                 # Whatever it was, the pod must not be lost: its room is given back and the next round takes it up.
                 _log.exception("binding failed unexpectedly", pod=pod.key, node=node)
@@ -98,12 +98,16 @@ class Binder:
             finally:
                 self._queue.task_done()
 
-    async def _bind(self, pod: Pod, node: str) -> None:
+    async def _bind(self, pod: Pod, node: str, generation: int) -> None:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding"
         # With the uid the server refuses to bind another pod that took the name meanwhile.
         body = self._encoder.encode(
             _Binding("v1", "Binding", _Meta(pod.name, pod.namespace, pod.uid), _Target("Node", node))
         )
+        # A pod may have stood in line for seconds: what changed meanwhile was not planned with.
+        if node in self._state.nodes and self._state.node_changed_since(node, generation):
+            self._give_up(pod, node, "node changed", "")
+            return
         tries = 0
         while True:
             # The API server does not check that the node exists; a pod bound to a node that is gone never runs.

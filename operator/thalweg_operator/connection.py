@@ -107,7 +107,10 @@ class Connection:
 
     async def _headers(self) -> dict[str, str]:
         # Asked for each time: service account tokens rotate, and the configuration re-reads them.
-        auth = await self._configuration.auth_settings()
+        try:
+            auth = await self._configuration.auth_settings()
+        except Exception as error:  # whatever a token file or a login plug-in comes up with
+            raise ConnectionLost(f"no credentials: {error or type(error).__name__}") from error
         return {setting["key"]: setting["value"] for setting in auth.values() if setting["in"] == "header"}
 
 

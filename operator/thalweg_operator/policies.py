@@ -167,9 +167,11 @@ class PolicyStore:
         self._reorder()
         return standing
 
-    def forget(self, name: str) -> None:
-        """A policy object is gone."""
-        if self._standings.pop(name, None) is not None:
+    def forget(self, name: str, uid: str) -> None:
+        """A policy object is gone; another one of the same name stays."""
+        standing = self._standings.get(name)
+        if standing is not None and standing.uid == uid:
+            del self._standings[name]
             self._reorder()
 
     def _reorder(self) -> None:

@@ -53,21 +53,22 @@ async def resync(connection: Connection, store: PolicyStore) -> bool:
     Raises:
         OperatorError: the API server could not be asked.
     """
+    before = store.standings  # what comes while the list is on its way is newer than the list
     try:
         raw = await connection.request("GET", POLICIES_PATH)
     except Refused as error:
         if error.status != 404:
             raise
-        for standing in store.standings:
-            store.forget(standing.name)
+        for standing in before:
+            store.forget(standing.name, standing.uid)
         return False
     found = msgspec.json.decode(raw, type=_List).items
     for each in found:
         _offer(store, each.metadata.name, each.metadata.uid, each.metadata.generation, each.spec)
-    names = {each.metadata.name for each in found}
-    for standing in store.standings:
-        if standing.name not in names:
-            store.forget(standing.name)
+    uids = {each.metadata.uid for each in found}
+    for standing in before:
+        if standing.uid not in uids:
+            store.forget(standing.name, standing.uid)
     return True
 
 
@@ -145,7 +146,7 @@ async def serve(
     async def policy(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf's name
         metadata = body.metadata
         if type == "DELETED":
-            store.forget(str(metadata["name"]))
+            store.forget(str(metadata["name"]), str(metadata["uid"]))
         else:
             generation = int(metadata.get("generation") or 0)
             _offer(store, str(metadata["name"]), str(metadata["uid"]), generation, dict(body.get("spec", {})))

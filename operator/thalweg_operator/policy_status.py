@@ -80,7 +80,7 @@ class PolicyStatus:
             self._written[standing.name] = (standing.uid, status)
         except Refused as error:
             if error.status == 404:
-                self._policies.forget(standing.name)
+                self._policies.forget(standing.name, standing.uid)
             elif error.status != 409:  # 409: another object of the same name by now; its event is on the way
                 _log.warning("policy status not written", policy=standing.name, problem=str(error))
         except ConnectionLost as error:

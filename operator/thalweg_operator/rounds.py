@@ -55,11 +55,12 @@ class _Backoff:
 
 @dataclass(slots=True)
 class _Question:
-    """A request and the pods it speaks of, by place."""
+    """A request and the pods it speaks of, by place; ``whole`` unless a lost worker made it ask for less."""
 
     request: RoundRequest
     pods: list[Pod]
     blocked: list[tuple[Pod, Policy]] = field(default_factory=list)
+    whole: bool = True
 
 
 class RoundLoop:
@@ -86,6 +87,8 @@ class RoundLoop:
         self._batcher, self._resync, self._clock = batcher, resync, clock
         self._number = 0
         self._told = False
+        self._most: int | None = None
+        self._asked_for = self._turn = 0
         self._asked = 0.0
         self._backoffs: dict[str, _Backoff] = {}
         self.reports: dict[str, RoundReport] = {}
@@ -102,6 +105,8 @@ class RoundLoop:
                 except WorkerLost as error:
                     failures += 1
                     self._told = False
+                    # The same question would most likely end the same way: ask for half of it.
+                    self._most = max(1, self._asked_for // 2)
                     self._metrics.worker_restarts.inc()
                     _log.error("worker replaced", problem=str(error), failures=failures)
                     await asyncio.sleep(min(10.0, 0.05 * 2 ** min(failures, 8)))
@@ -136,8 +141,12 @@ class RoundLoop:
         if not (question.pods or request.fresh or request.nodes or request.gone or request.uses):
             await self._conclude(question, None)
             return
+        self._asked_for = len(question.pods)
         reply = await self._worker.ask(request)
         self._told = True
+        if self._most is not None:
+            self._most = None if question.whole else self._most * 2
+            self._batcher.touch()
         self._metrics.rounds.labels(reply.method).inc()
         self._metrics.round_seconds.observe(reply.seconds)
         await self._deliver(question, reply)
@@ -158,7 +167,14 @@ class RoundLoop:
         pods: list[Pod] = []
         blocked: list[tuple[Pod, Policy]] = []
         waiting: list[Waiting] = []
-        for index, pod in enumerate(state.plannable()):
+        plannable = state.plannable()
+        whole = self._most is None or len(plannable) <= self._most
+        if self._most is not None and not whole:
+            # In turns, so that pods for which there is no room do not keep the others out.
+            start = self._turn % len(plannable)
+            plannable = (plannable[start:] + plannable[:start])[: self._most]
+            self._turn = start + self._most
+        for index, pod in enumerate(plannable):
             if index % _BURST == _BURST - 1:
                 await asyncio.sleep(0)
             policy = self._policy_of(pod)
@@ -198,7 +214,7 @@ class RoundLoop:
             classes=list(classes),
             waiting=waiting,
         )
-        return _Question(request, pods, blocked)
+        return _Question(request, pods, blocked, whole=whole)
 
     def _policy_of(self, pod: Pod) -> Policy | None:
         namespace = self._state.namespaces.get(pod.namespace)
@@ -243,7 +259,7 @@ class RoundLoop:
                 current is None
                 or policy is None
                 or policy.delivery is not Delivery.BINDER
-                or current.pod_class != pod.pod_class
+                or (current.pod_class, current.labels) != (pod.pod_class, pod.labels)
                 or state.node_changed_since(node, reply.generation)
                 or _lies_in(state.nodes[node], self._avoid(current, terms, avoid))
                 or not state.reserve(pod, node)

@@ -112,7 +112,13 @@ class ClusterState:
         self._node_changed[name] = self.generation
         self._dirty_nodes.add(name)
         self._dirty_uses.add(name)
+        self._recheck_repelling()
         self.on_change()
+
+    def _recheck_repelling(self) -> None:
+        # Labels of nodes and namespaces decide whom running pods keep away: a plan made before is to be asked again.
+        if self._repelling:
+            self.repelled = self.generation
 
     def node_changed_since(self, name: str, generation: int) -> bool:
         """Whether the node object changed, came or went after ``generation``."""
@@ -127,6 +133,8 @@ class ClusterState:
         reservation = self.reservations.get(key)
         if reservation is not None and (reservation.pod.uid != pod.uid or pod.node_name or pod.terminal):
             self._drop_reservation(key)
+            if pod.node_name != reservation.node or pod.terminal:
+                self.on_change()  # room came free
         self.pods[key] = pod
         self._move(old, pod)
         self._set_waiting(key, pod)
@@ -136,6 +144,7 @@ class ClusterState:
         old = self.pods.pop(key, None)
         if key in self.reservations:
             self._drop_reservation(key)
+            self.on_change()  # room came free
         if old is not None:
             self._move(old, None)
         if self.waiting.pop(key, None) is not None:
@@ -204,6 +213,7 @@ class ClusterState:
         elif self.namespaces.get(name) != labels:
             self.namespaces[name] = labels
             self.generation += 1
+            self._recheck_repelling()
             self.on_change()
 
     # --- reservations ---

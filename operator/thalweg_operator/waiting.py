@@ -72,8 +72,8 @@ class WaitingPods:
         """Writes until cancelled."""
         while True:
             due = self._due()
-            if not due:
-                await asyncio.sleep(0.1)
+            # Also where none of them waits any more: the loop must turn.
+            await asyncio.sleep(0 if due else 0.1)
             # Not all of a long list: pods that start to wait meanwhile go first.
             for key in due[: max(1, int(1 / self._pause))]:
                 uid, reason, _ = self._wanted.pop(key)
@@ -87,6 +87,8 @@ class WaitingPods:
         now = self._clock()
         if len(self._written) > 2 * len(self._state.waiting) + 1000:
             self._written = {key: at for key, at in self._written.items() if key in self._state.waiting}
+        if len(self._wanted) > 2 * len(self._state.waiting) + 1000:
+            self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in self._state.waiting}
         due = [(key in self._written, at, key) for key, (_, _, at) in self._wanted.items() if at <= now]
         return [key for _, _, key in sorted(due)]
 

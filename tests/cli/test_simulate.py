@@ -441,3 +441,23 @@ def test_plans_for_dumps_are_sound(case: Case) -> None:
     planned = [entry.pod.key for entry in (*simulation.result.placements, *simulation.result.left)]
     waiting = [each.key for each in dump.pods.values() if not each.node_name and not each.terminal]
     assert sorted([*planned, *simulation.blocked]) == sorted(waiting)
+
+
+def test_a_bound_pod_with_unreadable_requests_fills_its_node() -> None:
+    """What it holds is not known, so nothing is placed beside it; a time without a zone is no reason to stumble."""
+    requests = [{"cpu": "4x"}, {"cpu": "4"}]
+    running, waiting = (
+        {
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": r}}]},
+        }
+        for name, r in zip("rw", requests, strict=True)
+    )
+    running["spec"]["nodeName"] = "n"
+    running["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00"
+    only = {"metadata": {"name": "n"}, "kind": "Node", "status": {"allocatable": {"cpu": "4", "pods": "10"}}}
+    dump = json.dumps({"kind": "List", "items": [only, running, waiting]})
+    answer = json.loads(CliRunner().invoke(main, ["simulate", "-f", "-", "-o", "json"], input=dump).stdout)
+    assert answer["placements"] == {}
+    assert answer["pending"]["default/w"]["nodes"] == {"n": "Insufficient cpu"}

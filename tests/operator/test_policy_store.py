@@ -54,8 +54,9 @@ def test_one_policy_disturbs_no_other() -> None:
     store.offer("good", "u", 1, GOOD)
     assert len(changes) == 1
     store.offer("bad", "v", 1, BAD)
-    store.forget("bad")
-    store.forget("never-there")
+    store.forget("bad", "v")
+    store.forget("never-there", "w")
+    store.forget("good", "another of the same name")
     store.offer("good", "u", 1, GOOD)
     assert len(changes) == 1
     assert in_force(store) == [("good", 0)]
@@ -69,8 +70,8 @@ def test_changes_reach_those_remembered() -> None:
     assert [policy.name for policy in store.governing("thalweg", labels, ())] == ["p", BUILT_IN.name]
     store.offer("q", "u", 1, OTHER)
     assert [policy.name for policy in store.governing("thalweg", labels, ())] == ["q", "p", BUILT_IN.name]
-    store.forget("q")
-    store.forget("p")
+    store.forget("q", "u")
+    store.forget("p", "u")
     assert [policy.name for policy in store.governing("thalweg", labels, ())] == [BUILT_IN.name]
 
 

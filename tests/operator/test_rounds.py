@@ -250,7 +250,7 @@ async def test_a_pod_whose_namespace_is_not_known_yet(case: Case) -> None:
     case.pod("second")
     await bound(case, "ns/second")
     assert "new/early" not in case.ear.bound
-    case.policies.forget("p")
+    case.policies.forget("p", "u")
     await asyncio.sleep(0)
     case.state.delete_pod("ns/sentinel")
     case.state.delete_pod("ns/second")
@@ -267,7 +267,7 @@ async def test_policies_that_change_while_a_large_request_is_put_together(case: 
         for generation in range(1, 10_000):
             case.policies.offer("a", "u", generation, {"selects": {"podSelector": {}}, "precedence": generation % 7})
             if generation % 3 == 0:
-                case.policies.forget("a")
+                case.policies.forget("a", "u")
             await asyncio.sleep(0)
             if stop.is_set():
                 return
@@ -399,3 +399,35 @@ async def test_a_waiting_pod_that_cannot_be_read_is_told_so(case: Case) -> None:
     case.state.upsert_pod(pod_decoder(Interner())(msgspec.json.encode(raw)))
     case.node()
     await told(case, "ns/x", "spec.priority")
+
+
+async def test_after_a_lost_worker_less_is_asked_for_and_all_are_placed_all_the_same(case: Case) -> None:
+    """A round too large to finish in time must not be asked for again unchanged, for ever."""
+    case.worker.fail = [WorkerLost("too slow"), WorkerLost("still too slow")]
+    case.node(cpu=1_000_000)
+    names = [f"p{at:02}" for at in range(40)]
+    for name in names:
+        case.pod(name)
+    await bound(case, *(f"ns/{name}" for name in names))
+    asked = [len(request.waiting) for request in case.worker.requests]
+    assert asked[:3] == [40, 20, 10]
+    assert sum(asked[2:]) >= 40
+
+
+def test_room_of_a_reserved_pod_that_goes_wakes_the_rounds() -> None:
+    """Deleted, replaced or bound elsewhere: what it had reserved is free, and somebody may be waiting for it."""
+    state, woken = ClusterState(), []
+    state.upsert_node(Node("n", allocatable=(("cpu", 1000), ("pods", 10))))
+    pod = Pod(namespace="ns", name="p", uid="u", pod_class=CLASS, scheduler_name="thalweg")
+    for change in (
+        lambda: state.delete_pod("ns/p"),
+        lambda: state.upsert_pod(msgspec.structs.replace(pod, node_name="elsewhere")),
+    ):
+        state.upsert_pod(pod)
+        assert state.reserve(pod, "n")
+        state.on_change = lambda: woken.append(1)
+        woken.clear()
+        change()
+        assert woken
+        state.on_change = lambda: None
+        state.delete_pod("ns/p")
