@@ -106,19 +106,23 @@ def test_wherever_the_request_stands(spec: Manifest, field: str) -> None:
     assert read_pods([pod_manifest("p", {}, **spec)])[0].blocked.startswith(field)
 
 
-def test_a_running_pod_that_cannot_be_read_disturbs_nobody() -> None:
-    """Nor does one on a node that does not exist."""
+def test_a_running_pod_that_cannot_be_read_fills_its_node_and_no_other() -> None:
+    """Room that is not known to be free is not given away; one on a node that does not exist disturbs nobody."""
     running = [
         pod_manifest("bad", {"cpu": "x"}, nodeName="a"),
         pod_manifest("lost", {"cpu": "1"}, nodeName="gone"),
-        {**pod_manifest("resized", {"cpu": "1"}, nodeName="a"), "status": {"containerStatuses": [
+        {**pod_manifest("resized", {"cpu": "1"}, nodeName="b"), "status": {"containerStatuses": [
             {"name": "main", "resources": {"requests": {"cpu": "x"}}}]}},
     ]  # fmt: skip
     cluster = snapshot_of(
-        Case([node_manifest("a", {"cpu": "2", "pods": "9"})], running, [pod_manifest("p", {"cpu": "1"})])
+        Case(
+            [node_manifest(name, {"cpu": "2", "pods": "9"}) for name in "ab"],
+            running,
+            [pod_manifest("p", {"cpu": "1"}), pod_manifest("q", {"cpu": "1"})],
+        )
     )
-    assert len(plan_checked(cluster).placements) == 1
-    assert int(cluster.used[0, 0]) == 1000
+    assert [placement.node for placement in plan_checked(cluster).placements] == ["b"]
+    assert int(cluster.used[1, 0]) == 1000
 
 
 def test_a_node_that_is_overcommitted_already() -> None:
