@@ -1,0 +1,26 @@
+"""From Kubernetes JSON to model values.
+
+The ``Wire*`` structs name only the fields that scheduling reads; everything else, fields of newer
+Kubernetes versions included, is skipped by the decoder. What has the wrong shape (a label that is a
+number) raises ``msgspec.ValidationError`` with its path. What has the right shape and cannot be read (a
+quantity ``"abc"``) blocks that one pod or node, with the field named, and disturbs no other.
+"""
+
+from flowcore.model.wire.base import Interner, to_labels
+from flowcore.model.wire.nodes import WireNamespace, WireNode, to_node
+from flowcore.model.wire.pod_objects import WirePod
+from flowcore.model.wire.pods import to_pod, to_unreadable_pod
+from flowcore.model.wire.selectors import WireLabelSelector, to_label_selector
+
+__all__ = [
+    "Interner",
+    "WireLabelSelector",
+    "WireNamespace",
+    "WireNode",
+    "WirePod",
+    "to_label_selector",
+    "to_labels",
+    "to_node",
+    "to_pod",
+    "to_unreadable_pod",
+]

@@ -1,0 +1,152 @@
+"""Pods."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.model.errors import ModelError
+from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
+from flowcore.model.quantities import MAX_AMOUNT
+from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
+from flowcore.model.rules import AffinityTerm
+from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
+from flowcore.model.wire.pod_objects import WireAffinity, WireNodeAffinity, WirePod, WirePodSpec, WirePodStatus
+from flowcore.model.wire.requests import has_resize, host_ports_of, requests_of
+from flowcore.model.wire.rules import to_rules
+from flowcore.model.wire.selectors import to_node_term
+
+#: What a bound pod counts for whose requests cannot be read: room that is not known to be free is not given away.
+_UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
+
+
+def to_pod(wire: WirePod, intern: Interner) -> Pod:
+    """A pod; whatever keeps this engine from placing it is said in ``blocked``."""
+    meta, spec, status = wire.metadata, wire.spec, wire.status or WirePodStatus()
+    namespace = meta.namespace or "default"
+    node_name = spec.node_name or ""
+    blocked = _blocked(spec, deleting=meta.deletion_timestamp is not None)
+    requests: Amounts = ()
+    unreadable = False
+    try:
+        requests = intern(to_amounts(requests_of(spec)))
+    except ModelError as error:
+        unreadable = True
+        blocked = blocked or str(error)
+    usage = requests
+    if unreadable and node_name:
+        usage = _UNKNOWN_USAGE
+    if node_name and not unreadable and has_resize(status):
+        try:
+            usage = intern(to_amounts(requests_of(spec, status)))
+        except ModelError:
+            usage = requests
+    labels = intern(to_labels(meta.labels))
+    rules = to_rules(spec, namespace, labels)
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    if rules is not None:
+        rules = intern(rules)
+        if rules.unreadable_affinity:
+            blocked = blocked or f"{rules.unreadable_affinity}: a selector in it cannot be parsed"
+        anti_affinity = intern(rules.anti_affinity)
+    told = next(
+        (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
+    )
+    return Pod(
+        namespace=namespace,
+        name=meta.name,
+        uid=meta.uid or "",
+        pod_class=intern(_pod_class(spec, requests)),
+        labels=labels,
+        scheduler_name=spec.scheduler_name or "default-scheduler",
+        node_name=node_name,
+        created=to_seconds(meta.creation_timestamp),
+        terminal=status.phase in ("Succeeded", "Failed"),
+        deleting=meta.deletion_timestamp is not None,
+        usage=usage,
+        blocked=intern(blocked),
+        told=intern(told),
+        required_anti_affinity=anti_affinity,
+        rules=rules,
+    )
+
+
+class _WirePlace(Wire):
+    node_name: str | None = None
+    scheduler_name: str | None = None
+
+
+class _WirePlacedPod(Wire):
+    metadata: WireMeta
+    spec: _WirePlace
+
+
+def to_unreadable_pod(raw: bytes, problem: str) -> Pod:
+    """What is left of a pod whose JSON has not the shape that it should have.
+
+    It waits with the problem as its reason. Bound, it is taken to fill its node: what it holds is not known, and
+    room that is not known to be free must not be given away.
+
+    Raises:
+        msgspec.ValidationError: not even name and node can be read.
+    """
+    wire = msgspec.json.decode(raw, type=_WirePlacedPod)
+    return Pod(
+        namespace=wire.metadata.namespace or "default",
+        name=wire.metadata.name,
+        uid=wire.metadata.uid or "",
+        pod_class=PodClass(),
+        scheduler_name=wire.spec.scheduler_name or "default-scheduler",
+        node_name=wire.spec.node_name or "",
+        created=to_seconds(wire.metadata.creation_timestamp),
+        usage=_UNKNOWN_USAGE,
+        blocked=f"it cannot be read: {problem}",
+    )
+
+
+def _pod_class(spec: WirePodSpec, requests: Amounts) -> PodClass:
+    node_affinity = (spec.affinity.node_affinity if spec.affinity else None) or WireNodeAffinity()
+    required = None
+    if node_affinity.required is not None:
+        required = tuple(to_node_term(term) for term in node_affinity.required.node_selector_terms or ())
+    tolerations = (
+        Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in spec.tolerations or ()
+    )
+    return PodClass(
+        requests=requests,
+        node_selector=to_labels(spec.node_selector),
+        required_affinity=required,
+        preferred_affinity=tuple(
+            PreferredTerm(p.weight, to_node_term(p.preference)) for p in node_affinity.preferred or ()
+        ),
+        tolerations=tuple(tolerations),
+        host_ports=host_ports_of(spec),
+        node_name=spec.node_name or "",
+        priority=spec.priority or 0,
+    )
+
+
+def _blocked(spec: WirePodSpec, *, deleting: bool) -> str:
+    """Why this engine must not place the pod, "" when it may.
+
+    It never binds what it cannot judge: a rule that is not evaluated here is a reason to wait, not a rule to skip.
+    """
+    if deleting:
+        return "it is being deleted"
+    if spec.scheduling_gates:
+        return "its scheduling gates are closed: " + ", ".join(gate.name for gate in spec.scheduling_gates)
+    if spec.resource_claims:
+        names = ", ".join(claim.name for claim in spec.resource_claims)
+        return f"its resource claims ({names}) need kube-scheduler's binding work, which the binder does not do"
+    claims = [v.persistent_volume_claim.claim_name for v in spec.volumes or () if v.persistent_volume_claim]
+    claims += [v.name for v in spec.volumes or () if v.ephemeral is not None]
+    if claims:
+        names = ", ".join(claims)
+        return f"its volume claims ({names}) need kube-scheduler's binding work, which the binder does not do"
+    affinity = spec.affinity or WireAffinity()
+    for rule, name in ((affinity.pod_affinity, "podAffinity"), (affinity.pod_anti_affinity, "podAntiAffinity")):
+        if rule is not None and rule.required:
+            return f"spec.affinity.{name}: required rules between pods are not decided by this engine yet"
+    for index, spread in enumerate(spec.topology_spread_constraints or ()):
+        if spread.when_unsatisfiable == "DoNotSchedule":
+            return f"spec.topologySpreadConstraints[{index}]: DoNotSchedule is not decided by this engine yet"
+    return ""

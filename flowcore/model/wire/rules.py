@@ -1,0 +1,79 @@
+"""What a pod demands of the pods around it."""
+
+from __future__ import annotations
+
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.selectors import Labels, LabelSelector, Requirement
+from flowcore.model.wire.pod_objects import WireAffinity, WirePodAffinity, WirePodAffinityTerm, WirePodSpec, WireSpread
+from flowcore.model.wire.selectors import to_label_selector
+
+
+def to_rules(spec: WirePodSpec, namespace: str, labels: Labels) -> Rules | None:
+    """What the pod demands of the pods around it, None when it demands nothing."""
+    if spec.affinity is None and not spec.topology_spread_constraints:
+        return None
+    affinity = spec.affinity or WireAffinity()
+    sides = ((affinity.pod_affinity, "podAffinity"), (affinity.pod_anti_affinity, "podAntiAffinity"))
+    terms: list[tuple[AffinityTerm, ...]] = []
+    unreadable_affinity = ""
+    for wire, name in sides:
+        own = wire or WirePodAffinity()
+        required = tuple(_affinity_term(term, namespace) for term in own.required or ())
+        # Preferred terms decide nothing here, but kube-scheduler refuses the pod if it cannot parse one (NewPodInfo).
+        preferred = tuple(
+            _affinity_term(each.pod_affinity_term or WirePodAffinityTerm(), namespace) for each in own.preferred or ()
+        )
+        if not all(map(_is_readable, required + preferred)):
+            unreadable_affinity = unreadable_affinity or f"spec.affinity.{name}"
+        # One that cannot be parsed voids them all (framework GetAffinityTerms).
+        terms.append(required if all(map(_is_readable, required)) else ())
+    hard = [
+        (_spread(wire, labels), f"spec.topologySpreadConstraints[{at}]")
+        for at, wire in enumerate(spec.topology_spread_constraints or ())
+        if wire.when_unsatisfiable == "DoNotSchedule"
+    ]
+    unreadable_spread = next(
+        (field for spread, field in hard if spread.selector is not None and not spread.selector.is_valid), ""
+    )
+    if not (terms[0] or terms[1] or hard or unreadable_affinity):
+        return None
+    return Rules(
+        namespace=namespace,
+        labels=labels,
+        affinity=terms[0],
+        anti_affinity=terms[1],
+        spread=() if unreadable_spread else tuple(spread for spread, _ in hard),
+        unreadable_affinity=unreadable_affinity,
+        unreadable_spread=unreadable_spread,
+    )
+
+
+def _is_readable(term: AffinityTerm) -> bool:
+    return all(selector is None or selector.is_valid for selector in (term.selector, term.namespace_selector))
+
+
+def _affinity_term(wire: WirePodAffinityTerm, namespace: str) -> AffinityTerm:
+    selector = None if wire.label_selector is None else to_label_selector(wire.label_selector)
+    own = (namespace,) if not wire.namespaces and wire.namespace_selector is None else ()
+    return AffinityTerm(
+        topology_key=wire.topology_key,
+        selector=selector,
+        namespaces=tuple(wire.namespaces or own),
+        namespace_selector=None if wire.namespace_selector is None else to_label_selector(wire.namespace_selector),
+    )
+
+
+def _spread(wire: WireSpread, labels: Labels) -> SpreadConstraint:
+    selector = None
+    if wire.label_selector is not None:
+        keys = wire.match_label_keys or ()
+        merged = tuple(Requirement(key, "In", (value,)) for key, value in labels if key in keys)
+        selector = LabelSelector(merged + to_label_selector(wire.label_selector).requirements)
+    return SpreadConstraint(
+        topology_key=wire.topology_key,
+        max_skew=wire.max_skew,
+        selector=selector,
+        min_domains=1 if wire.min_domains is None else wire.min_domains,
+        honors_affinity=wire.node_affinity_policy in (None, "Honor"),
+        honors_taints=wire.node_taints_policy == "Honor",
+    )
