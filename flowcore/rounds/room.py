@@ -77,6 +77,19 @@ class Room:
                 self.ports[at] = self.ports.get(at, frozenset()) | frozenset(ports)
         return taken
 
+    def take_many(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
+        """Commits pods of one group to several nodes, each at most ``counts`` of that node.
+
+        Args:
+            nodes, counts: int64[M], each node once.
+        """
+        self.free[nodes] -= demand.wanted * counts[:, np.newaxis]
+        self.assumed[nodes] += demand.size.astype(np.int64) * counts[:, np.newaxis]
+        ports = demand.group.pod_class.host_ports
+        if ports:
+            for node in nodes.tolist():
+                self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
+
     def take_all(self, demands: Sequence[Demand], classes: Int64s, nodes: Int64s, counts: Int64s) -> Bools:
         """Commits arcs whose nodes have room for everything planned there; leaves the other nodes alone.
 
