@@ -27,7 +27,7 @@ class Demand:
         arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
         share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
-        turn: place in the queue, 0 for the demand whose first pod is the dearest to leave; among equals for the largest.
+        turn: place in the queue, 0 for the demand whose first pod is the dearest to leave, among equals the largest.
     """
 
     group: Group

@@ -23,9 +23,9 @@ from flowcore.solve import potentials, solve
 #: A flow that commits less than one in this many of its pods is the last: one-by-one finishes faster.
 _WORTHWHILE = 50
 _MOST_FLOWS = 12
-#: How often missing arcs are priced for one flow. Many classes that want the same nodes would go on for long; what the
-#: last pricings still find is a fraction of a percent.
-_MOST_PRICINGS = 8
+#: How often missing arcs are priced for one flow, and by which share of the cost a flow must be cheaper than the last
+#: for another pricing: many classes that want the same nodes would go on for long for next to nothing.
+_MOST_PRICINGS, _LEAST_GAIN = 8, 1e-3
 #: Arcs from classes to nodes that the first network of a flow has room for.
 _FIRST_ARCS = 40_000
 #: Arcs that a class starts with, and gets more of, at least.
@@ -39,8 +39,8 @@ class FlowPlan:
     """Commits of all flows in order, and what they took.
 
     Attributes:
-        worth: int64[N], what one more pod on each node costs beyond its arc, by the potentials of the first flow; zeros
-            where there was none.
+        worth: int64[N], what one more pod on each node costs beyond its arc, by the potentials of the first flow; zero
+            for nodes that it did not look at.
     """
 
     commits: tuple[Commit, ...]
@@ -65,18 +65,17 @@ class _Supply:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Proposal:
-    """Arcs that a flow uses: place in the supplies, node and pods, int64[M] each; the network's size."""
+    """Arcs that a flow uses: place in the supplies, node and pods, int64[M] each; the network's size and cost."""
 
     supplies: Int64s
     nodes: Int64s
     pods: Int64s
     size: int
+    cost: int
     worth: Int64s
 
 
-def plan_by_flow(
-    demands: Sequence[Demand], room: Room, known: Sequence[Commit]
-) -> Generator[None, None, FlowPlan]:
+def plan_by_flow(demands: Sequence[Demand], room: Room, known: Sequence[Commit]) -> Generator[None, None, FlowPlan]:
     """Commits into ``room`` what flows of least cost propose; yields after each call of the solver.
 
     Args:
@@ -116,8 +115,8 @@ def _propose(
 
     Columns are generated: each class starts with arcs to its cheapest nodes, at least twice as many as it has pods;
     node potentials of the optimal flow then price all the arcs that are missing, those that would make it cheaper are
-    added, and so on until none would. That is the optimum of the full network, and its size follows the batch, not
-    the cluster.
+    added, and so on until none would or little is gained. That is the optimum of the full network or next to it, and
+    the work follows the batch, not the cluster.
     """
     batch = sum(supply.count for supply in supplies)
     mean, limits = _mean_pod(supplies, room)
@@ -136,7 +135,7 @@ def _propose(
     for commit in known:
         if commit.demand in place:
             taken[place[commit.demand]][commit.node] = True
-    pricings = 0
+    pricings, cost = 0, 2**62
     while True:
         candidates = [np.nonzero(mine)[0] for mine in taken]
         network = build(
@@ -157,12 +156,20 @@ def _propose(
         distance = potentials(network, solution.flows)
         # A node that no class has an arc to yet still has all its slots.
         worth = slots[:, 0].copy()
+        used = np.zeros(len(worth), dtype=np.bool_)
+        used[network.arc_node] = True
         if distance is not None:
-            used = np.logical_or.reduce(taken)
             worth[used] = distance[len(supplies) : -1][used]
-        done = distance is None or pricings == _MOST_PRICINGS
-        if done or not _add_columns(taken, arcs, worth, distance, supplies):
-            return _Proposal(*decode(network, solution.flows), size=len(network.tails), worth=worth), pricings
+        gain, cost = cost - solution.cost, solution.cost
+        if (
+            distance is None
+            or pricings == _MOST_PRICINGS
+            or gain < _LEAST_GAIN * cost
+            or not _add_columns(taken, arcs, worth, distance, supplies)
+        ):
+            return _Proposal(
+                *decode(network, solution.flows), size=len(network.tails), cost=cost, worth=worth * used
+            ), pricings
 
 
 def _cheapest(cost: Int64s, count: int) -> Bools:

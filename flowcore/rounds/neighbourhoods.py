@@ -1,8 +1,8 @@
 """Making a plan better a few nodes at a time: what is on them and what is left out, decided anew and exactly.
 
 A handful of nodes with their classes is a small integer program that CP-SAT solves to the end or nearly so. A new
-arrangement is taken over when the round's true cost falls by it, so a plan never gets worse (large neighbourhood search,
-Shaw 1998).
+arrangement is taken over when the round's true cost falls by it, so a plan never gets worse (large neighbourhood
+search, Shaw 1998).
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import numpy as np
 from flowcore.costs.model import Float64s
 from flowcore.model.snapshot import Int64s
 from flowcore.rounds.commits import Commit
-from flowcore.rounds.demands import Demand
+from flowcore.rounds.field import Field
 from flowcore.rounds.pricing import pod_prices, unplaced
-from flowcore.rounds.relaxation import Field
 from flowcore.rounds.room import Room
 from flowcore.solve import LinearProgram, solve_whole
 
@@ -45,16 +44,15 @@ class Neighbourhoods:
     """A plan that is made better step by step. Pods with host ports stay where they are.
 
     Attributes:
-        improved: whether the last step changed the plan.
+        gain: by how much the plan's cost fell so far.
     """
 
-    def __init__(
-        self, demands: Sequence[Demand], commits: Sequence[Commit], start: Room, room: Room, field: Field, seed: int
-    ) -> None:
-        """A plan's commits with the room they were committed into, ``start``, and the room they leave."""
-        self._demands, self._field, self._load = demands, field, start.load()
+    def __init__(self, field: Field, commits: Sequence[Commit], room: Room, seed: int) -> None:
+        """A plan's commits and the room that they leave."""
+        demands = field.demands
+        self._demands, self.field, self._load = demands, field, field.room.load()
         self._random = np.random.default_rng(seed)
-        self._seed, self.improved = seed, False
+        self._seed, self.gain = seed, 0
         self._free = room.free.copy()
         self._wanted = np.array([demand.wanted for demand in demands], dtype=np.int64)
         self._movable = np.array([not demand.group.pod_class.host_ports for demand in demands], dtype=np.bool_)
@@ -71,14 +69,13 @@ class Neighbourhoods:
 
     def improve(self) -> bool:
         """Decides one neighbourhood anew; False where no class is left out that any node could take."""
-        waiting = np.nonzero((self._left > 0) & self._movable & (self._field.counts > 0).any(axis=1))[0]
+        waiting = np.nonzero((self._left > 0) & self._movable & (self.field.counts > 0).any(axis=1))[0]
         if not len(waiting):
             return False
         self._seed += 1
-        self.improved = False
-        weight = np.array([self._left[at] * float(self._demands[at].prices[-1]) for at in waiting])
+        weight = np.array([self._left[at] * float(self._demands[at].prices[-1]) for at in waiting.tolist()])
         wanted = int(self._random.choice(waiting, p=weight / weight.sum()))
-        usable = np.nonzero(self._field.counts[wanted] > 0)[0]
+        usable = np.nonzero(self.field.counts[wanted] > 0)[0]
         nodes = np.sort(self._random.choice(usable, size=min(_NODES, len(usable)), replace=False))
         rivals = self._random.permutation(waiting)[:_COMPETITORS]
         here = {at for node in nodes.tolist() for at in self._on.get(node, {})}
@@ -94,7 +91,7 @@ class Neighbourhoods:
         with np.errstate(divide="ignore"):
             fitting = np.where(wanted[:, np.newaxis] > 0, free // np.maximum(wanted[:, np.newaxis], 1), 2**31)
         most = np.minimum(fitting.min(axis=2), pods[:, np.newaxis])
-        most[self._field.counts[np.ix_(classes, nodes)] == 0] = 0
+        most[self.field.counts[np.ix_(classes, nodes)] == 0] = 0
         at, node = np.nonzero(most > 0)
         if not len(at):
             return
@@ -109,16 +106,16 @@ class Neighbourhoods:
     def _program(
         self, nodes: Int64s, classes: Int64s, columns: _Columns, free: Int64s, pods: Int64s
     ) -> tuple[LinearProgram, Float64s]:
-        """Pods of a class on a node at the least they can pay, or left at their price; and the plan as it is."""
+        """Pods of a class on a node at what a first one pays there, or left at their price; and the plan as it is."""
         prices = [
-            np.array_split(self._demands[at].prices_of_last(int(count)).astype(np.float64), min(_STEPS, int(count)))
-            for at, count in zip(classes, pods, strict=True)
+            np.array_split(self._demands[at].prices_of_last(count).astype(np.float64), min(_STEPS, count))
+            for at, count in zip(classes.tolist(), pods.tolist(), strict=True)
         ]
         owner = np.repeat(np.arange(len(classes)), [len(parts) for parts in prices])
         step = np.array([part.mean() for parts in prices for part in parts])
         width = np.array([len(part) for parts in prices for part in parts], dtype=np.float64)
         out: list[float] = []
-        for parts, at in zip(prices, classes, strict=True):
+        for parts, at in zip(prices, classes.tolist(), strict=True):
             rest = int(self._left[at])
             for part in reversed(parts):  # the last are the cheapest to leave
                 out.append(float(min(rest, len(part))))
@@ -128,7 +125,7 @@ class Neighbourhoods:
         wanted = self._wanted[classes]
         pair, resource = np.nonzero(wanted[columns.classes] > 0)
         program = LinearProgram(
-            costs=np.concatenate([self._field.first[classes[columns.classes], nodes[columns.nodes]], step]),
+            costs=np.concatenate([self.field.opening[classes[columns.classes], nodes[columns.nodes]], step]),
             most=np.concatenate([columns.most.astype(np.float64), width]),
             lower=np.concatenate([pods.astype(np.float64), np.full(free.size, -np.inf)]),
             upper=np.concatenate([pods.astype(np.float64), free.ravel().astype(np.float64)]),
@@ -148,18 +145,21 @@ class Neighbourhoods:
             return
         arranged: dict[int, dict[int, int]] = {node: dict(self._on.get(node, {})) for node in nodes.tolist()}
         left = self._left.copy()
-        for at, node, count, before in zip(
+        for at, node, count, had in zip(
             classes[columns.classes].tolist(), nodes[columns.nodes].tolist(), chosen.tolist(), columns.now.tolist(),
             strict=True,
         ):  # fmt: skip
-            left[at] += before - count
+            left[at] += had - count
             arranged[node].pop(at, None)
             if count:
                 arranged[node][at] = count
         standing = {node: self._on.get(node, {}) for node in nodes.tolist()}
-        if (left < 0).any() or self._cost(arranged, left) >= self._cost(standing, self._left):
+        if (left < 0).any():
             return
-        self.improved = True
+        before, after = self._cost(standing, self._left), self._cost(arranged, left)
+        if after >= before:
+            return
+        self.gain += before - after
         self._on.update(arranged)
         self._free[nodes] -= change
         self._left = left

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowcore.costs.model import Float64s
-from flowcore.model.snapshot import Int64s
+from flowcore.model.snapshot import Bools, Int64s
+from flowcore.rounds.bounds import lower_bound
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
-from flowcore.rounds.fill import Taste, plan_by_filling
+from flowcore.rounds.field import Field
+from flowcore.rounds.fill import plan_by_filling
 from flowcore.rounds.flow import plan_by_flow
 from flowcore.rounds.neighbourhoods import Neighbourhoods
-from flowcore.rounds.one_by_one import plan_one_by_one
 from flowcore.rounds.pricing import total_cost, unplaced
-from flowcore.rounds.relaxation import Field, guide, lower_bound
+from flowcore.rounds.relaxation import guide
 from flowcore.rounds.room import Room
 
 #: Where more than one in this many pods stays out although there was room for some of its kind, room is what
@@ -29,6 +30,8 @@ _SCARCE = 50
 #: Interleavings of classes that are tried, in parts of each class. With many parts nodes get a mix of all classes, with
 #: few the dear ones come first.
 _PARTS = (4, 16)
+#: So many neighbourhoods in a row that bring nothing end the search, or a tenth as many as there are nodes.
+_PATIENCE = 4
 #: One-by-one scheduling is tried up to so many pods.
 _FEW = 3_000
 
@@ -47,7 +50,7 @@ class Planner:
     """Plans a round step by step.
 
     Attributes:
-        best: the best plan so far.
+        best: the best plan so far, less what the search for better neighbourhoods found (see ``conclude``).
         steps: steps taken.
         solves, arcs: min-cost flows solved, and arcs of the largest.
         bound: a cost that no plan goes below.
@@ -56,9 +59,10 @@ class Planner:
     def __init__(self, demands: Sequence[Demand], start: Room, seed: int = 0) -> None:
         self._demands, self._start, self._seed = demands, start, seed
         self._load = start.load()
-        self.steps = self.solves = self.arcs = 0
+        self._queue = sorted(range(len(demands)), key=lambda at: demands[at].turn)
+        self.steps = self.solves = self.arcs = self.bound = 0
         self.best = self._draft("nothing", [], start.copy())
-        self.bound = 0
+        self._searched: Neighbourhoods | None = None
         self._going = self._run()
 
     def step(self) -> bool:
@@ -71,49 +75,54 @@ class Planner:
         return True
 
     def _run(self) -> Generator[None, None, None]:
-        demands, start = self._demands, self._start
-        if not demands or not len(start.free):
+        demands = self._demands
+        if not demands or not len(self._start.free):
             self.bound = self.best.cost
             return
-        everyone = [demand.count for demand in demands]
-        dearest = sorted(range(len(demands)), key=lambda at: (-int(demands[at].prices[0]), -demands[at].share, at))
-        room = start.copy()
-        commits = plan_by_filling(demands, [(at, everyone[at]) for at in dearest], room)
-        self.offer("fill", commits, room)
-        yield
-        field = Field.of(demands, start)
-        placeable = (field.counts > 0).any(axis=1)
-        hopeful = sum(demand.count for demand, hope in zip(demands, placeable, strict=True) if hope)
+        field = Field.of(demands, self._start)
+        self._fill(field)
         self.bound = lower_bound(field)
-        if not hopeful:
+        yield
+        placeable = field.placeable
+        hopeful = sum(demand.count for demand, hope in zip(demands, placeable, strict=True) if hope)
+        if not hopeful or self.best.cost == self.bound:
             return
+        if self._left(placeable) and hopeful <= _FEW:
+            self._one_by_one(field)
+            yield
         if self._left(placeable) * _SCARCE <= hopeful:
-            yield from self._flow(field, dearest)
+            yield from self._flow(field)
         if not self._left(placeable):
             return
-        yield from self._share_out(field, dearest)
-        if sum(everyone) <= _FEW:
-            room = start.copy()
-            commits = plan_one_by_one(demands, by_price(demands, everyone), room)
-            self.offer("one by one", commits, room)
-            yield
-        yield from self._search(field, dearest)
+        yield from self._share_out(field)
+        yield from self._search(field)
 
-    def _flow(self, field: Field, dearest: Sequence[int]) -> Generator[None, None, None]:
+    def _fill(self, field: Field) -> None:
+        """The floor: every class in turn takes the cheapest slots there are."""
+        room = self._start.copy()
+        self.offer("fill", self._filled([], field, room), room)
+
+    def _one_by_one(self, field: Field) -> None:
+        """Pods in turn whatever their class, as kube-scheduler has it."""
+        room = self._start.copy()
+        everyone = by_price(self._demands, [demand.count for demand in self._demands])
+        self.offer("one by one", plan_by_filling(field, ((at, 1) for at in everyone), room), room)
+
+    def _flow(self, field: Field) -> Generator[None, None, None]:
         """Min-cost flows, and what they leave over filled in."""
         room = self._start.copy()
         plan = yield from plan_by_flow(self._demands, room, self.best.commits)
         self.solves, self.arcs = plan.solves, plan.arcs
-        self.offer("flow", self._filled(plan.commits, dearest, room), room)
+        self.offer("flow", self._filled(plan.commits, field, room), room)
         self.bound = max(self.bound, lower_bound(field, worth=plan.worth))
         yield
 
-    def _share_out(self, field: Field, dearest: Sequence[int]) -> Generator[None, None, None]:
+    def _share_out(self, field: Field) -> Generator[None, None, None]:
         """The linear program says how many of each class, and at what tolls; classes take turns in parts."""
         guided = guide(field)
         if guided is None:
             return
-        self.bound = max(self.bound, lower_bound(field, guided.tolls))
+        self.bound = max(self.bound, lower_bound(field, tolls=guided.tolls))
         yield
         demands = self._demands
         worth = _least_tolls(field, guided.tolls)
@@ -124,27 +133,38 @@ class Planner:
             for counts in (chosen, everyone):
                 for tolls in (None, guided.tolls):
                     room = self._start.copy()
-                    turns = _in_parts(counts, order, parts)
-                    commits = plan_by_filling(demands, turns, room, Taste.CHEAPEST, tolls)
-                    self.offer("shares", self._filled(commits, dearest, room), room)
+                    commits = plan_by_filling(field, _in_parts(counts, order, parts), room, tolls)
+                    self.offer("shares", self._filled(commits, field, room), room)
                     yield
 
-    def _search(self, field: Field, dearest: Sequence[int]) -> Generator[None, None, None]:
+    def _search(self, field: Field) -> Generator[None, None, None]:
         """Neighbourhoods, for as long as they are asked for."""
-        search = Neighbourhoods(self._demands, self.best.commits, self._start, self.best.room, field, self._seed)
-        while self.best.cost > self.bound and search.improve():
-            if search.improved:
-                room = self._start.copy()
-                commits = [c for c in search.commits if room.take(self._demands[c.demand], c.node, c.count) == c.count]
-                self.offer("neighbourhoods", self._filled(commits, dearest, room), room)
+        self._searched = search = Neighbourhoods(field, self.best.commits, self.best.room, self._seed)
+        patience = max(_PATIENCE, len(self._start.free) // 10)
+        fruitless = 0
+        while fruitless < patience and self.best.cost - search.gain > self.bound:
+            before = search.gain
+            if not search.improve():
+                return
+            fruitless = 0 if search.gain > before else fruitless + 1
             yield
 
-    def _filled(self, commits: Sequence[Commit], order: Sequence[int], room: Room) -> list[Commit]:
-        """A plan with whatever else fits into the room that it leaves."""
-        left = unplaced(commits, self._demands)
-        return [*commits, *plan_by_filling(self._demands, [(at, left[at]) for at in order if left[at]], room)]
+    def conclude(self) -> Draft:
+        """The best plan so far, verified: every commit goes through an empty room once more."""
+        search = self._searched
+        if search is not None and search.gain:
+            room = self._start.copy()
+            commits = [c for c in search.commits if room.take(self._demands[c.demand], c.node, c.count) == c.count]
+            self.offer("neighbourhoods", self._filled(commits, search.field, room), room)
+            self._searched = None
+        return self.best
 
-    def _left(self, placeable: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+    def _filled(self, commits: Sequence[Commit], field: Field, room: Room) -> list[Commit]:
+        """A plan with whatever else fits into the room that it leaves, the dearest first."""
+        left = unplaced(commits, self._demands)
+        return [*commits, *plan_by_filling(field, ((at, left[at]) for at in self._queue), room)]
+
+    def _left(self, placeable: Bools) -> int:
         left = unplaced(self.best.commits, self._demands)
         return sum(count for count, hope in zip(left, placeable, strict=True) if hope)
 

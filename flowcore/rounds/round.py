@@ -8,7 +8,8 @@ from flowcore.explain.reasons import reason_for
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.snapshot import Snapshot
 from flowcore.rounds.demands import Demand, demands_of
-from flowcore.rounds.one_by_one import plan_one_by_one
+from flowcore.rounds.field import Field
+from flowcore.rounds.fill import plan_by_filling
 from flowcore.rounds.plan import Left, Placement, RoundResult
 from flowcore.rounds.planner import Planner
 from flowcore.rounds.pricing import pod_prices, unplaced
@@ -16,7 +17,7 @@ from flowcore.rounds.room import Room
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
 #: Steps of a round that nobody gives a budget: all that are quick, and some neighbourhoods.
-DEFAULT_STEPS = 64
+DEFAULT_STEPS = 40
 
 
 class Round:
@@ -25,9 +26,7 @@ class Round:
     The result after so many steps is the same each time: snapshot, policies, seed and steps are all it depends on.
     """
 
-    def __init__(
-        self, snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES, *, seed: int = 0
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES, *, seed: int = 0) -> None:
         """Each pending pod's ``policy`` must be a key of ``policies``."""
         self._snapshot, self._start = snapshot, Room(snapshot)
         self._demands = demands_of(snapshot, self._start.load(), policies)
@@ -79,12 +78,12 @@ def run_one_by_one(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_
     )
     planner = Planner(demands, start)
     room = start.copy()
-    planner.offer("one by one", plan_one_by_one(demands, [at for *_, at in turns], room), room)
+    planner.offer("one by one", plan_by_filling(Field.of(demands, start), ((at, 1) for *_, at in turns), room), room)
     return _result(snapshot, demands, start, planner)
 
 
 def _result(snapshot: Snapshot, demands: Sequence[Demand], start: Room, planner: Planner) -> RoundResult:
-    draft = planner.best
+    draft = planner.conclude()
     prices = iter(pod_prices(draft.commits, demands, start.load()).tolist())
     nodes = snapshot.table.nodes
     waiting = [iter(demand.group.pods) for demand in demands]
