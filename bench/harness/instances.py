@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,10 @@ class Size:
     seed: int = 1
     zones: int = 6
     spread: bool = False
+
+    def __str__(self) -> str:
+        """Nodes / pending / classes / running."""
+        return f"{self.nodes:,} / {self.pending:,} / {self.classes:,} / {self.running:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +206,7 @@ def _some(draw: np.random.Generator, count: int, part: float) -> NDArray[np.bool
     return chosen
 
 
-def _where(draw: np.random.Generator, share: float) -> dict[str, object]:
+def _where(draw: np.random.Generator, share: float) -> dict[str, Any]:
     """A node selector or a required node affinity for a class with this share of the waiting pods."""
     way = draw.integers(4)
     if way == 0 and share < 0.3:  # all but one zone
@@ -215,7 +220,7 @@ def _where(draw: np.random.Generator, share: float) -> dict[str, object]:
     return _affinity(Requirement(POOL, "In", chosen))
 
 
-def _affinity(requirement: Requirement) -> dict[str, object]:
+def _affinity(requirement: Requirement) -> dict[str, Any]:
     return {"required_affinity": (NodeSelectorTerm(expressions=(requirement,)),)}
 
 
