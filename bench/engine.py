@@ -33,13 +33,13 @@ from rich.table import Table
 PARTS = ("sizes", "growth", "classes", "quality", "openb")
 LOADS = (0.7, 1.1)
 QUALITY_LOADS = (0.6, 0.9, 1.0, 1.2)
-#: Nodes, pending, classes, running; CPU seconds and MiB to reach.
+#: Nodes, pending, classes, running; CPU seconds and peak GB to reach.
 SIZES = (
     ((600, 10_000, 50, 0), 0.3, None),
     ((2_700, 35_000, 100, 0), 1.5, None),
     ((5_000, 1_000, 50, 50_000), 0.12, None),
     ((12_500, 100, 10, 150_000), 0.03, None),
-    ((12_500, 20_000, 200, 150_000), 2.5, 1_500_000_000 / 2**20),
+    ((12_500, 20_000, 200, 150_000), 2.5, 1.5),
 )
 #: The same pods on a tenth of the nodes, and how much more the larger cluster may cost.
 GROWTH = ((1_250, 100, 10, 15_000), (12_500, 100, 10, 150_000))
@@ -53,10 +53,10 @@ def jobs(
     """What there is to do, each with a name for people."""
     found: list[tuple[str, Job]] = []
     if "sizes" in parts:
-        for row, seconds, mib in SIZES:
+        for row, seconds, gigabytes in SIZES:
             for load in LOADS:
                 size = Size(*row, load=load, seed=seed)
-                found.append((f"sizes: {size}, load {load}", SizeJob("sizes", size, repeat, seconds, mib)))
+                found.append((f"sizes: {size}, load {load}", SizeJob("sizes", size, repeat, seconds, gigabytes)))
     if "growth" in parts:
         for row in GROWTH:
             size = Size(*row, load=0.7, seed=seed)
@@ -64,7 +64,7 @@ def jobs(
     if "classes" in parts:
         for classes in CLASSES:
             for load in LOADS:
-                size = Size(5_000, 5_000, classes, load=load, seed=seed)
+                size = Size(5_000, 5_000, classes, 50_000, load=load, seed=seed)
                 found.append((f"classes: {size}, load {load}", SizeJob("classes", size, repeat)))
     if "quality" in parts:
         workers = os.cpu_count() or 1
@@ -143,7 +143,7 @@ def print_table(rows: list[Row]) -> None:
     cells = {name: [cell(row) for row in rows] for name, cell in COLUMNS}
     shown = [name for name, column in cells.items() if any(column)]
     for name in shown:
-        table.add_column(name, justify="left" if name in _LEFT else "right", no_wrap=name in ("part", "case", "cost"))
+        table.add_column(name, justify="left" if name in _LEFT else "right", no_wrap=name not in ("safe", "note"))
     for at, row in enumerate(rows):
         if at and row.part != rows[at - 1].part:
             table.add_section()

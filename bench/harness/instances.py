@@ -2,7 +2,8 @@
 
 - Pods have sizes of the openb trace (`openb_sizes.csv`: each distinct cpu, memory and whole GPUs, with how many pods of
   the trace ask for it), nodes its shapes (`openb_shapes.csv`). All nodes are enlarged by one common factor, so that the
-  load is the one wanted; GPUs stay whole, the fractions of one node count for the next.
+  load is the one wanted; GPUs stay whole, the fractions of one node count for the next. (Few pods on many nodes would
+  shrink them: then big pods fit nowhere.)
 - Load up to 1: running and waiting pods together ask for that share of what all nodes have of the scarcest resource
   (cpu, memory or GPUs, the one that most is asked of). Above 1: waiting pods ask for so many times what running pods
   leave free, in the scarcest resource; most nodes are then full. Without running pods both are the same.

@@ -33,7 +33,7 @@ class SizeJob(msgspec.Struct, tag="size"):
     size: Size
     repeat: int
     goal_seconds: float | None = None
-    goal_mib: float | None = None
+    goal_gigabytes: float | None = None
 
     def run(self) -> list[Row]:
         """One row."""
@@ -47,8 +47,11 @@ class SizeJob(msgspec.Struct, tag="size"):
         peak = used([os.getpid()]).peak_mib
         took = statistics.median(seconds)
         verdict = Checker(instance.snapshot).check(result)
-        goals = [f"{self.goal_seconds:g} s"] if self.goal_seconds else []
-        goals += [f"{self.goal_mib / 1024:g} GiB"] if self.goal_mib else []
+        goals: list[tuple[str, bool]] = []
+        if self.goal_seconds:
+            goals.append((f"{self.goal_seconds:g} s", took <= self.goal_seconds))
+        if self.goal_gigabytes:
+            goals.append((f"{self.goal_gigabytes:g} GB", peak * 2**20 <= self.goal_gigabytes * 1e9))
         return [
             Row(
                 part=self.part,
@@ -58,11 +61,8 @@ class SizeJob(msgspec.Struct, tag="size"):
                 placed=len(result.placements),
                 left=len(result.left),
                 cpu_seconds=took,
-                goal=", ".join(goals),
-                reached=_all(
-                    [took <= self.goal_seconds] if self.goal_seconds else [],
-                    [peak <= self.goal_mib] if self.goal_mib else [],
-                ),
+                goal=", ".join(goal for goal, _ in goals),
+                reached=all(reached for _, reached in goals) if goals else None,
                 peak_mib=peak,
                 solves=result.solves,
                 cost=result.cost,
@@ -142,11 +142,6 @@ def _loads(instance: Instance) -> str:
 def _gap(result: Any) -> float | None:
     bound = getattr(result, "bound", None)
     return None if bound is None or not result.cost else (result.cost - bound) / result.cost
-
-
-def _all(*parts: list[bool]) -> bool | None:
-    flat = [each for part in parts for each in part]
-    return all(flat) if flat else None
 
 
 def main() -> None:
