@@ -9,7 +9,7 @@
   leave free, in the scarcest resource; most nodes are then full. Without running pods both are the same.
 - Running pods never overcommit a node. They take at most nine tenths of a resource, but for nodes filled up on purpose.
 - A third of the classes have a node selector or a required node affinity, a tenth tolerate the taint that a tenth of
-  the nodes have, a tenth spread over zones (DoNotSchedule, maxSkew 1 to 3). A class that selects nodes by pool selects
+  the nodes have. A class that selects nodes by pool selects
   about twice its share of them, or more. Few classes have many pods (weights fall as 1 / rank ** 0.8); creation times
   are all distinct.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.model.neighbours import Kin, Neighbours
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass, Toleration
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import Amounts
-from flowcore.model.rules import Rules, SpreadConstraint
-from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm, Requirement
+from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 
 GPU = "nvidia.com/gpu"
@@ -47,8 +45,6 @@ _TAINT = Taint("dedicated", "batch", "NoSchedule")
 _TOLERATION = Toleration("dedicated", "Equal", "batch", "NoSchedule")
 #: Of a resource that running pods take at most, when they are placed at random.
 _MOST_RUNNING = 0.9
-#: Workloads that the running pods belong to.
-_RUNNING_APPS = 200
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -56,11 +52,7 @@ Float64s = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What to generate.
-
-    Attributes:
-        spread: a tenth of the classes spread over zones; without it none does.
-    """
+    """What to generate."""
 
     nodes: int
     pending: int
@@ -69,7 +61,6 @@ class Size:
     load: float = 0.7
     seed: int = 1
     zones: int = 6
-    spread: bool = False
 
     def __str__(self) -> str:
         """Nodes / pending / classes / running."""
@@ -77,12 +68,11 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Workload:
     """A class of waiting pods: what they have in common, and its share of all waiting pods."""
 
     name: str
     pod_class: PodClass
-    rules: Rules | None
     share: float
 
 
@@ -91,7 +81,7 @@ class Instance:
     """A generated cluster.
 
     Attributes:
-        kinds: the classes that ``snapshot.pending`` was drawn from; ``batch`` draws more pods of them.
+        workloads: the classes that ``snapshot.pending`` was drawn from; ``batch`` draws more pods of them.
         scarcest: the resource that most is asked of.
         asked: what running and waiting pods ask for of the scarcest resource, over what all nodes have.
         pressure: what waiting pods ask for, over what is free, in the resource where that is most.
@@ -99,14 +89,14 @@ class Instance:
 
     size: Size
     snapshot: Snapshot
-    kinds: tuple[Kind, ...]
+    workloads: tuple[Workload, ...]
     scarcest: str
     asked: float
     pressure: float
 
     def batch(self, number: int, pods: int) -> tuple[PendingPod, ...]:
         """Another batch of waiting pods of the same classes; equal for clusters that differ in their nodes only."""
-        return tuple(_pods(self.size, self.kinds, pods, number))
+        return tuple(_pods(self.size, self.workloads, pods, number))
 
 
 def make(size: Size) -> Instance:
@@ -115,8 +105,8 @@ def make(size: Size) -> Instance:
     Raises:
         ValueError: running pods find no place although they ask for nine tenths of the nodes or less.
     """
-    kinds = _kinds(size)
-    pending = tuple(_pods(size, kinds, size.pending, 0))
+    workloads = _workloads(size)
+    pending = tuple(_pods(size, workloads, size.pending, 0))
     waiting = _demand(pending)
     sizes, weights = _table("openb_sizes.csv")
     running = _random(size, "running").multinomial(size.running, weights)  # pods of each size
@@ -144,12 +134,10 @@ def make(size: Size) -> Instance:
         running=((nodes[node].name, asked, ()) for node, asked in zip(at.tolist(), _shared(amounts), strict=True)),
         pending=pending,
     )
-    if size.spread:
-        snapshot = replace(snapshot, neighbours=_neighbours(size, kinds, snapshot.table, at))
     total, used = capacity.sum(axis=0), amounts.sum(axis=0)
     asked = _ratio(used + waiting, total)
     return Instance(
-        size, snapshot, kinds, _NAMES[int(asked.argmax())], float(asked.max()),
+        size, snapshot, workloads, _NAMES[int(asked.argmax())], float(asked.max()),
         float(_ratio(waiting, total - used).max()),
     )  # fmt: skip
 
@@ -171,19 +159,17 @@ def _rows(name: str) -> list[list[str]]:
         return list(csv.reader(file))[1:]
 
 
-def _kinds(size: Size) -> tuple[Kind, ...]:
+def _workloads(size: Size) -> tuple[Workload, ...]:
     draw = _random(size, "kinds")
     sizes, weights = _table("openb_sizes.csv")
     shares = np.arange(1, size.classes + 1) ** -0.8
     shares = draw.permutation(shares / shares.sum())
-    selects, tolerates, spreads = (
-        _some(draw, size.classes, part) for part in (1 / 3, 1 / 10, 1 / 10 if size.spread else 0)
-    )
+    selects, tolerates = (_some(draw, size.classes, part) for part in (1 / 3, 1 / 10))
     rows = draw.choice(len(sizes), size.classes, p=weights)
     weight = shares * sizes[rows].max(axis=1)
     weight /= weight.sum()
     found: set[PodClass] = set()
-    kinds = []
+    workloads = []
     for i in range(size.classes):
         asked = sizes[rows[i]]
         where = _where(draw, float(max(shares[i], weight[i]))) if selects[i] else {}
@@ -194,10 +180,8 @@ def _kinds(size: Size) -> tuple[Kind, ...]:
             asked = np.array([max(10, round(asked[0] * factor / 10) * 10), round(asked[1] * factor), asked[2]])
             pod_class = PodClass(requests=_amounts(asked), tolerations=tolerations, **where)
         found.add(pod_class)
-        name = f"app-{i:04}"
-        rules = _spread(name, int(draw.integers(1, 4))) if spreads[i] else None
-        kinds.append(Kind(name, pod_class, rules, float(shares[i])))
-    return tuple(kinds)
+        workloads.append(Workload(f"app-{i:04}", pod_class, float(shares[i])))
+    return tuple(workloads)
 
 
 def _some(draw: np.random.Generator, count: int, part: float) -> NDArray[np.bool_]:
@@ -225,24 +209,18 @@ def _affinity(requirement: Requirement) -> dict[str, Any]:
     return {"required_affinity": (NodeSelectorTerm(expressions=(requirement,)),)}
 
 
-def _spread(name: str, max_skew: int) -> Rules:
-    selector = LabelSelector((Requirement("app", "In", (name,)),))
-    return Rules(_NAMESPACE, (("app", name),), spread=(SpreadConstraint(ZONE, max_skew, selector),))
-
-
-def _pods(size: Size, kinds: tuple[Kind, ...], count: int, number: int) -> Iterator[PendingPod]:
+def _pods(size: Size, workloads: tuple[Workload, ...], count: int, number: int) -> Iterator[PendingPod]:
     draw = _random(size, f"pods {number}")
-    counts = draw.multinomial(count, [kind.share for kind in kinds])
-    if count >= len(kinds):  # each class has a pod
+    counts = draw.multinomial(count, [workload.share for workload in workloads])
+    if count >= len(workloads):  # each class has a pod
         for at in np.nonzero(counts == 0)[0]:
             counts[counts.argmax()] -= 1
             counts[at] = 1
-    of = draw.permutation(np.repeat(np.arange(len(kinds)), counts))
+    of = draw.permutation(np.repeat(np.arange(len(workloads)), counts))
     ages = np.sort(draw.permutation(count * 4)[:count])[::-1] * (600 / (count * 4))  # of the last ten minutes
-    for i, (kind, age) in enumerate(zip((kinds[at] for at in of.tolist()), ages.tolist(), strict=True)):
-        key = f"{_NAMESPACE}/{kind.name}-{number}-{i:06}"
-        rules = {} if kind.rules is None else {"rules": kind.rules}
-        yield PendingPod(key, key, kind.pod_class, BUILT_IN.name, _NOW - age, **rules)
+    for i, (at, age) in enumerate(zip(of.tolist(), ages.tolist(), strict=True)):
+        key = f"{_NAMESPACE}/{workloads[at].name}-{number}-{i:06}"
+        yield PendingPod(key, key, workloads[at].pod_class, BUILT_IN.name, _NOW - age)
 
 
 def _demand(pods: tuple[PendingPod, ...]) -> Float64s:
@@ -347,30 +325,6 @@ def _shared(amounts: Int64s) -> Iterator[Amounts]:
         if row not in seen:
             seen[row] = _amounts(row)
         yield seen[row]
-
-
-def _neighbours(size: Size, kinds: tuple[Kind, ...], table: NodeTable, at: Int64s) -> Neighbours:
-    """Running pods by workload. A class that spreads runs already, as often in each zone."""
-    draw = _random(size, "apps")
-    app = draw.integers(_RUNNING_APPS, size=len(at))
-    zones = table.column(ZONE).codes[at]
-    names = [f"running-{i:03}" for i in range(_RUNNING_APPS)]
-    pools = [draw.permutation(np.nonzero(zones == zone)[0]) for zone in range(size.zones)]
-    used = 0
-    for kind in kinds:
-        replicas = int(draw.integers(1, 9))
-        if kind.rules is not None and all(used + replicas <= len(pool) for pool in pools):
-            for pool in pools:
-                app[pool[used : used + replicas]] = len(names)
-            names.append(kind.name)
-            used += replicas
-    kins = []
-    for i, name in enumerate(names):
-        nodes, counts = np.unique(at[app == i], return_counts=True)
-        if len(nodes):
-            labels: Labels = (("app", name),)
-            kins.append(Kin(_NAMESPACE, labels, leaving=False, nodes=nodes, counts=counts))
-    return Neighbours(tuple(kins), {_NAMESPACE: ()})
 
 
 def _ratio(asked: Float64s, there: Float64s) -> Float64s:

@@ -140,7 +140,7 @@ def _loads(instance: Instance) -> str:
 
 
 def _gap(result: Any) -> float | None:
-    bound = getattr(result, "bound", None)
+    bound = getattr(result, "lower_bound", None)
     return None if bound is None or not result.cost else (result.cost - bound) / result.cost
 
 

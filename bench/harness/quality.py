@@ -109,7 +109,7 @@ def _one(snapshot: Snapshot, sums: dict[str, _Sum], cpsat_seconds: float, worker
 
 def _judge_certificate(result: RoundResult, total: _Sum, costs: dict[str, int]) -> None:
     """A bound above what some plan reaches, or an optimum that some plan beats, is wrong."""
-    bound = getattr(result, "bound", None)
+    bound = getattr(result, "lower_bound", None)
     if bound is None:
         total.bound = None
         return

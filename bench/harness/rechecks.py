@@ -7,7 +7,7 @@ time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
-from flowcore.model.rules import Rules, SpreadConstraint
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.rounds import RoundResult
@@ -107,77 +106,10 @@ class Checker:
         pairs = Counter((pod.pod_class, at) for pod, at in placed)
         if wrong := sum(count for (pod_class, at), count in pairs.items() if not self.allowed(pod_class)[at]):
             broken.append(f"{wrong} pods on nodes that a filter rejects")
-        fitting, skewed = 0, 0
-        for rules, pods in _by_rules(placed).items():
-            skewed += sum(not can for can in _spread_in_order(self, rules, pods))
-        if skewed:
-            broken.append(f"{skewed} pods beyond their maxSkew")
-        for (pod_class, rules), count in Counter(
-            (left.pod.pod_class, rules_of(left.pod)) for left in result.left
-        ).items():
-            there = self.fits(pod_class, free)
-            if rules is not None:
-                there = there & self._spread_allows(pod_class, rules, placed)
-            fitting += count if there.any() else 0
+        fitting = 0
+        for pod_class, count in Counter(left.pod.pod_class for left in result.left).items():
+            fitting += count if self.fits(pod_class, free).any() else 0
         return Verdict(tuple(broken), fitting)
-
-    def _spread_allows(self, pod_class: PodClass, rules: Rules, placed: Sequence[Placed]) -> Bools:
-        allows = np.ones(len(self._labels), dtype=np.bool_)
-        mine = [at for pod, at in placed if rules_of(pod) == rules]
-        for constraint in rules.spread:
-            domains, counts = self.domains(constraint, rules, pod_class)
-            for at in mine:
-                counts[domains[at]] += 1
-            least = min(counts.values(), default=0)
-            allows &= np.array(
-                [domain in counts and counts[domain] + 1 - least <= constraint.max_skew for domain in domains]
-            )
-        return allows
-
-    def domains(
-        self, constraint: SpreadConstraint, rules: Rules, pod_class: PodClass
-    ) -> tuple[list[str], dict[str, int]]:
-        """Each node's domain, and the pods of the constraint's kind in each domain that counts, as the round began."""
-        domains = [labels.get(constraint.topology_key, "") for labels in self._labels]
-        counted = [
-            bool(domain) and _meets(pod_class, node, labels)
-            for domain, node, labels in zip(domains, self.snapshot.table.nodes, self._labels, strict=True)
-        ]
-        counts = {domain: 0 for domain, counts_ in zip(domains, counted, strict=True) if counts_}
-        for kin in self.snapshot.neighbours.kins:
-            if kin.namespace == rules.namespace and not kin.leaving and constraint.selector.matches(kin.labels):
-                for at, count in zip(kin.nodes.tolist(), kin.counts.tolist(), strict=True):
-                    if counted[at]:
-                        counts[domains[at]] += count
-        return domains, counts
-
-
-def rules_of(pod: PendingPod) -> Rules | None:
-    """The pod's rules on other pods."""
-    return getattr(pod, "rules", None)
-
-
-def _by_rules(placed: Sequence[Placed]) -> dict[Rules, list[Placed]]:
-    found: dict[Rules, list[Placed]] = {}
-    for pod, at in placed:
-        rules = rules_of(pod)
-        if rules is not None and rules.spread:
-            found.setdefault(rules, []).append((pod, at))
-    return found
-
-
-def _spread_in_order(checker: Checker, rules: Rules, placed: Sequence[Placed]) -> list[bool]:
-    """Whether each pod kept to its constraints when it was placed; pods of one workload have one class here."""
-    kept = [True] * len(placed)
-    for constraint in rules.spread:
-        domains, counts = checker.domains(constraint, rules, placed[0][0].pod_class)
-        for i, (_, at) in enumerate(placed):
-            if domains[at] not in counts:
-                kept[i] = False
-                continue
-            counts[domains[at]] += 1
-            kept[i] &= counts[domains[at]] - min(counts.values()) <= constraint.max_skew
-    return kept
 
 
 def _may_use(pod_class: PodClass, node: Node, labels: Mapping[str, str]) -> bool:

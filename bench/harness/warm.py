@@ -93,9 +93,7 @@ def _use(instance: Instance, at: int, used: Int64s, assumed: Int64s) -> Use:
 
 def _request(instance: Instance, number: int, uses: list[Use], pods: Sequence[PendingPod]) -> RoundRequest:
     classes: dict[PodClass, int] = {}
-    waiting = [
-        Waiting(pod.key, classes.setdefault(pod.pod_class, len(classes)), 0, pod.created, pod.avoid) for pod in pods
-    ]
+    waiting = [Waiting(pod.key, classes.setdefault(pod.pod_class, len(classes)), 0, pod.created) for pod in pods]
     return RoundRequest(
         number=number,
         generation=number,
