@@ -20,7 +20,7 @@ import msgspec
 from flowcore.model.snapshot import NodeTable, Snapshot
 from flowcore.rounds import run_round
 from harness import openb_rounds, quality, warm
-from harness.instances import Instance, Size, make
+from harness.instances import Size, make
 from harness.rechecks import Checker
 from harness.rows import Row
 from harness.usage import used
@@ -69,7 +69,9 @@ class SizeJob(msgspec.Struct, tag="size"):
                 gap=_gap(result),
                 certified=getattr(result, "certified", None),
                 safe=str(verdict),
-                note=_loads(instance),
+                scarcest=instance.scarcest,
+                asked=instance.asked,
+                pressure=instance.pressure,
             )
         ]
 
@@ -133,10 +135,6 @@ Job = SizeJob | WarmJob | QualityJob | OpenbJob
 def _cold(snapshot: Snapshot) -> Snapshot:
     """The same snapshot with nothing looked up in it yet."""
     return replace(snapshot, table=NodeTable.of(snapshot.table.nodes))
-
-
-def _loads(instance: Instance) -> str:
-    return f"{instance.scarcest.removeprefix('nvidia.com/')} {instance.asked:.2f}, of free {instance.pressure:.3g}"
 
 
 def _gap(result: Any) -> float | None:

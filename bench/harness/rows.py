@@ -10,7 +10,9 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         part: sizes, growth, classes, quality or openb.
-        load: as asked for; ``conditions`` of the instance module say how it is defined.
+        load: as asked for; the instance modules say how it is defined.
+        scarcest, asked, pressure: the resource that most is asked of; what running and waiting pods ask for over what
+            there is of it; what waiting pods ask for over what is free (in the JSON only).
         fewest: pods that any plan at all must leave out, as CP-SAT proved (quality).
         gpus, stranded: allocated, and free ones that no waiting pod can use (openb).
         cpu_seconds: of the round alone, all its threads together.
@@ -26,6 +28,9 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     case: str
     method: str
     load: float | None = None
+    scarcest: str = ""
+    asked: float | None = None
+    pressure: float | None = None
     placed: int | None = None
     left: int | None = None
     fewest: int | None = None
