@@ -9,7 +9,8 @@
   leave free, in the scarcest resource; most nodes are then full. Without running pods both are the same.
 - Running pods never overcommit a node. They take at most nine tenths of a resource, but for nodes filled up on purpose.
 - A third of the classes have a node selector or a required node affinity, a tenth tolerate the taint that a tenth of
-  the nodes have. A class that selects nodes by pool selects
+  the nodes have, a tenth spread over zones (DoNotSchedule, maxSkew 1 to 3); those run already, as often in each zone. A
+  class that selects nodes by pool selects
   about twice its share of them, or more. Few classes have many pods (weights fall as 1 / rank ** 0.8); creation times
   are all distinct.
 """
@@ -26,11 +27,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass, Toleration
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import Amounts
-from flowcore.model.selectors import NodeSelectorTerm, Requirement
+from flowcore.model.rules import Rules, SpreadConstraint
+from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 
 GPU = "nvidia.com/gpu"
@@ -45,6 +48,8 @@ _TAINT = Taint("dedicated", "batch", "NoSchedule")
 _TOLERATION = Toleration("dedicated", "Equal", "batch", "NoSchedule")
 #: Of a resource that running pods take at most, when they are placed at random.
 _MOST_RUNNING = 0.9
+#: Other workloads that running pods belong to.
+_RUNNING_APPS = 200
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -73,6 +78,7 @@ class Workload:
 
     name: str
     pod_class: PodClass
+    kind: Kind
     share: float
 
 
@@ -82,6 +88,7 @@ class Instance:
 
     Attributes:
         workloads: the classes that ``snapshot.pending`` was drawn from; ``batch`` draws more pods of them.
+        running: kinds of running pods, and int64[K] the node of each.
         scarcest: the resource that most is asked of.
         asked: what running and waiting pods ask for of the scarcest resource, over what all nodes have.
         pressure: what waiting pods ask for, over what is free, in the resource where that is most.
@@ -90,6 +97,7 @@ class Instance:
     size: Size
     snapshot: Snapshot
     workloads: tuple[Workload, ...]
+    running: tuple[tuple[Kind, Int64s], ...]
     scarcest: str
     asked: float
     pressure: float
@@ -127,17 +135,21 @@ def make(size: Size) -> Instance:
     if size.load > 1:
         _fill_up(size, capacity, at, amounts, waiting)
     nodes = _as_nodes(size, capacity, models)
+    kinds = _running_kinds(size, workloads, nodes, at)
     snapshot = build_snapshot(
         generation=1,
         now=_NOW,
         table=NodeTable.of(nodes),
         running=((nodes[node].name, asked, ()) for node, asked in zip(at.tolist(), _shared(amounts), strict=True)),
         pending=pending,
+        neighbours=Neighbours.of(
+            ((nodes[i].name, kind) for kind, where in kinds for i in where.tolist()), {_NAMESPACE: ()}
+        ),
     )
     total, used = capacity.sum(axis=0), amounts.sum(axis=0)
     asked = _ratio(used + waiting, total)
     return Instance(
-        size, snapshot, workloads, _NAMES[int(asked.argmax())], float(asked.max()),
+        size, snapshot, workloads, kinds, _NAMES[int(asked.argmax())], float(asked.max()),
         float(_ratio(waiting, total - used).max()),
     )  # fmt: skip
 
@@ -161,6 +173,8 @@ def _rows(name: str) -> list[list[str]]:
 
 def _workloads(size: Size) -> tuple[Workload, ...]:
     draw = _random(size, "kinds")
+    rules = _random(size, "spread")
+    spreads, skews = _some(rules, size.classes, 1 / 10), rules.integers(1, 4, size.classes)
     sizes, weights = _table("openb_sizes.csv")
     shares = np.arange(1, size.classes + 1) ** -0.8
     shares = draw.permutation(shares / shares.sum())
@@ -180,7 +194,9 @@ def _workloads(size: Size) -> tuple[Workload, ...]:
             asked = np.array([max(10, round(asked[0] * factor / 10) * 10), round(asked[1] * factor), asked[2]])
             pod_class = PodClass(requests=_amounts(asked), tolerations=tolerations, **where)
         found.add(pod_class)
-        workloads.append(Workload(f"app-{i:04}", pod_class, float(shares[i])))
+        name = f"app-{i:04}"
+        kind = Kind(_NAMESPACE, (("app", name),), rules=_spread(name, int(skews[i])) if spreads[i] else None)
+        workloads.append(Workload(name, pod_class, kind, float(shares[i])))
     return tuple(workloads)
 
 
@@ -209,6 +225,11 @@ def _affinity(requirement: Requirement) -> dict[str, Any]:
     return {"required_affinity": (NodeSelectorTerm(expressions=(requirement,)),)}
 
 
+def _spread(name: str, max_skew: int) -> Rules:
+    selector = LabelSelector((Requirement("app", "In", (name,)),))
+    return Rules(spread=(SpreadConstraint(ZONE, max_skew, selector),))
+
+
 def _pods(size: Size, workloads: tuple[Workload, ...], count: int, number: int) -> Iterator[PendingPod]:
     draw = _random(size, f"pods {number}")
     counts = draw.multinomial(count, [workload.share for workload in workloads])
@@ -220,7 +241,7 @@ def _pods(size: Size, workloads: tuple[Workload, ...], count: int, number: int) 
     ages = np.sort(draw.permutation(count * 4)[:count])[::-1] * (600 / (count * 4))  # of the last ten minutes
     for i, (at, age) in enumerate(zip(of.tolist(), ages.tolist(), strict=True)):
         key = f"{_NAMESPACE}/{workloads[at].name}-{number}-{i:06}"
-        yield PendingPod(key, key, workloads[at].pod_class, BUILT_IN.name, _NOW - age)
+        yield PendingPod(key, key, workloads[at].pod_class, BUILT_IN.name, _NOW - age, workloads[at].kind)
 
 
 def _demand(pods: tuple[PendingPod, ...]) -> Float64s:
@@ -325,6 +346,26 @@ def _shared(amounts: Int64s) -> Iterator[Amounts]:
         if row not in seen:
             seen[row] = _amounts(row)
         yield seen[row]
+
+
+def _running_kinds(
+    size: Size, workloads: tuple[Workload, ...], nodes: list[Node], at: Int64s
+) -> tuple[tuple[Kind, Int64s], ...]:
+    """Running pods by workload; of one that spreads as many run in each zone."""
+    draw = _random(size, "apps")
+    app = draw.integers(_RUNNING_APPS, size=len(at))
+    kinds = [Kind(_NAMESPACE, (("app", f"running-{i:03}"),)) for i in range(_RUNNING_APPS)]
+    zones = np.array([dict(node.labels)[ZONE] for node in nodes])[at]
+    pools = [draw.permutation(np.nonzero(zones == zone)[0]) for zone in np.unique(zones)]
+    used = 0
+    for workload in workloads:
+        replicas = int(draw.integers(1, 9))
+        if workload.kind.rules is not None and all(used + replicas <= len(pool) for pool in pools):
+            for pool in pools:
+                app[pool[used : used + replicas]] = len(kinds)
+            kinds.append(workload.kind)
+            used += replicas
+    return tuple((kind, at[app == i]) for i, kind in enumerate(kinds) if (app == i).any())
 
 
 def _ratio(asked: Float64s, there: Float64s) -> Float64s:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from flowcore.model.neighbours import Neighbours
 from flowcore.model.snapshot import NodeTable, Snapshot
 from flowcore.rounds import run_round
 from harness import openb_rounds, quality, warm
@@ -46,7 +47,7 @@ class SizeJob(msgspec.Struct, tag="size"):
             seconds.append(time.process_time() - before)
         peak = used([os.getpid()]).peak_mib
         took = statistics.median(seconds)
-        verdict = Checker(instance.snapshot).check(result)
+        verdict = Checker(instance.snapshot, instance.running).check(result)
         goals: list[tuple[str, bool]] = []
         if self.goal_seconds:
             goals.append((f"{self.goal_seconds:g} s", took <= self.goal_seconds))
@@ -134,7 +135,11 @@ Job = SizeJob | WarmJob | QualityJob | OpenbJob
 
 def _cold(snapshot: Snapshot) -> Snapshot:
     """The same snapshot with nothing looked up in it yet."""
-    return replace(snapshot, table=NodeTable.of(snapshot.table.nodes))
+    neighbours = Neighbours.of(
+        ((node, kind) for kind, node, count in snapshot.neighbours.counts() for _ in range(count)),
+        snapshot.neighbours.namespaces,
+    )
+    return replace(snapshot, table=NodeTable.of(snapshot.table.nodes), neighbours=neighbours)
 
 
 def _gap(result: Any) -> float | None:

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
+from flowcore.model.rules import SpreadConstraint
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.rounds import RoundResult
@@ -44,10 +46,15 @@ class Verdict:
 
 
 class Checker:
-    """One snapshot, read once."""
+    """One snapshot, read once.
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    Args:
+        running: kinds of running pods, and int64[K] the node of each; asked by constraints on spread.
+    """
+
+    def __init__(self, snapshot: Snapshot, running: Iterable[tuple[Kind, Int64s]] = ()) -> None:
         self.snapshot = snapshot
+        self._running = tuple(running)
         self._labels = [dict(node.labels) for node in snapshot.table.nodes]
         self._allowed: dict[PodClass, Bools] = {}
         self._wanted: dict[PodClass, Int64s] = {}
@@ -106,10 +113,67 @@ class Checker:
         pairs = Counter((pod.pod_class, at) for pod, at in placed)
         if wrong := sum(count for (pod_class, at), count in pairs.items() if not self.allowed(pod_class)[at]):
             broken.append(f"{wrong} pods on nodes that a filter rejects")
+        if skewed := self.skewed(placed):
+            broken.append(f"{skewed} pods beyond their maxSkew")
         fitting = 0
-        for pod_class, count in Counter(left.pod.pod_class for left in result.left).items():
-            fitting += count if self.fits(pod_class, free).any() else 0
+        for (pod_class, kind), count in Counter((left.pod.pod_class, left.pod.kind) for left in result.left).items():
+            there = self.fits(pod_class, free) & self._spread_allows(pod_class, kind, placed)
+            fitting += count if there.any() else 0
         return Verdict(tuple(broken), fitting)
+
+    def skewed(self, placed: Iterable[Placed]) -> int:
+        """Pods that broke a DoNotSchedule constraint of theirs when they were placed.
+
+        Pods of one kind have one class here, and no kind's selector selects another's pods.
+        """
+        by_kind: dict[Kind, list[Placed]] = {}
+        for pod, at in placed:
+            if pod.kind.rules is not None:
+                by_kind.setdefault(pod.kind, []).append((pod, at))
+        broken = 0
+        for kind, pods in by_kind.items():
+            kept = [True] * len(pods)
+            for constraint in kind.rules.spread if kind.rules else ():
+                domains, counts = self._domains(constraint, kind, pods[0][0].pod_class)
+                for i, (_, at) in enumerate(pods):
+                    if domains[at] not in counts:
+                        kept[i] = False
+                        continue
+                    counts[domains[at]] += 1
+                    kept[i] &= counts[domains[at]] - min(counts.values()) <= constraint.max_skew
+            broken += kept.count(False)
+        return broken
+
+    def _spread_allows(self, pod_class: PodClass, kind: Kind, placed: Iterable[Placed]) -> Bools:
+        """bool[N]: where one more pod would keep to its constraints."""
+        allows = np.ones(len(self._labels), dtype=np.bool_)
+        for constraint in kind.rules.spread if kind.rules else ():
+            domains, counts = self._domains(constraint, kind, pod_class)
+            for pod, at in placed:
+                if pod.kind == kind and domains[at] in counts:
+                    counts[domains[at]] += 1
+            least = min(counts.values(), default=0)
+            allows &= np.array(
+                [domain in counts and counts[domain] + 1 - least <= constraint.max_skew for domain in domains]
+            )
+        return allows
+
+    def _domains(
+        self, constraint: SpreadConstraint, kind: Kind, pod_class: PodClass
+    ) -> tuple[list[str], dict[str, int]]:
+        """Each node's domain; pods of the kind in each domain that counts, as the round began."""
+        domains = [labels.get(constraint.topology_key, "") for labels in self._labels]
+        counted = [
+            bool(domain) and _meets(pod_class, node, labels)
+            for domain, node, labels in zip(domains, self.snapshot.table.nodes, self._labels, strict=True)
+        ]
+        counts = {domain: 0 for domain, counts_ in zip(domains, counted, strict=True) if counts_}
+        for other, nodes in self._running:
+            if other == kind:
+                for at in nodes.tolist():
+                    if counted[at]:
+                        counts[domains[at]] += 1
+        return domains, counts
 
 
 def _may_use(pod_class: PodClass, node: Node, labels: Mapping[str, str]) -> bool:
