@@ -15,7 +15,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -47,33 +48,47 @@ GROWTH_GOAL = 1.5
 CLASSES = (1, 10, 100, 1_000)
 
 
-def jobs(
-    parts: tuple[str, ...], repeat: int, seed: int, openb: Path | None, which: str, arrivals: int, cpsat: float
-) -> list[tuple[str, Job]]:
-    """What there is to do, each with a name for people."""
-    found: list[tuple[str, Job]] = []
-    if "sizes" in parts:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the command line asks for; its options say what each is."""
+
+    parts: tuple[str, ...]
+    repeat: int
+    seed: int
+    spread: bool
+    openb: Path | None
+    which: str
+    arrivals: int
+    cpsat_seconds: float
+
+    def size(self, nodes: int, pending: int, classes: int, running: int, load: float) -> Size:
+        """A generated cluster."""
+        return Size(nodes, pending, classes, running, load=load, seed=self.seed, spread=self.spread)
+
+
+def jobs(choice: Choice) -> Iterator[tuple[str, Job]]:
+    """What there is to do, each with a name for people: its part, then what it is."""
+    if "sizes" in choice.parts:
         for row, seconds, gigabytes in SIZES:
             for load in LOADS:
-                size = Size(*row, load=load, seed=seed)
-                found.append((f"sizes: {size}, load {load}", SizeJob("sizes", size, repeat, seconds, gigabytes)))
-    if "growth" in parts:
+                size = choice.size(*row, load)
+                yield f"sizes: {size}, load {load}", SizeJob("sizes", size, choice.repeat, seconds, gigabytes)
+    if "growth" in choice.parts:
         for row in GROWTH:
-            size = Size(*row, load=0.7, seed=seed)
-            found.append((f"growth: {size}", WarmJob(size, 5 + 5 * repeat)))
-    if "classes" in parts:
+            size = choice.size(*row, LOADS[0])
+            yield f"growth: {size}", WarmJob(size, 5 + 5 * choice.repeat)
+    if "classes" in choice.parts:
         for classes in CLASSES:
             for load in LOADS:
-                size = Size(5_000, 5_000, classes, 50_000, load=load, seed=seed)
-                found.append((f"classes: {size}, load {load}", SizeJob("classes", size, repeat)))
-    if "quality" in parts:
-        workers = os.cpu_count() or 1
-        found += [(f"quality: load {load}", QualityJob(load, 5, cpsat, workers)) for load in QUALITY_LOADS]
-    if "openb" in parts and openb is not None:
-        for each in (0, arrivals):
-            name = f"openb: {which}, " + (f"rounds of {each} arrivals" if each else "all at once")
-            found.append((name, OpenbJob(str(openb.resolve()), which, each)))
-    return found
+                size = choice.size(5_000, 5_000, classes, 50_000, load)
+                yield f"classes: {size}, load {load}", SizeJob("classes", size, choice.repeat)
+    if "quality" in choice.parts:
+        for load in QUALITY_LOADS:
+            yield f"quality: load {load}", QualityJob(load, 5, choice.cpsat_seconds, os.cpu_count() or 1)
+    if "openb" in choice.parts and choice.openb is not None:
+        for each in (0, choice.arrivals):
+            name = f"openb: {choice.which}, " + (f"rounds of {each} arrivals" if each else "all at once")
+            yield name, OpenbJob(str(choice.openb.resolve()), choice.which, each)
 
 
 def do(name: str, job: Job, limit: float) -> list[Row]:
@@ -182,6 +197,7 @@ def _yes(value: bool | None) -> str:  # noqa: FBT001 - a cell's value
 )
 @click.option("--limit", default=180.0, show_default=True, help="Seconds after which a row is given up.")
 @click.option("--seed", default=1, show_default=True, help="Of the generated clusters.")
+@click.option("--spread", is_flag=True, help="A tenth of the generated classes spread over zones (DoNotSchedule).")
 @click.option("--list", "which", type=click.Choice(LISTS), default="default", show_default=True, help="openb's pods.")
 @click.option(
     "--arrivals",
@@ -200,6 +216,7 @@ def main(
     repeat: int,
     limit: float,
     seed: int,
+    spread: bool,  # noqa: FBT001
     which: str,
     arrivals: int,
     cpsat_seconds: float,
@@ -208,16 +225,17 @@ def main(
     """Measures the engine. No part named: all of them, openb where DATA_DIR is given."""
     if openb is not None and parts:
         parts = (*parts, "openb")
-    listed = jobs(parts or PARTS, repeat, seed, openb, which, arrivals, cpsat_seconds)
-    todo = [(name, job) for name, job in listed if only in name]
+    choice = Choice(parts or PARTS, repeat, seed, spread, openb, which, arrivals, cpsat_seconds)
+    todo = [(name, job) for name, job in jobs(choice) if only in name]
     if dry_run:
         for name, _ in todo:
             print(name)
         return
     told = {
         **conditions(),
+        "load before": f"{os.getloadavg()[0]:.2f}",
         "cores": f"{os.cpu_count()}; CPU seconds are those of all threads together",
-        "runs": f"median of {repeat}, seed {seed}; a row is given up after {limit:g} s",
+        "runs": f"median of {repeat}, seed {seed}, {'with' if spread else 'without'} zone spread; given up after {limit:g} s",
     }
     rows: list[Row] = []
     for name, job in todo:

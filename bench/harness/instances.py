@@ -57,7 +57,11 @@ Float64s = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What to generate."""
+    """What to generate.
+
+    Attributes:
+        spread: whether a tenth of the classes spread over zones; nothing else differs.
+    """
 
     nodes: int
     pending: int
@@ -66,6 +70,7 @@ class Size:
     load: float = 0.7
     seed: int = 1
     zones: int = 6
+    spread: bool = False
 
     def __str__(self) -> str:
         """Nodes / pending / classes / running."""
@@ -195,7 +200,9 @@ def _workloads(size: Size) -> tuple[Workload, ...]:
             pod_class = PodClass(requests=_amounts(asked), tolerations=tolerations, **where)
         found.add(pod_class)
         name = f"app-{i:04}"
-        kind = Kind(_NAMESPACE, (("app", name),), rules=_spread(name, int(skews[i])) if spreads[i] else None)
+        kind = Kind(
+            _NAMESPACE, (("app", name),), rules=_spread(name, int(skews[i])) if size.spread and spreads[i] else None
+        )
         workloads.append(Workload(name, pod_class, kind, float(shares[i])))
     return tuple(workloads)
 
