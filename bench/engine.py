@@ -139,6 +139,7 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("GPUs", lambda row: _cell(row.gpus)),
     ("stranded", lambda row: _cell(row.stranded)),
     ("CPU s", lambda row: "" if row.cpu_seconds is None else f"{row.cpu_seconds:.3f}"),
+    ("again", lambda row: "" if row.again_seconds is None else f"{row.again_seconds:.3f}"),
     ("goal", lambda row: row.goal),
     ("reached", lambda row: _yes(row.reached)),
     ("peak MiB", lambda row: "" if row.peak_mib is None else f"{row.peak_mib:.0f}"),
@@ -235,7 +236,8 @@ def main(
         **conditions(),
         "load before": f"{os.getloadavg()[0]:.2f}",
         "cores": f"{os.cpu_count()}; CPU seconds are those of all threads together",
-        "runs": f"median of {repeat}, seed {seed}, {'with' if spread else 'without'} zone spread; given up after {limit:g} s",
+        "runs": f"median of {repeat}, seed {seed}; a row is given up after {limit:g} s",
+        "zone spread": "a tenth of the classes" if spread else "none",
     }
     rows: list[Row] = []
     for name, job in todo:

@@ -200,10 +200,8 @@ def _workloads(size: Size) -> tuple[Workload, ...]:
             pod_class = PodClass(requests=_amounts(asked), tolerations=tolerations, **where)
         found.add(pod_class)
         name = f"app-{i:04}"
-        kind = Kind(
-            _NAMESPACE, (("app", name),), rules=_spread(name, int(skews[i])) if size.spread and spreads[i] else None
-        )
-        workloads.append(Workload(name, pod_class, kind, float(shares[i])))
+        rules = _spread(name, int(skews[i])) if size.spread and spreads[i] else None
+        workloads.append(Workload(name, pod_class, Kind(_NAMESPACE, (("app", name),), rules=rules), float(shares[i])))
     return tuple(workloads)
 
 

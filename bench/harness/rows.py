@@ -16,6 +16,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
         fewest: pods that any plan at all must leave out, as CP-SAT proved (quality).
         gpus, stranded: allocated, and free ones that no waiting pod can use (openb).
         cpu_seconds: of the round alone, all its threads together.
+        again_seconds: the same of the same round once more, with what it looked up of the nodes still there.
         goal: what is to be reached, in words.
         reached: whether it was.
         peak_mib: highest resident size of the process that held the snapshot and planned it.
@@ -37,6 +38,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     gpus: int | None = None
     stranded: int | None = None
     cpu_seconds: float | None = None
+    again_seconds: float | None = None
     goal: str = ""
     reached: bool | None = None
     peak_mib: float | None = None
