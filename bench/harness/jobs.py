@@ -39,16 +39,16 @@ class SizeJob(msgspec.Struct, tag="size"):
     def run(self) -> list[Row]:
         """One row."""
         instance = make(self.size)
-        seconds, again = [], []
+        seconds, again, peak = [], [], 0.0
         for _ in range(self.repeat):
             snapshot = _cold(instance.snapshot)
             before = time.process_time()
             result = run_round(snapshot)
             between = time.process_time()
+            peak = peak or used([os.getpid()]).peak_mib  # of one round
             second = run_round(snapshot)
             seconds.append(between - before)
             again.append(time.process_time() - between)
-        peak = used([os.getpid()]).peak_mib
         took = statistics.median(seconds)
         verdict = str(Checker(instance.snapshot, instance.running).check(result))
         if (second.placements, second.cost) != (result.placements, result.cost):
