@@ -28,6 +28,7 @@ from harness.plane import say
 from harness.rows import Row
 from harness.tables import console, print_conditions
 from openb import LISTS
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -135,44 +136,40 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("method", lambda row: row.method),
     ("placed", lambda row: _cell(row.placed)),
     ("left", lambda row: _cell(row.left)),
-    ("fewest left", lambda row: _cell(row.fewest)),
+    ("fewest", lambda row: _cell(row.fewest)),
     ("GPUs", lambda row: _cell(row.gpus)),
     ("stranded", lambda row: _cell(row.stranded)),
     ("CPU s", lambda row: "" if row.cpu_seconds is None else f"{row.cpu_seconds:.3f}"),
     ("again", lambda row: "" if row.again_seconds is None else f"{row.again_seconds:.3f}"),
-    ("goal", lambda row: row.goal),
-    ("reached", lambda row: _yes(row.reached)),
+    ("goal", lambda row: row.goal if row.reached is None else f"{row.goal}: {'yes' if row.reached else 'NO'}"),
     ("peak MiB", lambda row: "" if row.peak_mib is None else f"{row.peak_mib:.0f}"),
     ("solves", lambda row: _cell(row.solves)),
     ("cost", lambda row: _cell(row.cost)),
-    ("gap", lambda row: "" if row.gap is None else f"{row.gap:.2%}"),
-    ("certified", lambda row: _yes(row.certified)),
+    ("gap", lambda row: "certified" if row.certified else "" if row.gap is None else f"{row.gap:.2%}"),
     ("safe", lambda row: row.safe or ""),
     ("note", lambda row: row.note),
 )
-_LEFT = ("part", "case", "method", "goal", "reached", "certified", "safe", "note")
+_LEFT = ("part", "case", "method", "goal", "safe", "note")
 
 
 def print_table(rows: list[Row]) -> None:
     """All rows; columns that none of them has are left out."""
-    table = Table(title="The engine", caption="case: nodes / pending / classes / running", pad_edge=False)
+    table = Table(title="The engine", caption="case: nodes / pending / classes / running")
     cells = {name: [cell(row) for row in rows] for name, cell in COLUMNS}
     shown = [name for name, column in cells.items() if any(column)]
     for name in shown:
-        table.add_column(name, justify="left" if name in _LEFT else "right", no_wrap=name not in ("safe", "note"))
+        table.add_column(name, justify="left" if name in _LEFT else "right", no_wrap=name != "safe")
     for at, row in enumerate(rows):
         if at and row.part != rows[at - 1].part:
             table.add_section()
         table.add_row(*(escape(cells[name][at]) for name in shown))
-    console.print(table)
+    # Where nobody looks on, nothing is cut off.
+    wide = console if console.is_terminal else Console(width=Console(width=1_000).measure(table).maximum)
+    wide.print(table)
 
 
 def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:,}"
-
-
-def _yes(value: bool | None) -> str:  # noqa: FBT001 - a cell's value
-    return "" if value is None else "yes" if value else "NO"
 
 
 @click.command()

@@ -23,8 +23,8 @@ class Taste(Enum):
     """Which of the nodes that fit a pod gets."""
 
     PREFERENCE = "greedy by preference"  #: the first in its class's own ranking of the nodes, drawn at random
-    LEAST = "one by one, least allocated"
-    MOST = "one by one, most allocated"
+    LEAST = "least allocated"
+    MOST = "most allocated"
 
 
 def place(checker: Checker, pods: Iterable[PendingPod], taste: Taste, seed: int = 0) -> list[Placed]:

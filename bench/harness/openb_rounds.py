@@ -33,7 +33,7 @@ def compare(folder: str, which: str, arrivals: int) -> list[Row]:
     """A row for each method; ``arrivals`` a round, 0: all at once."""
     snapshot = _load(Path(folder), which, aged=arrivals > 0)
     checker = Checker(snapshot)
-    case = f"openb {which}, " + (f"rounds of {arrivals} arrivals" if arrivals else "all at once")
+    case = f"{which}, " + (f"rounds of {arrivals} arrivals" if arrivals else "all at once")
     rows = []
     for taste in (greedy.Taste.LEAST, greedy.Taste.MOST):
         before = time.process_time()
