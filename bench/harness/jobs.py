@@ -19,8 +19,8 @@ import msgspec
 
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.snapshot import NodeTable, Snapshot
-from flowcore.rounds import run_round
 from harness import openb_rounds, quality, warm
+from harness.budget import round_within
 from harness.instances import Size, make
 from harness.rechecks import Checker
 from harness.rows import Row
@@ -43,10 +43,10 @@ class SizeJob(msgspec.Struct, tag="size"):
         for _ in range(self.repeat):
             snapshot = _cold(instance.snapshot)
             before = time.process_time()
-            result = run_round(snapshot)
+            result = round_within(snapshot)
             between = time.process_time()
             peak = peak or used([os.getpid()]).peak_mib  # of one round
-            second = run_round(snapshot)
+            second = round_within(snapshot)
             seconds.append(between - before)
             again.append(time.process_time() - between)
         took = statistics.median(seconds)

@@ -23,8 +23,9 @@ from thalweg.dump import read
 
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
-from flowcore.rounds import RoundResult, run_round
+from flowcore.rounds import RoundResult
 from harness import greedy
+from harness.budget import round_within
 from harness.rechecks import Checker, Placed
 from harness.rows import Row
 
@@ -80,7 +81,7 @@ def _load(folder: Path, which: str, *, aged: bool) -> Snapshot:
 
 
 def _at_once(snapshot: Snapshot) -> tuple[list[Placed], list[RoundResult]]:
-    result = run_round(snapshot)
+    result = round_within(snapshot)
     return Checker(snapshot).placed(result), [result]
 
 
@@ -91,7 +92,7 @@ def _arriving(snapshot: Snapshot, arrivals: int) -> tuple[list[Placed], list[Rou
     state, waiting = snapshot, ()
     for first in range(0, len(snapshot.pending), arrivals):
         new = snapshot.pending[first : first + arrivals]
-        result = run_round(replace(state, now=new[-1].created, pending=(*waiting, *new)))
+        result = round_within(replace(state, now=new[-1].created, pending=(*waiting, *new)))
         placed += [(each.pod, index[each.node]) for each in result.placements]
         waiting = tuple(sorted((left.pod for left in result.left), key=lambda pod: pod.created))
         state = result.after
