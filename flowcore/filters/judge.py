@@ -14,12 +14,14 @@ import numpy as np
 from flowcore.filters import (
     inter_pod_affinity,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
     node_unschedulable,
     pod_topology_spread,
     taint_toleration,
+    volume_filters,
 )
 from flowcore.filters.inter_pod_affinity import Domain
 from flowcore.filters.rejection import Rejection
@@ -31,7 +33,15 @@ from flowcore.model.snapshot import Bools, NodeTable, Snapshot
 #: Filters that read only the node object and the pod class: they hold for a whole round.
 STATIC_FILTERS = (node_unschedulable.NAME, node_name.NAME, taint_toleration.NAME, node_affinity.NAME)
 #: All filters, in kube-scheduler's default order (apis/config/v1/default_plugins.go).
-FILTERS = (*STATIC_FILTERS, node_ports.NAME, node_resources_fit.NAME, pod_topology_spread.NAME, inter_pod_affinity.NAME)
+FILTERS = (
+    *STATIC_FILTERS,
+    node_ports.NAME,
+    node_resources_fit.NAME,
+    *volume_filters.NAMES,
+    pod_topology_spread.NAME,
+    inter_pod_affinity.NAME,
+    node_declared_features.NAME,
+)
 #: Not a plugin of kube-scheduler's: a node whose allocatable cannot be read takes nothing.
 UNSOUND = "NodeUnreadable"
 
@@ -85,11 +95,14 @@ def judge(
     """
     table = snapshot.table
     found = (
+        *volume_filters.outright(pod_class.volumes, snapshot.storage, table),
         *_unreadable(table, among),
         *_static(pod_class, table),
         (node_ports.NAME, node_ports.rejections(pod_class, snapshot)),
         (node_resources_fit.NAME, node_resources_fit.rejections(pod_class, snapshot)),
+        *volume_filters.rejections(pod_class.volumes, snapshot.storage, table),
         *_between_pods(pod_class, table, avoid, among),
+        (node_declared_features.NAME, node_declared_features.rejections(pod_class, table)),
     )
     fits = np.ones(len(table.nodes), dtype=np.bool_)
     for _, rejections in found:
@@ -101,7 +114,9 @@ def judge(
 def static_fits(pod_class: PodClass, table: NodeTable, avoid: tuple[Domain, ...] = ()) -> Bools:
     """bool[N]: nodes that pass every filter which the round itself cannot change."""
     fits = np.ones(len(table.nodes), dtype=np.bool_)
-    for _, rejections in (*_static(pod_class, table), ("", inter_pod_affinity.rejections(avoid, table))):
+    theirs = inter_pod_affinity.rejections(avoid, table)
+    features = node_declared_features.rejections(pod_class, table)
+    for _, rejections in (*_static(pod_class, table), ("", theirs), ("", features)):
         for rejection in rejections:
             fits &= ~rejection.nodes
     return fits

@@ -11,6 +11,7 @@ import msgspec
 from flowcore.model.resources import Amounts
 from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import Labels, NodeSelectorTerm
+from flowcore.model.volumes import Volumes
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -56,6 +57,10 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     #: spec.nodeName of a pod that is asked about although it names its node.
     node_name: str = ""
     priority: int = 0
+    #: Those that a filter reads; most pods have none.
+    volumes: Volumes = ()
+    #: What the node must declare that its kubelet can do.
+    features: tuple[str, ...] = ()
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
