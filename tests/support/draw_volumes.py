@@ -17,8 +17,8 @@ Drawn = st.SearchStrategy
 ASPECTS = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")
 NODES = ("n0", "n1", "n2", "n3")
 CLAIMS = ("c0", "c1", "c2", "c3")
-VOLUMES = ("v0", "v1", "v2", "v3", "v4", "v5")
-CLASSES = ("late", "late", "late", "now", "odd")
+VOLUMES = ("v0", "v1", "v2", "v3")
+CLASSES = ("late", "late", "late", "late", "late", "late", "now", "odd")
 DRIVER = "csi.example.com"
 ZONES = ("us-a-1", "us-a-2", "eu-b-1")
 IN_TREE = (
@@ -28,17 +28,18 @@ IN_TREE = (
     "kubernetes.io/cinder",
     "kubernetes.io/portworx-volume",
 )
-PROVISIONERS = (DRIVER, DRIVER, DRIVER, "ebs.csi.aws.com", *IN_TREE[:2], "kubernetes.io/azure-file",
+PROVISIONERS = ("ebs.csi.aws.com", *IN_TREE[:2], "kubernetes.io/azure-file",
                 "kubernetes.io/no-provisioner", "")  # fmt: skip
 DRIVERS = (DRIVER, "ebs.csi.aws.com", "pd.csi.storage.gke.io", "disk.csi.azure.com", "cinder.csi.openstack.org",
            "pxd.portworx.com")  # fmt: skip
 SIZES = ("1Gi", "1.5Gi", "2Gi", "2147483649", "3Gi", "5000M", "10Gi")
 WANTED = ("1Gi", "1073741824", "1500Mi", "2Gi", "2147483649n", "4Gi", "20Gi", "0")
-ACCESS = ("ReadWriteOnce", "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+ACCESS = ("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany", "ReadWriteMany")
 
 
 def _mostly(plain: Drawn[Any], odd: Drawn[Any], plain_in: int = 8) -> Drawn[Any]:
-    return st.integers(1, plain_in).flatmap(lambda at: odd if at == plain_in else plain)
+    """Mostly ``plain``, one in ``plain_in`` times ``odd``; shrinks to ``plain``."""
+    return st.sampled_from((*[False] * (plain_in - 1), True)).flatmap(lambda is_odd: odd if is_odd else plain)
 
 
 def _objects(**fields: Drawn[Any]) -> Drawn[Manifest]:
@@ -58,9 +59,13 @@ node_labels: Drawn[dict[str, str]] = _mostly(
 # -- volumes of pods -------------------------------------------------------------------------------------------------
 
 _flag: Drawn[bool] = st.booleans()
-_disk: Drawn[str] = st.sampled_from(("d0", "d1"))
+_disk: Drawn[str] = st.sampled_from(("d0", "d0", "d0", "d1"))
 _claim: Drawn[Manifest] = st.fixed_dictionaries(
-    {"persistentVolumeClaim": st.fixed_dictionaries({"claimName": _mostly(st.sampled_from(CLAIMS), st.just(""), 30)})}
+    {
+        "persistentVolumeClaim": st.fixed_dictionaries(
+            {"claimName": _mostly(st.sampled_from(("c0", *CLAIMS)), st.just(""), 60)}
+        )
+    }
 )
 _ephemeral: Drawn[Manifest] = st.just({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}})
 _aws: Drawn[str] = st.sampled_from(("vol-1", "aws:///vol-1", "aws://us-a-1/vol-2", "disk", "aws://us-a-1/disk"))
@@ -107,8 +112,7 @@ def pod_volumes(aspects: frozenset[str]) -> Drawn[list[Manifest]]:
         kinds += [_conflicting, _counted, _ephemeral]
     if "VolumeBinding" in aspects:
         kinds += [_ephemeral]
-    kinds = [_mostly(st.one_of(kinds), _other, 10)]
-    return st.lists(st.one_of(kinds), min_size=1, max_size=3).map(
+    return st.lists(_mostly(st.one_of(kinds), _other, 10), min_size=1, max_size=3).map(
         lambda found: [{"name": f"e{at}", **volume} for at, volume in enumerate(found)]
     )
 
@@ -166,15 +170,15 @@ def _claim_object(namespace: str, name: str, drawn: Manifest) -> Manifest:
 
 _claim_fields: Drawn[Manifest] = st.fixed_dictionaries(
     {
-        "state": _mostly(st.sampled_from(("bound", "waiting")), st.sampled_from(("prebound", "chosen")), 8),
-        "volume": _mostly(st.sampled_from(VOLUMES[:4]), st.just("v9"), 15),
+        "state": _mostly(st.sampled_from(("waiting", "bound")), st.sampled_from(("prebound", "chosen")), 8),
+        "volume": _mostly(st.sampled_from(VOLUMES), st.just("v9"), 15),
         "node": st.sampled_from((*NODES, "n9")),
         "owner": _mostly(
             st.just("itself"),
             st.sampled_from((None, [{"uid": "p0"}], [{"uid": other, "controller": True} for other in ("p9", "p0")])),
         ),
-        "phase": _mostly(st.sampled_from(("Bound", "Pending")), st.just("Lost"), 20),
-        "metadata": _mostly(st.just({}), st.just({"deletionTimestamp": "2026-01-01T00:00:00Z"}), 20),
+        "phase": _mostly(st.sampled_from(("Bound", "Pending")), st.just("Lost"), 40),
+        "metadata": _mostly(st.just({}), st.just({"deletionTimestamp": "2026-01-01T00:00:00Z"}), 40),
         "annotations": _mostly(st.just({}), st.sampled_from(({"volume.beta.kubernetes.io/storage-class": "late"},
                                                              {"volume.beta.kubernetes.io/storage-class": ""})), 12),
         "spec": st.fixed_dictionaries(
@@ -185,7 +189,7 @@ _claim_fields: Drawn[Manifest] = st.fixed_dictionaries(
                 "volumeAttributesClassName": _quality,
             },
         ).flatmap(
-            lambda spec: _mostly(st.sampled_from(CLASSES), st.sampled_from(("", None, "gone")), 15).map(
+            lambda spec: _mostly(st.sampled_from(CLASSES), st.sampled_from(("", None, "gone")), 30).map(
                 lambda name: {**spec, "storageClassName": name}
             )
         ),
@@ -265,8 +269,6 @@ _source: Drawn[Manifest] = _mostly(
 
 def _volumes(aspects: frozenset[str]) -> Drawn[list[Manifest]]:
     fields: dict[str, Drawn[Any]] = {
-        "name": st.sampled_from(VOLUMES),
-        "size": st.sampled_from(SIZES),
         "source": _source,
         "labels": st.just({}),
         "spec": st.just({}),
@@ -284,30 +286,26 @@ def _volumes(aspects: frozenset[str]) -> Drawn[list[Manifest]]:
         )
         fields["mode"] = st.fixed_dictionaries({"volumeMode": _volume_mode})
         fields["phase"] = _mostly(st.just("Available"), st.sampled_from(("Bound", "Released", "")), 3)
-        fields["claim"] = _mostly(
-            st.none(),
-            st.fixed_dictionaries({"name": st.sampled_from(CLAIMS)}, optional={"uid": st.sampled_from((*CLAIMS, ""))}),
-            4,
-        )
+        fields["claim"] = _mostly(st.none(), _objects(uid=st.sampled_from((*CLAIMS, ""))), 4)
         fields["metadata"] = _mostly(st.just({}), st.sampled_from(({"deletionTimestamp": "2026-01-01T00:00:00Z"},
                              {"annotations": {"volume.beta.kubernetes.io/storage-class": "late"}})), 10)  # fmt: skip
         fields["class"] = _mostly(st.just("late"), st.sampled_from(("now", "odd", "", None)), 4)
 
-    def made(drawn: Manifest) -> Manifest:
-        claim = drawn["claim"]
-        spec = {**drawn["spec"], **drawn["source"], **drawn["mode"], "capacity": {"storage": drawn["size"]}}
+    def made(at: int, shift: int, drawn: Manifest) -> Manifest:
+        spec = {**drawn["spec"], **drawn["source"], **drawn["mode"]}
+        spec["capacity"] = {"storage": SIZES[(at + shift) % len(SIZES)]}
         spec["storageClassName"] = drawn.get("class", "late")
-        if claim is not None:
-            spec["claimRef"] = {"namespace": "default", **claim}
-        metadata = {"name": drawn["name"], "labels": drawn["labels"], **drawn["metadata"]}
+        if drawn["claim"] is not None:
+            claim = {"namespace": "default", "name": CLAIMS[(at + 3 * shift) % len(CLAIMS)]}
+            spec["claimRef"] = {**claim, **drawn["claim"]}
+        metadata = {"name": VOLUMES[at], "labels": drawn["labels"], **drawn["metadata"]}
         return {"metadata": metadata, "spec": spec, "status": {"phase": drawn["phase"]}}
 
-    def kept_for(drawn: Manifest) -> str:
-        return drawn["claim"]["name"] if drawn["claim"] is not None else f"nobody, {drawn['name']}"
-
-    each = st.fixed_dictionaries(fields)
-    keys = (lambda drawn: drawn["name"], lambda drawn: drawn["size"], kept_for)
-    return st.lists(each, max_size=5, unique_by=keys).map(lambda found: [made(drawn) for drawn in found])
+    each = _mostly(st.fixed_dictionaries(fields), st.none(), 12)
+    listed = st.lists(each, min_size=len(CLAIMS), max_size=len(CLAIMS))
+    return st.tuples(st.integers(0, len(SIZES) - 1), listed).map(
+        lambda parts: [made(at, parts[0], drawn) for at, drawn in enumerate(parts[1]) if drawn is not None]
+    )
 
 
 # -- classes, drivers, nodes of drivers ------------------------------------------------------------------------------
@@ -337,7 +335,7 @@ def _class(name: str) -> Drawn[Manifest]:
     return st.fixed_dictionaries(
         {
             "metadata": st.just({"name": name}),
-            "provisioner": st.sampled_from(PROVISIONERS),
+            "provisioner": _mostly(st.just(DRIVER), st.sampled_from(PROVISIONERS), 2),
             "volumeBindingMode": modes,
         },
         optional={"allowedTopologies": _mostly(_topology, _odd_topology, 6)},
@@ -347,6 +345,7 @@ def _class(name: str) -> Drawn[Manifest]:
 _classes: Drawn[list[Manifest]] = st.tuples(
     *(_mostly(_class(name), st.none(), 12) for name in ("late", "now", "odd"))
 ).map(lambda found: [each for each in found if each is not None])
+_counts: Drawn[Manifest] = st.sampled_from((1, 0, 2, 3, -1)).map(lambda count: {"count": count})
 _csi_node: Drawn[Any] = st.fixed_dictionaries(
     {
         "annotations": st.one_of(
@@ -357,8 +356,11 @@ _csi_node: Drawn[Any] = st.fixed_dictionaries(
         ),
         "drivers": st.lists(
             st.fixed_dictionaries(
-                {"name": st.sampled_from((DRIVER, DRIVER, *DRIVERS)), "nodeID": st.just("n")},
-                optional={"allocatable": _objects(count=st.sampled_from((0, 1, 1, 2, 2, 3, -1)))},
+                {
+                    "name": _mostly(st.just(DRIVER), st.sampled_from(DRIVERS), 2),
+                    "nodeID": st.just("n"),
+                    "allocatable": _mostly(_counts, st.sampled_from((None, {}))),
+                }
             ),
             max_size=4,
         ),
@@ -376,16 +378,9 @@ _attachments: Drawn[list[Manifest]] = st.lists(
     ),
     max_size=4,
 ).map(lambda found: [{"metadata": {"name": f"a{at}"}, "spec": each} for at, each in enumerate(found)])
-_csi_drivers: Drawn[list[Manifest]] = st.lists(
-    st.fixed_dictionaries(
-        {
-            "metadata": st.fixed_dictionaries({"name": st.sampled_from((DRIVER, "ebs.csi.aws.com"))}),
-            "spec": _objects(storageCapacity=st.sampled_from((True, True, False, None))),
-        }
-    ),
-    max_size=2,
-    unique_by=lambda drawn: drawn["metadata"]["name"],
-)
+_csi_drivers: Drawn[list[Manifest]] = st.tuples(
+    st.sampled_from((True, True, True, False, None)), st.sampled_from(((DRIVER,), (DRIVER, "ebs.csi.aws.com"), ()))
+).map(lambda drawn: [{"metadata": {"name": name}, "spec": {"storageCapacity": drawn[0]}} for name in drawn[1]])
 _capacities: Drawn[list[Manifest]] = st.lists(
     st.fixed_dictionaries(
         {"storageClassName": _mostly(st.just("late"), st.sampled_from(("now", "")), 5)},
@@ -417,7 +412,7 @@ def storage(
                 named[pod["metadata"]["namespace"], f"{pod['metadata']['name']}-{volume['name']}"] = None
     claims = []
     for namespace, name in named:
-        drawn = draw(_mostly(_claim_fields, st.none(), 15))
+        drawn = draw(_mostly(_claim_fields, st.none(), 40))
         if drawn is not None and name:
             claims.append(_claim_object(namespace, name, drawn))
     found: dict[str, list[Manifest]] = {
