@@ -21,6 +21,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.rules import Rules
 from flowcore.model.snapshot import NodeTable, PendingPod, build_snapshot
+from flowcore.model.volumes import Storage
 from thalweg.dump import Dump, DumpError, read
 
 #: Rows of a table that people read; ``-o json`` has them all.
@@ -62,7 +63,7 @@ def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
             raise UnknownPodError(
                 f"pod {key}: it has its node already, {pod.node_name}; only pods that wait are explained"
             )
-        found[key] = pod
+        found[key] = dump.with_devices(pod)
     return list(found.values())
 
 
@@ -78,6 +79,7 @@ def explain(dump: Dump, pods: list[Pod]) -> Iterator[Explanation]:
         table=table,
         running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running),
         pending=tuple(PendingPod(pod.key, pod.uid, pod.pod_class, BUILT_IN.name) for pod in pods),
+        storage=Storage.of(dump.storage.values(), ((pod.node_name, pod.pod_class.volumes) for pod in running)),
     )
     known: dict[tuple[PodClass, tuple[Domain, ...], Rules | None], Verdicts] = {}
     for pod in pods:

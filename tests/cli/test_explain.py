@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from support.cli import Manifest, explain, node, pod, thalweg
 from support.draw import ASPECTS, Case, cases_for
-from support.verdicts import namespaces_of, read_pods, snapshot_of
+from support.verdicts import namespaces_of, read_pods, snapshot_of, storage_objects
 from thalweg.dump import Dump
 from thalweg.explain import as_json
 from thalweg.explain import explain as explanations
@@ -173,6 +173,7 @@ def test_every_pod_and_node_has_its_verdict(case: Case) -> None:
         nodes={each.name: each for each in table.nodes},
         pods={each.key: each for each in read_pods([*case.pods, *case.pending])},
         namespaces=namespaces_of(case),
+        storage={(str(at), "", ""): each for at, each in enumerate(storage_objects(case))},
     )
     waiting = [each.key for each in dump.waiting()]
     answer = json.loads(msgspec.json.encode(as_json(explanations(dump, dump.waiting()))))

@@ -24,7 +24,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
-from flowcore.model.volumes import Storage
+from flowcore.model.volumes import Storage, StorageObject
 from flowcore.model.wire import (
     Interner,
     WireNamespace,
@@ -109,9 +109,13 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
 
 def storage_of(case: Case, running: Sequence[Pod] = ()) -> Storage:
     """The case's storage objects, and what its running pods have mounted."""
+    return Storage.of(storage_objects(case), ((pod.node_name, pod.pod_class.volumes) for pod in running))
+
+
+def storage_objects(case: Case) -> list[StorageObject]:
+    """The case's storage objects, less what no filter reads."""
     read = (to_storage_object(_KINDS[kind], manifest) for kind, found in case.storage.items() for manifest in found)
-    objects = [each for each in read if each is not None]
-    return Storage.of(objects, ((pod.node_name, pod.pod_class.volumes) for pod in running))
+    return [each for each in read if each is not None]
 
 
 def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], Counter[str]]:
