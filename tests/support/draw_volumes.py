@@ -243,10 +243,11 @@ _zone_text: Drawn[str] = _mostly(
     5,
 )
 _region_text: Drawn[str] = _mostly(st.sampled_from(("us-a", "eu-b", "us-a__eu-b")), st.sampled_from(("", "us-a__")), 8)
-_zone_labels: Drawn[dict[str, str]] = _mostly(
-    _objects(**{ZONE: _zone_text, REGION: _region_text}),
+#: Zone labels of today, of older versions, or of both.
+_zone_labels: Drawn[dict[str, str]] = st.one_of(
+    st.fixed_dictionaries({ZONE: _zone_text}),
+    st.fixed_dictionaries({BETA_ZONE: _zone_text}),
     _objects(**{ZONE: _zone_text, BETA_ZONE: _zone_text, REGION: _region_text, BETA_REGION: _region_text}),
-    3,
 )
 _handle: Drawn[str] = _mostly(st.sampled_from(("h0", "h1", "h2", "h3")), st.just(""), 12)
 _source: Drawn[Manifest] = _mostly(
