@@ -15,10 +15,10 @@ from thalweg_operator.names import GROUP
 from thalweg_operator.policies import parse
 
 from flowcore.model.devices import DeviceClass, device_resources, needs_devices
+from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from flowcore.model.rules import AffinityTerm
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageObject
 from flowcore.model.wire import (
@@ -78,15 +78,9 @@ class Dump:
         blocked = pod.blocked or needs_devices(pod.pod_class.requests, device_resources(self.device_classes.values()))
         return pod if blocked == pod.blocked else msgspec.structs.replace(pod, blocked=blocked)
 
-    def repelling_terms(self) -> list[tuple[AffinityTerm, dict[str, str]]]:
-        """Required anti-affinity terms of running pods, with the labels of the nodes they run on."""
-        labels = {node.name: dict(node.labels) for node in self.nodes.values()}
-        return [
-            (term, labels[pod.node_name])
-            for pod in self.running()
-            if pod.node_name in labels
-            for term in pod.required_anti_affinity
-        ]
+    def neighbours(self) -> Neighbours:
+        """The running pods as rules between pods see them."""
+        return Neighbours.of(((pod.node_name, pod.kind) for pod in self.running()), self.namespaces)
 
 
 def read(files: tuple[str, ...]) -> Dump:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from flowcore.model.selectors import Labels, LabelSelector
+from flowcore.model.selectors import LabelSelector
 
 
-class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
+class AffinityTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """A required pod affinity or anti-affinity term.
 
     ``namespaces`` are those the term lists (its own pod's when it lists none); ``namespace_selector``
@@ -40,10 +40,8 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rules(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """A pod's rules with what they read of the pod itself: two pods with equal rules get equal verdicts of them."""
+    """What a pod demands of others; what its rules read of the pod itself is in its ``Kind``."""
 
-    namespace: str
-    labels: Labels
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()

@@ -10,7 +10,7 @@ import numpy as np
 from flowcore.classes import Group, group
 from flowcore.costs import MODELS, unscheduled_prices
 from flowcore.costs.model import CostModel, Float64s, Load
-from flowcore.filters import static_fits
+from flowcore.filters import inter_pod_affinity, static_fits
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
 from flowcore.model.snapshot import Bools, Int64s, Snapshot, assumed_amounts
@@ -49,11 +49,18 @@ class Demand:
         return self.prices[len(self.prices) - count :]
 
 
+def _allowed(found: Group, snapshot: Snapshot) -> Bools:
+    fits = static_fits(found.pod_class, snapshot.table)
+    for rejection in inter_pod_affinity.rejections(found.kind, snapshot.neighbours, snapshot.table):
+        fits &= ~rejection.nodes
+    return fits
+
+
 def demands_of(snapshot: Snapshot, load: Load, policies: Mapping[str, Policy]) -> tuple[Demand, ...]:
     """All pending pods of a snapshot as demands, in the order of their first pod."""
-    groups = group(snapshot.pending)
+    groups = group(snapshot.pending, snapshot.neighbours)
     sizes = [np.array(assumed_amounts(found.pod_class.requests), dtype=np.float64) for found in groups]
-    allowed = [static_fits(found.pod_class, snapshot.table, found.avoid) for found in groups]
+    allowed = [_allowed(found, snapshot) for found in groups]
     arcs, dearest = [], 0
     for found, size, nodes in zip(groups, sizes, allowed, strict=True):
         policy = policies[found.policy]

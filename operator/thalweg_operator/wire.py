@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
+from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import Amounts
+from flowcore.model.selectors import Labels
 
 LENGTH: Final = struct.Struct(">Q")
 
@@ -27,13 +29,13 @@ class Use(msgspec.Struct, array_like=True):
 
 
 class Waiting(msgspec.Struct, array_like=True):
-    """A pending pod; class and policy by their place in the request's lists."""
+    """A pending pod; class, policy and kind by their place in the request's lists."""
 
     key: str
     pod_class: int
     policy: int
     created: float
-    avoid: tuple[tuple[str, str], ...] = ()
+    kind: int
 
 
 class RoundRequest(msgspec.Struct):
@@ -41,6 +43,8 @@ class RoundRequest(msgspec.Struct):
 
     Attributes:
         fresh: the worker is to forget what it has first.
+        namespaces: labels of those that changed, None for those that are gone.
+        neighbours: kind by its place in ``kinds``, node name, and how many more (or fewer) of them run there.
     """
 
     number: int
@@ -50,6 +54,9 @@ class RoundRequest(msgspec.Struct):
     nodes: list[Node]
     gone: list[str]
     uses: list[Use]
+    namespaces: dict[str, Labels | None]
+    kinds: list[Kind]
+    neighbours: list[tuple[int, str, int]]
     policies: list[Policy]
     classes: list[PodClass]
     waiting: list[Waiting]

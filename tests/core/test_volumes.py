@@ -38,7 +38,7 @@ def pvc(name: str, **spec: Any) -> Manifest:
 
 def verdicts(case: Case) -> list[Verdicts]:
     cluster = snapshot_of(case)
-    return [judge(each.pod_class, cluster, each.avoid) for each in cluster.pending]
+    return [judge(each.pod_class, cluster, each.kind) for each in cluster.pending]
 
 
 def test_volumes_that_no_filter_reads_cost_nothing() -> None:

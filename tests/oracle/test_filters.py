@@ -12,7 +12,6 @@ from support.verdicts import assert_same
 from thalweg_controlplane import Oracle
 
 from flowcore.filters import (
-    inter_pod_affinity,
     node_name,
     node_unschedulable,
     node_volume_limits,
@@ -21,7 +20,7 @@ from flowcore.filters import (
     volume_binding,
     volume_zone,
 )
-from flowcore.model import resources
+from flowcore.model import neighbours, resources
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import HostPort, Toleration
 from flowcore.model.rules import AffinityTerm
@@ -103,7 +102,7 @@ SABOTAGE = {
     "NodePorts": (HostPort, "clashes", lambda self, other: self == other),
     "NodeResourcesFit": (resources, "raise_to", lambda total, floor: total.update(floor)),
     "PodTopologySpread": (pod_topology_spread, "_included", lambda _constraint, _pod, table: ~table.unsound),
-    "InterPodAffinity": (inter_pod_affinity, "term_matches", _everywhere),
+    "InterPodAffinity": (neighbours, "term_matches", _everywhere),
     "VolumeRestrictions": (Disk, "conflicts", lambda self, other: (self.plugin, self.key) == (other.plugin, other.key)),
     "NodeVolumeLimits": (node_volume_limits, "not_for_pod", _always("")),
     "VolumeBinding": (volume_binding, "_may_hold", lambda volume, claim: volume.size >= (claim.size or 0)),

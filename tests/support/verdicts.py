@@ -18,7 +18,6 @@ from flowcore.filters import (
     volume_binding,
     volume_filters,
 )
-from flowcore.filters.inter_pod_affinity import domains_to_avoid
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
@@ -76,15 +75,7 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
         place_blocked: keep pending pods that the engine would not place; filters judge them all the same.
     """
     table = NodeTable.of(to_node(msgspec.convert(manifest, WireNode), Interner()) for manifest in case.nodes)
-    namespaces = namespaces_of(case)
     running = [pod for pod in read_pods(case.pods) if not pod.terminal]
-    node_labels = {node.name: dict(node.labels) for node in table.nodes}
-    terms = [
-        (term, node_labels[pod.node_name])
-        for pod in running
-        if pod.node_name in node_labels
-        for term in pod.required_anti_affinity
-    ]
     pending = tuple(
         PendingPod(
             key=pod.key,
@@ -92,7 +83,7 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
             pod_class=pod.pod_class,
             policy=policy,
             created=pod.created,
-            avoid=domains_to_avoid(terms, pod.namespace, pod.labels, namespaces.get(pod.namespace, ())),
+            kind=pod.kind,
         )
         for pod in read_pods(case.pending)
         if place_blocked or not pod.blocked
@@ -104,6 +95,7 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
         running=[(pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running],
         pending=pending,
         storage=storage_of(case, running),
+        neighbours=Neighbours.of(((pod.node_name, pod.kind) for pod in running), namespaces_of(case)),
     )
 
 
@@ -135,12 +127,9 @@ def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], 
     ]
     theirs = oracle.judge(case.nodes, alive, case.pending, [only] if only else [], case.namespaces, case.storage)[only]
     snapshot = snapshot_of(case)
-    neighbours = Neighbours.of(read_pods(case.pods), snapshot.table, namespaces_of(case))
-    rules = {pod.key: pod.rules for pod in read_pods(case.pending)}
     found, counts = [], Counter[str]()
     for pod in snapshot.pending:
-        own = rules[pod.key]
-        verdicts = judge(pod.pod_class, snapshot, pod.avoid, None if own is None else (own, neighbours))
+        verdicts = judge(pod.pod_class, snapshot, pod.kind)
         by_filter = dict(verdicts.by_filter)
         for at, node in enumerate(snapshot.table.nodes):
             if only:

@@ -9,7 +9,6 @@ from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
-from flowcore.model.rules import AffinityTerm
 from flowcore.model.volumes import ClaimVolume, Disk, Volumes
 from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
 from flowcore.model.wire.features import needed_features
@@ -48,12 +47,10 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
             usage = requests
     labels = intern(to_labels(meta.labels))
     rules = to_rules(spec, namespace, labels)
-    anti_affinity: tuple[AffinityTerm, ...] = ()
     if rules is not None:
         rules = intern(rules)
         if rules.unreadable_affinity:
             blocked = blocked or f"{rules.unreadable_affinity}: a selector in it cannot be parsed"
-        anti_affinity = intern(rules.anti_affinity)
     told = next(
         (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
     )
@@ -71,7 +68,6 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         usage=usage,
         blocked=intern(blocked),
         told=intern(told),
-        required_anti_affinity=anti_affinity,
         rules=rules,
     )
 

@@ -38,8 +38,6 @@ def to_rules(spec: WirePodSpec, namespace: str, labels: Labels) -> Rules | None:
     if not (terms[0] or terms[1] or hard or unreadable_affinity):
         return None
     return Rules(
-        namespace=namespace,
-        labels=labels,
         affinity=terms[0],
         anti_affinity=terms[1],
         spread=() if unreadable_spread else tuple(spread for spread, _ in hard),
