@@ -49,7 +49,7 @@ class Attachment(msgspec.Struct, frozen=True, gc=False):
     problem: str = ""
 
 
-class ClaimVolume(msgspec.Struct, frozen=True, gc=False):
+class ClaimVolume(msgspec.Struct, frozen=True, gc=False, tag="claim"):
     """A volume of a pod that is had through a claim.
 
     Attributes:
@@ -67,7 +67,7 @@ class ClaimVolume(msgspec.Struct, frozen=True, gc=False):
         return self.namespace, self.name
 
 
-class Disk(msgspec.Struct, frozen=True, gc=False):
+class Disk(msgspec.Struct, frozen=True, gc=False, tag="disk"):
     """A disk that a pod names itself, without a claim, in one of the in-tree ways that filters still read.
 
     Attributes:
