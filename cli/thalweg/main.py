@@ -90,11 +90,13 @@ def explain(pods: tuple[str, ...], files: tuple[str, ...], output: str) -> None:
 
     The verdicts are those of kube-scheduler's filters for the state as it stands, no other waiting pod placed first.
     Pods named are shown node by node; without a name every waiting pod is shown in a line. Rules between pods that
-    select namespaces by label need the namespaces in the dump.
+    select namespaces by label need the namespaces in the dump, pods with volumes the storage objects (csidrivers and
+    csistoragecapacities too, where drivers track capacity), pods that ask for extended resources the DeviceClasses.
 
     \b
     Examples:
       kubectl get nodes,pods,namespaces -A -o json > now.json && thalweg explain -f now.json
+      kubectl get nodes,pods,pv,pvc,sc,csinodes,volumeattachments -A -o json | thalweg explain -f -
       thalweg explain shop/cart-0 -f now.json
       thalweg explain -f now.json -o json
     """  # noqa: D301
