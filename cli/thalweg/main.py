@@ -37,7 +37,13 @@ def main() -> None:
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-def run(kubeconfig: Path | None, listen: str, log_format: str, log_level: str) -> None:
+@click.option("--round-budget", default=0.3, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS",
+              help="How long a round goes on looking for a better plan.")  # fmt: skip
+@click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder to keep the last 20 rounds in, for `thalweg replay`.")  # fmt: skip
+def run(
+    kubeconfig: Path | None, listen: str, log_format: str, log_level: str, round_budget: float, records: Path | None
+) -> None:
     """Run the operator: snapshot, rounds and binder.
 
     Pods that name the scheduler `thalweg` are placed; FlowSchedulingPolicy objects say more. Ctrl-C stops it.
@@ -49,7 +55,25 @@ def run(kubeconfig: Path | None, listen: str, log_format: str, log_level: str) -
     """  # noqa: D301
     from thalweg.run import run_operator
 
-    run_operator(kubeconfig, listen, log_format, log_level)
+    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records)
+
+
+@main.command()
+@click.argument("record", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def replay(record: Path, output: str) -> None:
+    """Play a round again that `thalweg run --record` kept, and say whether it gives the same plan.
+
+    Exit code 1: it does not. 2: the file cannot be read.
+
+    \b
+    Examples:
+      thalweg replay rounds/round-000000042.msgpack
+      thalweg replay rounds/round-000000042.msgpack -o json
+    """  # noqa: D301
+    from thalweg.replay import run_replay
+
+    run_replay(record, output)
 
 
 @main.command()
