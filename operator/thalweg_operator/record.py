@@ -1,7 +1,7 @@
 """Rounds kept in files, so that each can be played again to the same plan.
 
-A record is the request of a round as a worker that knows nothing would need it: the whole cluster, what waits, policies,
-seed, and the steps that the clock allowed; with the plan that came of it.
+A record is the request of a round as a worker that knows nothing would need it: the whole cluster, what waits,
+policies, seed, and the steps that the clock allowed; with the plan that came of it.
 """
 
 from __future__ import annotations

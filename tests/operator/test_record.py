@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from support.crowds import crowds
+from support.model import node, pod, snapshot
 from thalweg.main import main
 from thalweg_operator import record
 from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, Waiting, reply_decoder, request_encoder
@@ -65,7 +66,7 @@ def test_a_recorded_round_replays_to_the_same_plan(tmp_path_factory: pytest.Temp
 
 def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:
     """The folder does not grow for ever."""
-    request = RoundRequest(1, 1, 0.0, True, [], [], [], [BUILT_IN], [], {}, [], [], [], 0.0)
+    request = _request(snapshot([node("a")], [pod("p")]))
     reply = answer(Replica(), request)
     for number in range(1, record.KEPT + 4):
         record.keep(tmp_path, msgspec.structs.replace(request, number=number), reply)
@@ -76,7 +77,7 @@ def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:
 
 def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:
     """Exit code 0 for the same, 1 for another plan, 2 for a file that is none."""
-    request = RoundRequest(1, 1, 0.0, True, [], [], [], [BUILT_IN], [], {}, [], [], [], 0.0)
+    request = _request(snapshot([node("a")], [pod("p")]))
     reply = answer(Replica(), request)
     record.keep(tmp_path, request, reply)
     path = tmp_path / "round-000000001.msgpack"
