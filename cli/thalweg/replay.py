@@ -26,7 +26,8 @@ def run_replay(path: Path, output: str) -> None:
     else:
         click.echo(
             f"round {record.request.number}: {len(again.placements)} placed, {len(again.left)} left, "
-            f"cost {again.cost}, {again.steps} steps, {again.method}; recorded in {record.reply.seconds:.3f} s, now {again.seconds:.3f} s"
+            f"cost {again.cost}, {again.steps} steps, {again.method}; "
+            f"recorded in {record.reply.seconds:.3f} s, now {again.seconds:.3f} s"
         )
         click.echo("the recorded plan" if not found else "not the recorded plan: " + "; ".join(found))
     sys.exit(1 if found else 0)

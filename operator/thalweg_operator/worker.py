@@ -32,6 +32,7 @@ from thalweg_operator.wire import (
     RoundRequest,
     Use,
     failed,
+    join,
     reply_encoder,
     request_decoder,
 )
@@ -216,11 +217,16 @@ def serve(source: BinaryIO, sink: BinaryIO, records: Path | None = None) -> None
         records: where each round is kept for a replay; None keeps none.
     """
     replica = Replica()
+    parts: list[RoundRequest] = []
     while True:
         header = source.read(LENGTH.size)
         if len(header) < LENGTH.size:
             return
-        request = request_decoder.decode(source.read(LENGTH.unpack(header)[0]))
+        parts.append(request_decoder.decode(source.read(LENGTH.unpack(header)[0])))
+        if parts[-1].more:
+            continue
+        request = join(parts)
+        parts = []
         if request.fresh:
             replica = Replica()
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, reply_decoder, request_encoder
+from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, cut, reply_decoder, request_encoder
 
 _log = structlog.get_logger()
 #: Replies of 100,000 placements are a few megabytes.
@@ -54,10 +54,12 @@ class WorkerClient:
             raise WorkerLost("not started")
         try:
             async with asyncio.timeout(self._timeout):
-                body = request_encoder.encode(request)
-                process.stdin.write(LENGTH.pack(len(body)))
-                process.stdin.write(body)
-                await process.stdin.drain()
+                for part in cut(request):
+                    body = request_encoder.encode(part)
+                    process.stdin.write(LENGTH.pack(len(body)))
+                    process.stdin.write(body)
+                    await process.stdin.drain()
+                    await asyncio.sleep(0)
                 length = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
                 reply = reply_decoder.decode(await process.stdout.readexactly(length))
         except TimeoutError:

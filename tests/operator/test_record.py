@@ -7,10 +7,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.crowds import crowds
 from support.model import node, pod, snapshot
 from thalweg.main import main
-from thalweg_operator import record
+from thalweg_operator import record, wire
 from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, Waiting, reply_decoder, request_encoder
 from thalweg_operator.worker import Replica, answer, serve
 
@@ -93,3 +94,15 @@ def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert done.stderr.startswith(f"Error: {path}: not the record of a round")
     assert CliRunner().invoke(main, ["replay", str(tmp_path / "none")]).exit_code == 2
+
+
+@given(crowds(), st.integers(1, 9))
+def test_a_request_that_is_cut_is_whole_again(crowd: Snapshot, size: int) -> None:
+    """Nothing is lost on the way to the worker, and nothing comes twice."""
+    request = _request(crowd)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "_PART", size)
+        parts = list(wire.cut(request))
+    assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
+    assert all(len(part.waiting) <= size for part in parts)
+    assert wire.join(parts) == request
