@@ -10,13 +10,7 @@ With ``u_cpu``, ``u_mem`` the utilisation of the node::
             + 1000 * balance * |u_cpu - u_mem| / 2                   with i + 1 pods of this round there
     arc     = 1000
             + 1000 * leastRequested * (its cpu / node + its memory / node) / 2
-            +   10 * nodePreference * (weights of its preferred terms - weights of those the node matches)
-            + 1000 * taintPreference * PreferNoSchedule taints it does not tolerate
-
-Where the documents subtract matched weights and add an offset, this charges the unmatched ones, which is the same up
-to a constant per class and keeps costs positive whatever the weights. A weight of 100 weighs as
-much as a node going from empty to full; weights count absolutely, so that of two pods that want the same node the one
-that wants it more gets it.
+            + preferences                                            see scale
 """
 
 from __future__ import annotations
@@ -26,15 +20,10 @@ from typing import ClassVar
 import numpy as np
 
 from flowcore.costs.model import Float64s, Load
-from flowcore.filters import node_affinity, taint_toleration
+from flowcore.costs.scale import MOST_SHARE, OMEGA, preferences, share
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
 from flowcore.model.snapshot import Int64s
-
-#: Cost of one whole node's utilisation (Firmament's omega), and the offset of each arc.
-OMEGA = 1000
-#: No node counts as more than this many times full.
-_MOST_SHARE = 16
 
 
 class CPUMemory:
@@ -44,21 +33,17 @@ class CPUMemory:
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:
         """See CostModel."""
-        brought = _share(size[np.newaxis, :], load.capacity).sum(axis=1) / 2
-        cost: Int64s = OMEGA + np.rint(OMEGA * weights.least_requested * brought).astype(np.int64)
-        if pod_class.preferred_affinity:
-            wished = sum(max(term.weight, 0) for term in pod_class.preferred_affinity)
-            matched = node_affinity.preference(pod_class, load.table)
-            cost += (OMEGA // 100) * weights.node_preference * (wished - matched)
-        cost += OMEGA * weights.taint_preference * taint_toleration.untolerated_preferences(pod_class, load.table)
+        brought = share(size[np.newaxis, :], load.capacity).sum(axis=1) / 2
+        own = np.rint(OMEGA * weights.least_requested * brought).astype(np.int64)
+        cost: Int64s = OMEGA + own + preferences(pod_class, load.table, weights)
         return cost
 
     def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:
         """See CostModel."""
         steps = levels[np.newaxis, :, np.newaxis].astype(np.float64)
         taken = load.taken[:, np.newaxis, :] + steps * size[:, np.newaxis, :]
-        before = _share(taken, load.capacity[:, np.newaxis, :])
-        after = _share(taken + size[:, np.newaxis, :], load.capacity[:, np.newaxis, :])
+        before = share(taken, load.capacity[:, np.newaxis, :])
+        after = share(taken + size[:, np.newaxis, :], load.capacity[:, np.newaxis, :])
         requested = weights.least_requested * before.sum(axis=2) / 2
         imbalance = weights.balance * np.abs(after[:, :, 0] - after[:, :, 1]) / 2
         cost = np.rint(OMEGA * (requested + imbalance)).astype(np.int64)
@@ -69,11 +54,4 @@ class CPUMemory:
 
     def dearest_slot(self, weights: CostWeights) -> int:
         """See CostModel."""
-        return OMEGA * _MOST_SHARE * (weights.least_requested + weights.balance)
-
-
-def _share(amount: Float64s, capacity: Float64s) -> Float64s:
-    """Amount over capacity; a node without the resource counts as full."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(capacity > 0, amount / np.where(capacity > 0, capacity, 1), 1.0)
-    return np.minimum(share, float(_MOST_SHARE))
+        return OMEGA * MOST_SHARE * (weights.least_requested + weights.balance)

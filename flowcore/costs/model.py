@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
-from flowcore.model.resources import CPU, MEMORY
+from flowcore.model.resources import CPU, MEMORY, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, Snapshot
 
 Float64s = NDArray[np.float64]
@@ -18,30 +18,65 @@ Float64s = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How full the nodes are, as cost models see it.
+    """How full nodes are, as cost models see it: N rows, all nodes of the table in its order unless it says otherwise.
 
     Attributes:
         capacity: float64[N, 2], allocatable cpu (milli) and memory (bytes).
         taken: float64[N, 2], what pods there count for (see snapshot.ASSUMED_CPU).
+        pods_allowed: float64[N], allocatable pods.
+        pods: float64[N], pods there.
     """
 
     table: NodeTable
     capacity: Float64s
     taken: Float64s
+    pods_allowed: Float64s
+    pods: Float64s
 
     @classmethod
-    def of(cls, snapshot: Snapshot, assumed: Int64s) -> Load:
-        """The load of a snapshot's nodes with these amounts (int64[N, 2]) counted."""
-        columns = [snapshot.resources.index(name) for name in (CPU, MEMORY)]
-        capacity = snapshot.allocatable[:, columns].astype(np.float64)
-        return cls(snapshot.table, capacity, assumed.astype(np.float64))
+    def of(cls, snapshot: Snapshot, assumed: Int64s, free: Int64s, nodes: Int64s | None = None) -> Load:
+        """The load of a snapshot's nodes.
+
+        Args:
+            assumed: int64[N, 2], what pods there count for now.
+            free: int64[N, R], what is left of all resources now.
+            nodes: the rows to give, all where left out.
+        """
+        columns, pods = [snapshot.resources.index(name) for name in (CPU, MEMORY)], snapshot.resources.index(PODS)
+        allocatable = snapshot.allocatable
+        if nodes is not None:
+            allocatable, assumed, free = allocatable[nodes], assumed[nodes], free[nodes]
+        return cls(
+            table=snapshot.table,
+            capacity=allocatable[:, columns].astype(np.float64),
+            taken=assumed.astype(np.float64),
+            pods_allowed=allocatable[:, pods].astype(np.float64),
+            pods=(allocatable[:, pods] - free[:, pods]).astype(np.float64),
+        )
+
+    def at(self, nodes: Int64s, more: Float64s, more_pods: Int64s) -> Load:
+        """The load of these nodes, which may come twice, each row with so much more there.
+
+        Args:
+            more: float64[len(nodes), 2], added to what is taken.
+            more_pods: int64[len(nodes)].
+        """
+        return Load(
+            self.table,
+            self.capacity[nodes],
+            self.taken[nodes] + more,
+            self.pods_allowed[nodes],
+            self.pods[nodes] + more_pods,
+        )
 
 
+@runtime_checkable
 class CostModel(Protocol):
     """Prices the arcs of the network; costs are positive integers, 1000 for one whole node's utilisation.
 
     The cost of a pod on a node is ``arc + slot``: the arc from its class to the node is what the class brings,
-    the slot is what the node's other pods of the same round make of it.
+    the slot is what the node's other pods of the same round make of it. Everything follows from the arguments: the same
+    ones give the same costs.
     """
 
     @property
@@ -53,12 +88,14 @@ class CostModel(Protocol):
 
         Args:
             size: float64[2], cpu and memory that one pod counts for.
+            load: of all nodes of the table in its order, as the round begins.
         """
 
     def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:
         """int64[N, K]: cost of the slot after ``levels[k]`` other pods of the round, never falling along K.
 
         Args:
+            load: of any nodes, as they are now: a node's slots depend on its own row alone.
             size: float64[N, 2], what one such pod counts for on each node.
             levels: int64[K], rising.
         """

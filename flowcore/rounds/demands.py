@@ -49,15 +49,21 @@ class Demand:
         return self.prices[len(self.prices) - count :]
 
 
-def demands_of(snapshot: Snapshot, load: Load, policies: Mapping[str, Policy]) -> tuple[Demand, ...]:
-    """All pending pods of a snapshot as demands, in the order of their first pod."""
+def demands_of(
+    snapshot: Snapshot, load: Load, policies: Mapping[str, Policy], models: Mapping[str, CostModel] = MODELS
+) -> tuple[Demand, ...]:
+    """All pending pods of a snapshot as demands, in the order of their first pod.
+
+    Args:
+        models: cost models by the names that policies give.
+    """
     groups = group(snapshot.pending)
     sizes = [np.array(assumed_amounts(found.pod_class.requests), dtype=np.float64) for found in groups]
     allowed = [static_fits(found.pod_class, snapshot.table, found.avoid) for found in groups]
     arcs, dearest = [], 0
     for found, size, nodes in zip(groups, sizes, allowed, strict=True):
         policy = policies[found.policy]
-        model = MODELS[policy.cost_model]
+        model = models[policy.cost_model]
         arc = model.arc_costs(found.pod_class, size, load, policy.weights)
         arcs.append(arc)
         if nodes.any():
@@ -69,7 +75,7 @@ def demands_of(snapshot: Snapshot, load: Load, policies: Mapping[str, Policy]) -
         Demand(
             group=found,
             policy=policies[found.policy],
-            model=MODELS[policies[found.policy].cost_model],
+            model=models[policies[found.policy].cost_model],
             wanted=(wanted := snapshot.vector(found.pod_class.requests)),
             share=float((wanted / everything).max()),
             size=size,

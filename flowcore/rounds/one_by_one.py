@@ -11,7 +11,7 @@ from enum import Enum
 
 import numpy as np
 
-from flowcore.costs.model import Float64s, Load
+from flowcore.costs.model import Float64s
 from flowcore.model.snapshot import Int64s
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
@@ -31,7 +31,6 @@ class _Scores:
     def __init__(self, demand: Demand, room: Room, taste: Taste, seen: int) -> None:
         self._demand, self._room, self._taste = demand, room, taste
         self._seen = seen
-        self._capacity = room.load().capacity
         everywhere = np.arange(len(room.free), dtype=np.int64)
         self._values = np.where(room.counts(demand) > 0, self._of(everywhere), np.inf)
 
@@ -42,10 +41,8 @@ class _Scores:
             left = room.free[np.ix_(at, asked)] - demand.wanted[asked]
             result: Float64s = (left / np.maximum(demand.wanted[asked], 1)).sum(axis=1)
             return result
-        load = room.load()
-        there = Load(load.table, self._capacity[at], room.assumed[at].astype(np.float64))
         size = np.broadcast_to(demand.size, (len(at), 2))
-        slot = demand.model.slot_costs(there, size, np.zeros(1, dtype=np.int64), demand.policy.weights)
+        slot = demand.model.slot_costs(room.load(at), size, np.zeros(1, dtype=np.int64), demand.policy.weights)
         return (demand.arc[at] + slot[:, 0]).astype(np.float64)
 
     def best(self, changed: Sequence[int]) -> int | None:

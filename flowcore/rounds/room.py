@@ -32,9 +32,9 @@ class Room:
         other.free, other.assumed, other.ports = self.free.copy(), self.assumed.copy(), dict(self.ports)
         return other
 
-    def load(self) -> Load:
-        """How full the nodes are."""
-        return Load.of(self._snapshot, self.assumed)
+    def load(self, nodes: Int64s | None = None) -> Load:
+        """How full these nodes are now; all of them where left out."""
+        return Load.of(self._snapshot, self.assumed, self.free, nodes)
 
     def counts(self, demand: Demand) -> Int64s:
         """int64[N]: how many pods of the group each node takes now, one at most where host ports are held."""

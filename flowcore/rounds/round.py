@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flowcore.costs import MODELS, CostModel
 from flowcore.explain.reasons import reason_for
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.snapshot import Snapshot
@@ -30,11 +31,16 @@ class _Draft:
     arcs: int = 0
 
 
-def run_round(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> RoundResult:
+def run_round(
+    snapshot: Snapshot,
+    policies: Mapping[str, Policy] = DEFAULT_POLICIES,
+    models: Mapping[str, CostModel] = MODELS,
+) -> RoundResult:
     """Plans all pending pods of a snapshot at once.
 
     Args:
         snapshot: nodes, what is taken, what waits. Each pending pod's ``policy`` must be a key of ``policies``.
+        models: cost models by name; each of those that ``policies`` name must be there.
 
     Returns:
         A plan in which every pending pod is either placed or left with a reason. It never overcommits a resource
@@ -44,7 +50,7 @@ def run_round(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLIC
     """
     start = Room(snapshot)
     load = start.load()
-    demands = demands_of(snapshot, load, policies)
+    demands = demands_of(snapshot, load, policies, models)
     room = start.copy()
     flow = plan_by_flow(demands, room)
     commits = list(flow.commits)
@@ -63,13 +69,17 @@ def run_round(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLIC
     return _result(snapshot, demands, start, draft)
 
 
-def run_one_by_one(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> RoundResult:
+def run_one_by_one(
+    snapshot: Snapshot,
+    policies: Mapping[str, Policy] = DEFAULT_POLICIES,
+    models: Mapping[str, CostModel] = MODELS,
+) -> RoundResult:
     """The same pods with the same filters and costs, placed one after the other: by priority, then by age.
 
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
     start = Room(snapshot)
-    demands = demands_of(snapshot, start.load(), policies)
+    demands = demands_of(snapshot, start.load(), policies, models)
     places = {pod.key: place for place, pod in enumerate(snapshot.pending)}
     turns = sorted(
         (-demand.group.pod_class.priority, pod.created, places[pod.key], at)

@@ -37,7 +37,7 @@ REFUSED = {
         "or use delivery Observe",
     ),
     "an unknown delivery": ({"delivery": "Teleport"}, 'supported values: "Observe", "Binder"'),
-    "an unknown model": ({"cost": {"model": "Astrology"}}, 'supported values: "CPUMemory"'),
+    "an unknown model": ({"cost": {"model": "Astrology"}}, 'supported values: "CPUMemory", "LoadSpreading", "BinPacking"'),
     "a weight out of range": ({"cost": {"weights": {"balance": 101}}}, "less than or equal to 100"),
     "a negative price": ({"unscheduled": {"base": -1}}, "greater than or equal to 0"),
     "In without values": (
