@@ -10,17 +10,20 @@ import gc
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import BinaryIO
 
 import numpy as np
 
+from flowcore.costs import MODELS, CostModel
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Delivery
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
 from flowcore.rounds import RoundResult, run_round
+from thalweg_operator.cost_models import find_models
 from thalweg_operator.wire import (
     LENGTH,
     RoundReply,
@@ -111,7 +114,7 @@ class Replica:
         )
 
 
-def answer(replica: Replica, request: RoundRequest) -> RoundReply:
+def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
     """One round: pods that will be bound first, then, on what they leave, pods that are only observed."""
     started = time.perf_counter()
     replica.apply(request)
@@ -125,10 +128,10 @@ def answer(replica: Replica, request: RoundRequest) -> RoundReply:
             waiting.key, "", request.classes[waiting.pod_class], policy.name, waiting.created, waiting.avoid
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
-    result = run_round(replica.snapshot(request, tuple(binding)), policies)
+    result = run_round(replica.snapshot(request, tuple(binding)), policies, models)
     results = [result]
     if observed:
-        results.append(run_round(replace(result.after, pending=tuple(observed)), policies))
+        results.append(run_round(replace(result.after, pending=tuple(observed)), policies, models))
     return _reply(request, results, at, time.perf_counter() - started)
 
 
@@ -157,7 +160,7 @@ def _reply(request: RoundRequest, results: list[RoundResult], at: dict[str, int]
     )
 
 
-def serve(source: BinaryIO, sink: BinaryIO) -> None:
+def serve(source: BinaryIO, sink: BinaryIO, models: Mapping[str, CostModel] = MODELS) -> None:
     """Answers requests until the source ends. A round that fails is answered with its problem."""
     replica = Replica()
     while True:
@@ -168,7 +171,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         if request.fresh:
             replica = Replica()
         try:
-            reply = answer(replica, request)
+            reply = answer(replica, request, models)
         except Exception as error:  # noqa: BLE001 - the operator decides what follows; this process must go on
             reply = RoundReply(request.number, request.generation, [], [], [], [], "", 0, 0, 0.0, repr(error))
         body = reply_encoder.encode(reply)
@@ -179,4 +182,5 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the operator's to handle; it closes our input
     gc.set_threshold(100_000, 50, 100)
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    replies, sys.stdout = sys.stdout.buffer, sys.stderr  # what a plug-in prints must not come between the replies
+    serve(sys.stdin.buffer, replies, find_models().usable)
