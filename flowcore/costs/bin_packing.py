@@ -7,7 +7,6 @@ With ``u_cpu``, ``u_mem`` the utilisation of the node as the round begins, the p
     arc     = 1000
             + 1000 * leastRequested * (1 - (u_cpu + u_mem) / 2)
             +  100 * leastRequested * sqrt(place / nodes)
-            + preferences                                            see scale
     slot(i) = 0
 
 ``leastRequested`` weighs the fullness here, a name that then means its opposite; ``balance`` is not read. ``place``
@@ -33,7 +32,7 @@ from typing import ClassVar
 import numpy as np
 
 from flowcore.costs.model import Float64s, Load
-from flowcore.costs.scale import OMEGA, preferences, share
+from flowcore.costs.scale import OMEGA, share
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
 from flowcore.model.snapshot import Int64s
@@ -47,17 +46,18 @@ class BinPacking:
 
     name: ClassVar[str] = "BinPacking"
 
-    def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:
+    def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
         """See CostModel."""
-        full = np.minimum(share(load.taken + size, load.capacity), 1.0).sum(axis=1) / 2
+        capacity, after = load.capacity[:, :2], (load.taken + size)[:, :2]
+        full = np.minimum(share(after, capacity), 1.0).sum(axis=1) / 2
         empty = np.rint(OMEGA * (1 - full)).astype(np.int64)
         # Full nodes cost least and take nothing: they must not use up the places.
-        roomy = (load.taken + size <= load.capacity).all(axis=1) & (load.pods + 1 <= load.pods_allowed)
+        roomy = (after <= capacity).all(axis=1) & (load.pods + 1 <= load.pods_allowed)
         order = np.lexsort((np.arange(len(empty)), empty, ~roomy))
         place = np.empty(len(order), dtype=np.float64)
         place[order] = np.arange(len(order))
         apart = np.rint(_PLACES * np.sqrt(place / max(len(order), 1))).astype(np.int64)
-        cost: Int64s = OMEGA + weights.least_requested * (empty + apart) + preferences(pod_class, load.table, weights)
+        cost: Int64s = OMEGA + weights.least_requested * (empty + apart)
         return cost
 
     def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:  # noqa: ARG002

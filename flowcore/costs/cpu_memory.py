@@ -1,4 +1,4 @@
-"""The CPU-memory model: spread by least requested and balance, lean towards preferences.
+"""The CPU-memory model: spread by least requested and balance.
 
 Sources: seeds "node selector and node affinity" and "taints and tolerations" (slot costs that rise by one step a pod;
 the offset that keeps costs positive), Firmament cpu_cost_model.cc, kube-scheduler's LeastAllocated and
@@ -10,7 +10,6 @@ With ``u_cpu``, ``u_mem`` the utilisation of the node::
             + 1000 * balance * |u_cpu - u_mem| / 2                   with i + 1 pods of this round there
     arc     = 1000
             + 1000 * leastRequested * (its cpu / node + its memory / node) / 2
-            + preferences                                            see scale
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from flowcore.costs.model import Float64s, Load
-from flowcore.costs.scale import MOST_SHARE, OMEGA, preferences, share
+from flowcore.costs.scale import MOST_SHARE, OMEGA, share
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
 from flowcore.model.snapshot import Int64s
@@ -31,19 +30,18 @@ class CPUMemory:
 
     name: ClassVar[str] = "CPUMemory"
 
-    def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:
+    def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
         """See CostModel."""
-        brought = share(size[np.newaxis, :], load.capacity).sum(axis=1) / 2
-        own = np.rint(OMEGA * weights.least_requested * brought).astype(np.int64)
-        cost: Int64s = OMEGA + own + preferences(pod_class, load.table, weights)
+        brought = share(size[np.newaxis, :2], load.capacity[:, :2]).sum(axis=1) / 2
+        cost: Int64s = OMEGA + np.rint(OMEGA * weights.least_requested * brought).astype(np.int64)
         return cost
 
     def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:
         """See CostModel."""
         steps = levels[np.newaxis, :, np.newaxis].astype(np.float64)
-        taken = load.taken[:, np.newaxis, :] + steps * size[:, np.newaxis, :]
-        before = share(taken, load.capacity[:, np.newaxis, :])
-        after = share(taken + size[:, np.newaxis, :], load.capacity[:, np.newaxis, :])
+        pod, capacity = size[:, np.newaxis, :2], load.capacity[:, np.newaxis, :2]
+        taken = load.taken[:, np.newaxis, :2] + steps * pod
+        before, after = share(taken, capacity), share(taken + pod, capacity)
         requested = weights.least_requested * before.sum(axis=2) / 2
         imbalance = weights.balance * np.abs(after[:, :, 0] - after[:, :, 1]) / 2
         cost = np.rint(OMEGA * (requested + imbalance)).astype(np.int64)

@@ -8,7 +8,6 @@ as in all models, and nodes that allow different numbers of pods fill evenly.
 
     slot(i) = 1000 * leastRequested * (pods there + i + 1) / pods allowed    with i pods of this round there
     arc     = 1000
-            + preferences                                                    see scale
 
 ``leastRequested`` weighs the pods here; ``balance`` is not read. A step is about 9 on a node of 110 pods; where a node
 allows more than 1000 pods a step is less than one unit, and counts that differ by less than a unit count as equal.
@@ -23,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from flowcore.costs.model import Float64s, Load
-from flowcore.costs.scale import MOST_SHARE, OMEGA, preferences, share
+from flowcore.costs.scale import MOST_SHARE, OMEGA, share
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
 from flowcore.model.snapshot import Int64s
@@ -36,7 +35,7 @@ class LoadSpreading:
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002 - a pod is a pod
         """See CostModel."""
-        return OMEGA + preferences(pod_class, load.table, weights)
+        return np.full(len(load.taken), OMEGA, dtype=np.int64)
 
     def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:  # noqa: ARG002
         """See CostModel."""

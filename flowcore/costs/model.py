@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
-from flowcore.model.resources import CPU, MEMORY, PODS
-from flowcore.model.snapshot import Int64s, NodeTable, Snapshot
+from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS, Amounts
+from flowcore.model.snapshot import Int64s, NodeTable, Snapshot, assumed_amounts
 
 Float64s = NDArray[np.float64]
 
@@ -21,8 +21,9 @@ class Load:
     """How full nodes are, as cost models see it: N rows, all nodes of the table in its order unless it says otherwise.
 
     Attributes:
-        capacity: float64[N, 2], allocatable cpu (milli) and memory (bytes).
-        taken: float64[N, 2], what pods there count for (see snapshot.ASSUMED_CPU).
+        capacity: float64[N, 3], allocatable cpu (milli), memory (bytes) and network bandwidth (bits per second).
+        taken: float64[N, 3], what pods there count for (see snapshot.ASSUMED_CPU); of bandwidth what they ask for, or
+            what was measured as the round began if that is more.
         pods_allowed: float64[N], allocatable pods.
         pods: float64[N], pods there.
     """
@@ -43,13 +44,24 @@ class Load:
             nodes: the rows to give, all where left out.
         """
         columns, pods = [snapshot.resources.index(name) for name in (CPU, MEMORY)], snapshot.resources.index(PODS)
-        allocatable = snapshot.allocatable
+        allocatable, used, measured = (
+            snapshot.allocatable,
+            snapshot.used,
+            snapshot.reports.bandwidth(snapshot.table.index),
+        )
         if nodes is not None:
             allocatable, assumed, free = allocatable[nodes], assumed[nodes], free[nodes]
+            used, measured = used[nodes], measured[nodes]
+        capacity, taken = np.zeros((len(free), 3)), np.zeros((len(free), 3))
+        capacity[:, :2], taken[:, :2] = allocatable[:, columns], assumed
+        if BANDWIDTH in snapshot.resources:
+            at = snapshot.resources.index(BANDWIDTH)
+            capacity[:, 2] = allocatable[:, at]
+            taken[:, 2] = allocatable[:, at] - free[:, at] + np.maximum(measured - used[:, at], 0)
         return cls(
             table=snapshot.table,
-            capacity=allocatable[:, columns].astype(np.float64),
-            taken=assumed.astype(np.float64),
+            capacity=capacity,
+            taken=taken,
             pods_allowed=allocatable[:, pods].astype(np.float64),
             pods=(allocatable[:, pods] - free[:, pods]).astype(np.float64),
         )
@@ -58,7 +70,7 @@ class Load:
         """The load of these nodes, which may come twice, each row with so much more there.
 
         Args:
-            more: float64[len(nodes), 2], added to what is taken.
+            more: float64[len(nodes), 3], added to what is taken.
             more_pods: int64[len(nodes)].
         """
         return Load(
@@ -70,13 +82,18 @@ class Load:
         )
 
 
+def counted_amounts(requests: Amounts) -> Float64s:
+    """float64[3]: what a pod counts for, in the columns of ``Load.taken``."""
+    return np.array([*assumed_amounts(requests), dict(requests).get(BANDWIDTH, 0)], dtype=np.float64)
+
+
 @runtime_checkable
 class CostModel(Protocol):
     """Prices the arcs of the network; costs are positive integers, 1000 for one whole node's utilisation.
 
     The cost of a pod on a node is ``arc + slot``: the arc from its class to the node is what the class brings,
-    the slot is what the node's other pods of the same round make of it. Everything follows from the arguments: the same
-    ones give the same costs.
+    the slot is what the node's other pods of the same round make of it. What pods prefer is no matter of models: the
+    round adds it to the arc (``preferences``). Everything follows from the arguments: equal ones give equal costs.
     """
 
     @property
@@ -87,7 +104,7 @@ class CostModel(Protocol):
         """int64[N], positive: cost of the class on each node, less what ``slot_costs`` says of the node.
 
         Args:
-            size: float64[2], cpu and memory that one pod counts for.
+            size: float64[3], what one pod counts for, in the columns of ``Load.taken``.
             load: of all nodes of the table in its order, as the round begins.
         """
 
@@ -96,7 +113,7 @@ class CostModel(Protocol):
 
         Args:
             load: of any nodes, as they are now: a node's slots depend on its own row alone.
-            size: float64[N, 2], what one such pod counts for on each node.
+            size: float64[N, 3], what one such pod counts for on each node.
             levels: int64[K], rising.
         """
 

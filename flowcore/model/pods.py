@@ -56,6 +56,10 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     #: spec.nodeName of a pod that is asked about although it names its node.
     node_name: str = ""
     priority: int = 0
+    #: Names of the images that it brings to a node, as nodes report them, one for each container and image volume.
+    images: tuple[str, ...] = ()
+    #: Containers, init containers among them: what ImageLocality's thresholds count.
+    containers: int = 0
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):

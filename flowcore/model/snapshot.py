@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts
 
 Int64s = NDArray[np.int64]
@@ -103,6 +104,7 @@ class Snapshot:
         allocatable, used: int64[N, R]; ``used`` includes reservations. Used may exceed allocatable.
         assumed: int64[N, 2], cpu and memory as the cost model counts them (see ASSUMED_CPU).
         ports: host ports taken, for the nodes that have any.
+        reports: what the nodes tell of themselves; costs read it, filters do not.
     """
 
     generation: int
@@ -114,6 +116,7 @@ class Snapshot:
     assumed: Int64s
     ports: Mapping[int, frozenset[HostPort]]
     pending: tuple[PendingPod, ...] = ()
+    reports: Reports = field(default_factory=Reports)
 
     @property
     def free(self) -> Int64s:
@@ -193,6 +196,7 @@ def build_snapshot(
         assumed=to_int64(assumed, 2),
         ports=ports,
         pending=pending,
+        reports=Reports.of(table.nodes),
     )
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowcore.classes import Group, group
-from flowcore.costs import MODELS, unscheduled_prices
-from flowcore.costs.model import CostModel, Float64s, Load
+from flowcore.costs import MODELS, preferences, unscheduled_prices
+from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.filters import static_fits
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
-from flowcore.model.snapshot import Bools, Int64s, Snapshot, assumed_amounts
+from flowcore.model.snapshot import Bools, Int64s, Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +22,7 @@ class Demand:
 
     Attributes:
         wanted: int64[R], what one pod asks for.
-        size: float64[2], cpu and memory that one pod counts for in the cost model.
+        size: float64[3], what one pod counts for in the cost model, in the columns of Load.taken.
         allowed: bool[N], nodes that pass every filter which the round itself cannot change.
         arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
@@ -58,13 +58,14 @@ def demands_of(
         models: cost models by the names that policies give.
     """
     groups = group(snapshot.pending)
-    sizes = [np.array(assumed_amounts(found.pod_class.requests), dtype=np.float64) for found in groups]
+    sizes = [counted_amounts(found.pod_class.requests) for found in groups]
     allowed = [static_fits(found.pod_class, snapshot.table, found.avoid) for found in groups]
     arcs, dearest = [], 0
     for found, size, nodes in zip(groups, sizes, allowed, strict=True):
         policy = policies[found.policy]
         model = models[policy.cost_model]
         arc = model.arc_costs(found.pod_class, size, load, policy.weights)
+        arc = arc + preferences(found.pod_class, snapshot, nodes, policy.weights)
         arcs.append(arc)
         if nodes.any():
             dearest = max(dearest, int(arc[nodes].max()) + model.dearest_slot(policy.weights))

@@ -41,7 +41,7 @@ class _Scores:
             left = room.free[np.ix_(at, asked)] - demand.wanted[asked]
             result: Float64s = (left / np.maximum(demand.wanted[asked], 1)).sum(axis=1)
             return result
-        size = np.broadcast_to(demand.size, (len(at), 2))
+        size = np.broadcast_to(demand.size, (len(at), len(demand.size)))
         slot = demand.model.slot_costs(room.load(at), size, np.zeros(1, dtype=np.int64), demand.policy.weights)
         return (demand.arc[at] + slot[:, 0]).astype(np.float64)
 

@@ -71,7 +71,7 @@ class Room:
         taken = min(count, self.count_on(demand, at))
         if taken:
             self.free[at] -= demand.wanted * taken
-            self.assumed[at] += demand.size.astype(np.int64) * taken
+            self.assumed[at] += demand.size[:2].astype(np.int64) * taken
             ports = demand.group.pod_class.host_ports
             if ports:
                 self.ports[at] = self.ports.get(at, frozenset()) | frozenset(ports)
@@ -87,7 +87,7 @@ class Room:
             bool[M]: which arcs were committed.
         """
         wanted = np.array([demand.wanted for demand in demands], dtype=np.int64)
-        size = np.array([demand.size for demand in demands]).astype(np.int64)
+        size = np.array([demand.size[:2] for demand in demands]).astype(np.int64)
         holds_ports = np.array([bool(demand.group.pod_class.host_ports) for demand in demands], dtype=np.bool_)
         asked = wanted[classes] * counts[:, np.newaxis]
         places, at = np.unique(nodes, return_inverse=True)

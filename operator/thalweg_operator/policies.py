@@ -33,10 +33,13 @@ _Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 
 
 class _Weights(msgspec.Struct, rename="camel"):
-    least_requested: _Weight = 1
-    balance: _Weight = 1
-    node_preference: _Weight = 1
-    taint_preference: _Weight = 1
+    least_requested: _Weight = CostWeights().least_requested
+    balance: _Weight = CostWeights().balance
+    node_preference: _Weight = CostWeights().node_preference
+    taint_preference: _Weight = CostWeights().taint_preference
+    pod_affinity: _Weight = CostWeights().pod_affinity
+    spread: _Weight = CostWeights().spread
+    image_locality: _Weight = CostWeights().image_locality
 
 
 class _Cost(msgspec.Struct):

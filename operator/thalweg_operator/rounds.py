@@ -26,7 +26,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import ClusterState, Kind
 from thalweg_operator.waiting import WaitingPods
-from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting
+from thalweg_operator.wire import RoundReply, RoundRequest, Told, Use, Waiting
 from thalweg_operator.worker_client import WorkerClient
 
 _log = structlog.get_logger()
@@ -138,7 +138,7 @@ class RoundLoop:
             self._state.mark_all_dirty()
         question = await self._question(fresh=fresh)
         request = question.request
-        if not (question.pods or request.fresh or request.nodes or request.gone or request.uses):
+        if not (question.pods or request.fresh or request.nodes or request.gone or request.uses or request.reports):
             await self._conclude(question, None)
             return
         self._asked_for = len(question.pods)
@@ -159,6 +159,7 @@ class RoundLoop:
         # Both at one moment: what changes while the request is put together counts as newer than the plan.
         generation = state.generation
         changed, gone, uses = state.take_dirty()
+        reports = state.take_dirty_reports()
         classes: dict[PodClass, int] = {}
         ordered = self._policies.ordered
         policies = {policy.name: at for at, policy in enumerate(ordered)}
@@ -199,17 +200,26 @@ class RoundLoop:
                     avoid=self._avoid(pod, repelling, avoid),
                 )
             )
+        images: dict[tuple[str, int], int] = {}
+        told: list[Told] = []
+        for index, (name, report) in enumerate(reports.items()):
+            if index % _BURST == _BURST - 1:
+                await asyncio.sleep(0)
+            held = tuple(images.setdefault(image, len(images)) for image in report.images)
+            told.append(Told(name, held, report.bandwidth))
         request = RoundRequest(
             number=self._number,
             generation=generation,
             now=now,
             fresh=fresh,
-            nodes=changed,
+            nodes=[node.without_report for node in changed],
             gone=gone,
             uses=[
                 Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports))
                 for name, use in uses.items()
             ],
+            images=list(images),
+            reports=told,
             policies=list(ordered),
             classes=list(classes),
             waiting=waiting,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from flowcore.filters.node_ports import clash
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, Pod
 from flowcore.model.resources import PODS, Amounts
 from flowcore.model.rules import AffinityTerm
@@ -91,16 +91,21 @@ class ClusterState:
         self._node_changed: dict[str, int] = {}
         self._dirty_nodes: set[str] = set()
         self._dirty_uses: set[str] = set()
+        self._dirty_reports: set[str] = set()
         self._repelling: dict[str, tuple[str, tuple[AffinityTerm, ...]]] = {}
 
     # --- nodes ---
 
     def upsert_node(self, node: Node) -> None:
-        """Takes a new or changed node; heartbeats and conditions change nothing here."""
-        if self.nodes.get(node.name) == node:
+        """Takes a new or changed node; heartbeats and conditions change nothing here, reports no verdict."""
+        before = self.nodes.get(node.name)
+        if before == node:
             return
         self.nodes[node.name] = node
-        self._touch_node(node.name)
+        if before is None or before.report != node.report:
+            self._dirty_reports.add(node.name)
+        if before is None or before.without_report != node.without_report:
+            self._touch_node(node.name)
 
     def delete_node(self, name: str) -> None:
         """A node is gone. What ran there keeps its place in the books until its pods go too."""
@@ -283,10 +288,17 @@ class ClusterState:
         self._dirty_uses.clear()
         return changed, gone, uses
 
+    def take_dirty_reports(self) -> dict[str, Report]:
+        """Reports of nodes changed since the last call."""
+        reports = {name: self.nodes[name].report for name in sorted(self._dirty_reports) if name in self.nodes}
+        self._dirty_reports.clear()
+        return reports
+
     def mark_all_dirty(self) -> None:
         """The next ``take_dirty`` returns everything: its last receiver is gone."""
         self._dirty_nodes.update(self.nodes)
         self._dirty_uses.update(self.nodes)
+        self._dirty_reports.update(self.nodes)
 
 
 def _held(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...]] | None:

@@ -26,6 +26,14 @@ class Use(msgspec.Struct, array_like=True):
     ports: tuple[HostPort, ...]
 
 
+class Told(msgspec.Struct, array_like=True):
+    """A node's report (model/nodes.py Report); images by their place in the request's list."""
+
+    node: str
+    images: tuple[int, ...]
+    bandwidth: int | None
+
+
 class Waiting(msgspec.Struct, array_like=True):
     """A pending pod; class and policy by their place in the request's lists."""
 
@@ -41,6 +49,7 @@ class RoundRequest(msgspec.Struct):
 
     Attributes:
         fresh: the worker is to forget what it has first.
+        images: names and bytes of the images in ``reports``: most nodes hold the same few.
     """
 
     number: int
@@ -50,6 +59,8 @@ class RoundRequest(msgspec.Struct):
     nodes: list[Node]
     gone: list[str]
     uses: list[Use]
+    images: list[tuple[str, int]]
+    reports: list[Told]
     policies: list[Policy]
     classes: list[PodClass]
     waiting: list[Waiting]

@@ -17,9 +17,10 @@ from typing import BinaryIO
 import numpy as np
 
 from flowcore.costs import MODELS, CostModel
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Delivery
+from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
 from flowcore.rounds import RoundResult, run_round
@@ -46,6 +47,7 @@ class Replica:
         self._used: Int64s = self._allocatable.copy()
         self._assumed: Int64s = np.zeros((0, 2), dtype=np.int64)
         self._ports: dict[int, frozenset[HostPort]] = {}
+        self._reports = Reports()
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
@@ -53,11 +55,15 @@ class Replica:
             for name in request.gone:
                 self._nodes.pop(name, None)
                 self._uses.pop(name, None)
+                self._reports.put(name, None)
             for node in request.nodes:
                 self._nodes[node.name] = node
             self._table = None
         for use in request.uses:
             self._uses[use.node] = use
+        for told in request.reports:
+            images = tuple(request.images[at] for at in told.images)
+            self._reports.put(told.node, Report(images, told.bandwidth))
         needed = {name for pod_class in request.classes for name, _ in pod_class.requests}
         if self._table is None or not needed.issubset(self._resources):
             self._rebuild(needed)
@@ -111,6 +117,7 @@ class Replica:
             assumed=self._assumed,
             ports=self._ports,
             pending=pending,
+            reports=self._reports,
         )
 
 

@@ -14,15 +14,16 @@ from support.verdicts import snapshot_of
 
 from flowcore.classes import group
 from flowcore.costs import MODELS, CostModel, Load
+from flowcore.costs.model import counted_amounts
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import PreferredTerm
 from flowcore.model.policies import BUILT_IN, CostWeights, Policy
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
-from flowcore.model.snapshot import Snapshot, assumed_amounts
+from flowcore.model.snapshot import Snapshot
 from flowcore.rounds import RoundResult, run_one_by_one, run_round
 
 NOW = 1_767_225_600.0
-weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 4)
+weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 7)
 models = st.sampled_from(sorted(MODELS))
 each_model = pytest.mark.parametrize("model", sorted(MODELS))
 
@@ -49,7 +50,7 @@ def test_arcs_are_positive_and_the_same_each_time(case: Case, model: str, given_
     """One positive integer a node, whatever the pods and nodes are like."""
     cluster = snapshot_of(case, now=NOW, place_blocked=False)
     for found in group(cluster.pending):
-        size = np.array(assumed_amounts(found.pod_class.requests), dtype=np.float64)
+        size = counted_amounts(found.pod_class.requests)
         arcs = MODELS[model].arc_costs(found.pod_class, size, load_of(cluster), given_weights)
         assert (arcs.dtype, arcs.shape) == (np.int64, (len(cluster.table.nodes),))
         assert (arcs > 0).all()
@@ -67,7 +68,9 @@ def test_slots_never_fall(
     priced, load, levels = MODELS[model], load_of(cluster), np.array(sorted(steps), dtype=np.int64)
     count = len(cluster.table.nodes)
     amount = st.sampled_from((0.0, 0.5, 100.0, 4000.0, float(GI), 2.0**50))
-    size = np.array(data.draw(st.lists(st.tuples(amount, amount), min_size=count, max_size=count))).reshape(count, 2)
+    size = np.array(data.draw(st.lists(st.tuples(amount, amount, amount), min_size=count, max_size=count))).reshape(
+        count, 3
+    )
     slots = priced.slot_costs(load, size, levels, given_weights)
     assert (slots.dtype, slots.shape) == (np.int64, (count, len(levels)))
     assert (np.diff(slots, axis=1) >= 0).all()
@@ -75,7 +78,7 @@ def test_slots_never_fall(
     assert (slots <= priced.dearest_slot(given_weights)).all()
     if count:
         some = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=4)), dtype=np.int64)
-        there = load.at(some, np.zeros((len(some), 2)), np.zeros(len(some), dtype=np.int64))
+        there = load.at(some, np.zeros((len(some), 3)), np.zeros(len(some), dtype=np.int64))
         assert (priced.slot_costs(there, size[some], levels, given_weights) == slots[some]).all()
 
 
@@ -93,7 +96,7 @@ def test_a_load_of_some_nodes_is_those_rows(case: Case, model: str, given_weight
     cluster = snapshot_of(case, now=NOW, place_blocked=False)
     some = np.arange(len(cluster.table.nodes), dtype=np.int64)[::-2]
     direct = Load.of(cluster, cluster.assumed, cluster.free, some)
-    picked = load_of(cluster).at(some, np.zeros((len(some), 2)), np.zeros(len(some), dtype=np.int64))
+    picked = load_of(cluster).at(some, np.zeros((len(some), 3)), np.zeros(len(some), dtype=np.int64))
     for field in ("capacity", "taken", "pods_allowed", "pods"):
         assert (getattr(direct, field) == getattr(picked, field)).all()
 

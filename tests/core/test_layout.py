@@ -67,6 +67,9 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
         "balance": CostWeights().balance,
         "nodePreference": CostWeights().node_preference,
         "taintPreference": CostWeights().taint_preference,
+        "podAffinity": CostWeights().pod_affinity,
+        "spread": CostWeights().spread,
+        "imageLocality": CostWeights().image_locality,
     }
     assert _defaults(cost)["weights"] == weights
     prices = {

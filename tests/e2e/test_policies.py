@@ -351,7 +351,9 @@ async def test_an_unknown_model(scene: Scene) -> None:
     found = await scene.policy("starry", selects=selecting("starry"), cost={"model": "Astrology"})
     accepted = condition(found, "Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", "Invalid")
-    assert accepted["message"] == ('spec.cost.model: "Astrology" is not one of CPUMemory, LoadSpreading, BinPacking')
+    assert accepted["message"] == (
+        'spec.cost.model: "Astrology" is not one of CPUMemory, LoadSpreading, BinPacking, NetworkAware'
+    )
     found = await scene.policy("starry", selects=selecting("starry"), cost={"model": "BinPacking"})
     assert condition(found, "Accepted")["status"] == "True"
 

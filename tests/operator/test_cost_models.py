@@ -105,14 +105,14 @@ def test_what_cannot_be_used_is_said(site: Path, name: str, value: str, problem:
         with pytest.raises(PolicyError, match=f'spec.cost.model: "{name}" cannot be used') as caught:
             parse("p", {"cost": {"model": name}}, found)
         assert problem in str(caught.value)
-        assert str(caught.value).endswith("known are CPUMemory, LoadSpreading, BinPacking, LastLetter")
+        assert str(caught.value).endswith("known are CPUMemory, LoadSpreading, BinPacking, NetworkAware, LastLetter")
 
 
 def test_a_store_knows_what_it_was_given(site: Path) -> None:
     """A policy is judged by the models of this operator."""
     spec = {"selects": {"podSelector": {}}, "cost": {"model": "LastLetter"}}
     assert PolicyStore().offer("p", "u", 1, spec).problem == (
-        'spec.cost.model: "LastLetter" is not one of CPUMemory, LoadSpreading, BinPacking'
+        'spec.cost.model: "LastLetter" is not one of CPUMemory, LoadSpreading, BinPacking, NetworkAware'
     )
     assert not PolicyStore(load_models([point("LastLetter", "lettered:LastLetter")])).offer("p", "u", 1, spec).problem
 
@@ -154,6 +154,8 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
                     nodes=nodes if number == 1 else [],
                     gone=[],
                     uses=[],
+                    images=[],
+                    reports=[],
                     policies=[policy],
                     classes=[waiting.pod_class],
                     waiting=[Waiting(waiting.key, 0, 0, 0.0)],

@@ -67,6 +67,7 @@ class WirePort(Wire):
 
 class WireContainer(Wire):
     name: str = ""
+    image: str | None = None
     resources: WireResources | None = None
     ports: list[WirePort] | None = None
     restart_policy: str | None = None
@@ -80,8 +81,13 @@ class WireAnything(Wire):
     """An object whose being there is all that is read."""
 
 
+class WireImageSource(Wire):
+    reference: str | None = None
+
+
 class WireVolume(Wire):
     name: str = ""
+    image: WireImageSource | None = None
     persistent_volume_claim: WireClaimSource | None = None
     ephemeral: WireAnything | None = None
 

@@ -11,7 +11,7 @@ from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to
 from flowcore.model.rules import AffinityTerm
 from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
 from flowcore.model.wire.pod_objects import WireAffinity, WireNodeAffinity, WirePod, WirePodSpec, WirePodStatus
-from flowcore.model.wire.requests import has_resize, host_ports_of, requests_of
+from flowcore.model.wire.requests import has_resize, host_ports_of, images_of, requests_of
 from flowcore.model.wire.rules import to_rules
 from flowcore.model.wire.selectors import to_node_term
 
@@ -122,6 +122,9 @@ def _pod_class(spec: WirePodSpec, requests: Amounts) -> PodClass:
         host_ports=host_ports_of(spec),
         node_name=spec.node_name or "",
         priority=spec.priority or 0,
+        # A pod that has its node brings nothing any more: such pods share their class whatever they run.
+        images=() if spec.node_name else images_of(spec),
+        containers=0 if spec.node_name else len(spec.containers or ()) + len(spec.init_containers or ()),
     )
 
 
