@@ -37,6 +37,8 @@ type oracleCase struct {
 	// Filters names plugins to judge one by one, each for itself. Empty: the default profile
 	// as a whole, which stops at the first plugin that rejects.
 	Filters []string `json:"filters"`
+	// Scores names plugins whose raw scores are asked for, in place of verdicts: see scores.go.
+	Scores []string `json:"scores"`
 }
 
 type verdict struct {
@@ -49,6 +51,7 @@ type verdict struct {
 type oracleAnswer struct {
 	// Verdicts: filter (or "" for the whole profile) -> "namespace/pod" -> node -> verdict.
 	Verdicts map[string]map[string]map[string]verdict `json:"verdicts"`
+	Scores   map[string]map[string]map[string]int64   `json:"scores,omitempty"`
 	Error    string                                   `json:"error,omitempty"`
 }
 
@@ -101,6 +104,9 @@ func (o *oracle) answer(line []byte) (answer oracleAnswer) {
 		return oracleAnswer{Error: err.Error()}
 	}
 	answer.Verdicts = map[string]map[string]map[string]verdict{}
+	if len(question.Scores) > 0 {
+		return o.scores(question)
+	}
 	chosen := question.Filters
 	if len(chosen) == 0 {
 		chosen = []string{""}
