@@ -15,10 +15,10 @@ from thalweg_operator.errors import PolicyError
 from thalweg_operator.names import GROUP
 from thalweg_operator.policies import parse
 
+from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from flowcore.model.rules import AffinityTerm
 from flowcore.model.selectors import Labels
 from flowcore.model.wire import Interner, WireNamespace, WireNode, WirePod, to_labels, to_node, to_pod
 
@@ -54,15 +54,9 @@ class Dump:
         """Pods without a node, those too that may not be placed."""
         return [pod for pod in self.pods.values() if not pod.node_name and not pod.terminal]
 
-    def repelling_terms(self) -> list[tuple[AffinityTerm, dict[str, str]]]:
-        """Required anti-affinity terms of running pods, with the labels of the nodes they run on."""
-        labels = {node.name: dict(node.labels) for node in self.nodes.values()}
-        return [
-            (term, labels[pod.node_name])
-            for pod in self.running()
-            if pod.node_name in labels
-            for term in pod.required_anti_affinity
-        ]
+    def neighbours(self) -> Neighbours:
+        """The running pods as rules between pods see them."""
+        return Neighbours.of(((pod.node_name, pod.kind) for pod in self.running()), self.namespaces)
 
 
 def read(files: tuple[str, ...]) -> Dump:

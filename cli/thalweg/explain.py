@@ -13,13 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flowcore.classes import group
 from flowcore.explain import summary
 from flowcore.filters import Verdicts, judge
-from flowcore.filters.inter_pod_affinity import Domain, domains_to_avoid
-from flowcore.model.neighbours import Neighbours
-from flowcore.model.pods import Pod, PodClass
+from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
-from flowcore.model.rules import Rules
 from flowcore.model.snapshot import NodeTable, PendingPod, build_snapshot
 from thalweg.dump import Dump, DumpError, read
 
@@ -68,25 +66,21 @@ def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
 
 def explain(dump: Dump, pods: list[Pod]) -> Iterator[Explanation]:
     """Verdicts for the state as it stands; no waiting pod is placed before another one is judged."""
-    table = NodeTable.of(dump.nodes.values())
-    running = dump.running()
-    neighbours = Neighbours.of(running, table, dump.namespaces)
-    repelling = dump.repelling_terms()
     snapshot = build_snapshot(
         generation=0,
         now=0.0,
-        table=table,
-        running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running),
-        pending=tuple(PendingPod(pod.key, pod.uid, pod.pod_class, BUILT_IN.name) for pod in pods),
+        table=NodeTable.of(dump.nodes.values()),
+        running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in dump.running()),
+        pending=tuple(PendingPod(pod.key, pod.uid, pod.pod_class, BUILT_IN.name, kind=pod.kind) for pod in pods),
+        neighbours=dump.neighbours(),
     )
-    known: dict[tuple[PodClass, tuple[Domain, ...], Rules | None], Verdicts] = {}
+    groups = {pod.key: found for found in group(snapshot.pending, snapshot.neighbours) for pod in found.pods}
+    known: dict[int, Verdicts] = {}
     for pod in pods:
-        avoid = domains_to_avoid(repelling, pod.namespace, pod.labels, dump.namespaces.get(pod.namespace, ()))
-        kind = (pod.pod_class, avoid, pod.rules)
-        if kind not in known:
-            among = None if pod.rules is None else (pod.rules, neighbours)
-            known[kind] = judge(pod.pod_class, snapshot, avoid, among)
-        yield Explanation(pod, known[kind])
+        found = groups[pod.key]
+        if id(found) not in known:
+            known[id(found)] = judge(found.pod_class, snapshot, found.kind)
+        yield Explanation(pod, known[id(found)])
 
 
 def as_json(explanations: Iterator[Explanation]) -> list[dict[str, Any]]:

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from thalweg_operator.cost_models import find_models
 
+from flowcore.classes import group
 from flowcore.explain import node_reasons
-from flowcore.filters.inter_pod_affinity import domains_to_avoid
-from flowcore.model.pods import Pod, PodClass
+from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 from flowcore.rounds import RoundResult, run_round
@@ -47,7 +47,7 @@ def plan(dump: Dump, now: float) -> Simulation:
     """
     started = time.perf_counter()
     policies = {policy.name: policy for policy in in_order([BUILT_IN, *dump.policies.values()])}
-    running, waiting, repelling = dump.running(), dump.waiting(), dump.repelling_terms()
+    waiting = dump.waiting()
     pending = tuple(
         PendingPod(
             key=pod.key,
@@ -55,9 +55,7 @@ def plan(dump: Dump, now: float) -> Simulation:
             pod_class=pod.pod_class,
             policy=_policy_of(pod, dump, policies),
             created=pod.created,
-            avoid=domains_to_avoid(repelling, pod.namespace, pod.labels, dump.namespaces.get(pod.namespace, ()))
-            if repelling
-            else (),
+            kind=pod.kind,
         )
         for pod in waiting
         if not pod.blocked
@@ -66,8 +64,9 @@ def plan(dump: Dump, now: float) -> Simulation:
         generation=0,
         now=now,
         table=NodeTable.of(dump.nodes.values()),
-        running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running),
+        running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in dump.running()),
         pending=pending,
+        neighbours=dump.neighbours(),
     )
     with redirect_stdout(sys.stderr):  # a cost model of somebody else's may print; standard output is for the plan
         result = run_round(snapshot, policies, find_models().usable)
@@ -83,13 +82,13 @@ def _policy_of(pod: Pod, dump: Dump, policies: dict[str, Policy]) -> str:
 def as_json(simulation: Simulation) -> dict[str, Any]:
     """What ``-o json`` prints."""
     result = simulation.result
-    reasons: dict[tuple[PodClass, tuple[tuple[str, str], ...]], dict[str, str]] = {}
-    pending: dict[str, Any] = {}
-    for left in result.left:
-        kind = (left.pod.pod_class, left.pod.avoid)
-        if kind not in reasons:
-            reasons[kind] = node_reasons(left.pod.pod_class, result.after, left.pod.avoid)
-        pending[left.pod.key] = {"reason": left.reason, "nodes": reasons[kind]}
+    nodes: dict[str, dict[str, str]] = {}
+    for found in group([left.pod for left in result.left], result.after.neighbours):
+        reasons = node_reasons(found.pod_class, result.after, found.kind)
+        nodes.update(dict.fromkeys((pod.key for pod in found.pods), reasons))
+    pending: dict[str, Any] = {
+        left.pod.key: {"reason": left.reason, "nodes": nodes[left.pod.key]} for left in result.left
+    }
     names = [node.name for node in result.after.table.nodes]
     for key, reason in simulation.blocked.items():
         pending[key] = {"reason": reason, "nodes": dict.fromkeys(names, reason)}

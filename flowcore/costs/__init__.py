@@ -5,7 +5,7 @@ from flowcore.costs.cpu_memory import CPUMemory
 from flowcore.costs.load_spreading import LoadSpreading
 from flowcore.costs.model import CostModel, Load
 from flowcore.costs.network_aware import NetworkAware
-from flowcore.costs.preferences import preferences
+from flowcore.costs.preferences import preferences, without_idle_images
 from flowcore.costs.unscheduled import unscheduled_prices
 
 #: The models that come with Thalweg, by the name that a policy's ``cost.model`` gives.
@@ -23,4 +23,5 @@ __all__ = [
     "NetworkAware",
     "preferences",
     "unscheduled_prices",
+    "without_idle_images",
 ]

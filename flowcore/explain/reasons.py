@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from flowcore.classes.groups import Group
 from flowcore.filters import Verdicts, judge
+from flowcore.model.neighbours import ANY_KIND, Kind
 from flowcore.model.pods import PodClass
 from flowcore.model.snapshot import Snapshot
 
@@ -31,13 +32,13 @@ def reason_for(group: Group, *, before: Snapshot, after: Snapshot) -> str:
         before: the snapshot that the round began with.
         after: the same with the round's placements counted.
     """
-    text = _available(0, judge(group.pod_class, after, group.avoid))
-    if judge(group.pod_class, before, group.avoid).fits.any():
+    text = _available(0, judge(group.pod_class, after, group.kind))
+    if judge(group.pod_class, before, group.kind).fits.any():
         text += " There was room for some pods of this kind; the round gave it to pods that cost more to leave waiting."
     return text
 
 
-def node_reasons(pod_class: PodClass, after: Snapshot, avoid: tuple[tuple[str, str], ...] = ()) -> dict[str, str]:
+def node_reasons(pod_class: PodClass, after: Snapshot, kind: Kind = ANY_KIND) -> dict[str, str]:
     """Each node that a class does not fit on, with the reason."""
-    verdicts = judge(pod_class, after, avoid)
+    verdicts = judge(pod_class, after, kind)
     return {node.name: verdicts.of_node(at)[1] for at, node in enumerate(after.table.nodes) if not verdicts.fits[at]}

@@ -1,20 +1,16 @@
 """InterPodAffinity: required rules between pods, those of pods that run and those of the pod that waits.
 
-Source: kube-scheduler plugins/interpodaffinity/filtering.go. Rounds know the first half only (``avoid``): a waiting pod
-with rules of its own is blocked when it is read.
+Source: kube-scheduler plugins/interpodaffinity/filtering.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
 import numpy as np
 
 from flowcore.filters.rejection import Rejection
-from flowcore.model.neighbours import Kin, Neighbours
-from flowcore.model.rules import AffinityTerm, Rules
-from flowcore.model.selectors import Labels
-from flowcore.model.snapshot import Bools, Int64s, NodeTable
+from flowcore.model.neighbours import Crowd, Kind, Neighbours, Together, own_term_matches
+from flowcore.model.rules import Rules
+from flowcore.model.snapshot import Bools, NodeTable
 
 NAME = "InterPodAffinity"
 REASON = "node(s) didn't satisfy existing pods anti-affinity rules"
@@ -23,58 +19,15 @@ REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 #: kube-scheduler goes on with the parser's words.
 REASON_UNREADABLE = "parsing pod"
 
-Domain = tuple[str, str]
 
-
-def term_matches(term: AffinityTerm, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
-    """Whether the term of a running pod speaks of a pod with these labels in this namespace."""
-    if term.selector is None:
-        return False
-    in_scope = namespace in term.namespaces or (
-        term.namespace_selector is not None and term.namespace_selector.matches(namespace_labels)
-    )
-    return in_scope and term.selector.matches(labels)
-
-
-def own_term_matches(term: AffinityTerm, kin: Kin, namespaces: Mapping[str, Labels]) -> bool:
-    """Whether the term of a waiting pod speaks of these running pods.
-
-    kube-scheduler looks for the namespaces that the selector selects, and then asks the selector once more about a
-    namespace without labels (mergeAffinityTermNamespacesIfNotEmpty changes a copy): what accepts that accepts all.
-    """
-    return term_matches(term, kin.namespace, kin.labels, namespaces.get(kin.namespace, ())) or term_matches(
-        term, kin.namespace, kin.labels, ()
-    )
-
-
-def domains_to_avoid(
-    terms: Iterable[tuple[AffinityTerm, Mapping[str, str]]],
-    namespace: str,
-    labels: Labels,
-    namespace_labels: Labels,
-) -> tuple[Domain, ...]:
-    """Topology domains that running pods keep a pod out of, sorted.
-
-    Args:
-        terms: each running pod's terms with the labels of the node it runs on.
-    """
-    found = set()
-    for term, node_labels in terms:
-        value = node_labels.get(term.topology_key)
-        if value is not None and term_matches(term, namespace, labels, namespace_labels):
-            found.add((term.topology_key, value))
-    return tuple(sorted(found))
-
-
-def rejections(avoid: tuple[Domain, ...], table: NodeTable) -> tuple[Rejection, ...]:
-    """Nodes in a domain to avoid."""
-    if not avoid:
+def rejections(kind: Kind, neighbours: Neighbours, table: NodeTable) -> tuple[Rejection, ...]:
+    """Nodes in a domain that a running pod keeps the kind out of."""
+    found = neighbours.repelled(kind)
+    if not found:
         return ()
     refused = np.zeros(len(table.nodes), dtype=np.bool_)
-    for key, value in avoid:
-        column = table.column(key)
-        if value in column.values:
-            refused |= column.codes == column.values.index(value)
+    for term, crowd in found:
+        refused |= _domains_of(crowd, term.topology_key, table)
     return (Rejection(REASON, refused),)
 
 
@@ -86,33 +39,29 @@ def unreadable(rules: Rules, table: NodeTable) -> tuple[Rejection, ...]:
     return (Rejection(reason, np.ones(len(table.nodes), dtype=np.bool_)),)
 
 
-def own_rejections(rules: Rules, neighbours: Neighbours, table: NodeTable) -> tuple[Rejection, ...]:
+def own_rejections(kind: Kind, rules: Rules, neighbours: Neighbours, table: NodeTable) -> tuple[Rejection, ...]:
     """Nodes that the pod's own terms rule out; a node is given the first of the two reasons only."""
     found = []
     decided = np.zeros(len(table.nodes), dtype=np.bool_)
     if rules.affinity:
-        decided = ~_near(rules, neighbours, table)
+        decided = ~_near(kind, rules, neighbours, table)
         found.append(Rejection(REASON_AFFINITY, decided))
     if rules.anti_affinity:
         met = np.zeros(len(table.nodes), dtype=np.bool_)
         for term in rules.anti_affinity:
-            met |= _domains_of(_spoken_of((term,), neighbours), term.topology_key, table)
+            met |= _domains_of(neighbours.crowd(Together((term,))), term.topology_key, table)
         found.append(Rejection(REASON_ANTI_AFFINITY, met & ~decided))
     return tuple(found)
 
 
-def _spoken_of(terms: tuple[AffinityTerm, ...], neighbours: Neighbours) -> list[Kin]:
-    """Running pods that all of these terms, at least one, speak of."""
-    return [
-        kin
-        for kin in neighbours.selected(terms[0].selector)
-        if all(own_term_matches(term, kin, neighbours.namespaces) for term in terms)
-    ]
+def speaks_of_itself(kind: Kind, rules: Rules, neighbours: Neighbours) -> bool:
+    """Whether all affinity terms speak of the pod that has them: it may be the first of its group."""
+    return all(own_term_matches(term, kind, neighbours.namespaces) for term in rules.affinity)
 
 
-def _near(rules: Rules, neighbours: Neighbours, table: NodeTable) -> Bools:
+def _near(kind: Kind, rules: Rules, neighbours: Neighbours, table: NodeTable) -> Bools:
     """bool[N]: nodes that share every topology with a pod that all affinity terms speak of."""
-    wanted = _spoken_of(rules.affinity, neighbours)
+    wanted = neighbours.crowd(Together(rules.affinity))
     near = np.ones(len(table.nodes), dtype=np.bool_)
     labelled = np.ones(len(table.nodes), dtype=np.bool_)
     anywhere = False
@@ -124,19 +73,13 @@ def _near(rules: Rules, neighbours: Neighbours, table: NodeTable) -> Bools:
     if anywhere:
         return near
     # The first pod of a group that wants to be together: its terms speak of itself and of nobody else.
-    alone = all(
-        term_matches(term, rules.namespace, rules.labels, neighbours.namespaces.get(rules.namespace, ()))
-        or term_matches(term, rules.namespace, rules.labels, ())
-        for term in rules.affinity
-    )
-    return labelled if alone else np.zeros_like(labelled)
+    return labelled if speaks_of_itself(kind, rules, neighbours) else np.zeros_like(labelled)
 
 
-def _domains_of(kins: list[Kin], key: str, table: NodeTable) -> Bools:
+def _domains_of(crowd: Crowd, key: str, table: NodeTable) -> Bools:
     """bool[N]: nodes in a domain of the topology where any of these pods runs."""
     column = table.column(key)
-    counts: Int64s = np.zeros(len(column.values) + 1, dtype=np.int64)  # the last entry is for nodes without the label
-    for kin in kins:
-        counts[column.codes[kin.nodes]] += 1
-    counts[-1] = 0
-    return (counts > 0)[column.codes]
+    inhabited = np.zeros(len(column.values) + 1, dtype=np.bool_)  # the last entry is for nodes without the label
+    inhabited[column.codes[crowd.on(table.index)[0]]] = True
+    inhabited[-1] = False
+    return inhabited[column.codes]

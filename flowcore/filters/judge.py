@@ -21,11 +21,9 @@ from flowcore.filters import (
     pod_topology_spread,
     taint_toleration,
 )
-from flowcore.filters.inter_pod_affinity import Domain
 from flowcore.filters.rejection import Rejection
-from flowcore.model.neighbours import Neighbours
+from flowcore.model.neighbours import ANY_KIND, Kind, Neighbours
 from flowcore.model.pods import PodClass
-from flowcore.model.rules import Rules
 from flowcore.model.snapshot import Bools, NodeTable, Snapshot
 
 #: Filters that read only the node object and the pod class: they hold for a whole round.
@@ -72,24 +70,19 @@ class Verdicts:
         return Counter({reason: count for reason, count in result.items() if count})
 
 
-def judge(
-    pod_class: PodClass,
-    snapshot: Snapshot,
-    avoid: tuple[Domain, ...] = (),
-    among: tuple[Rules, Neighbours] | None = None,
-) -> Verdicts:
+def judge(pod_class: PodClass, snapshot: Snapshot, kind: Kind = ANY_KIND) -> Verdicts:
     """Verdicts of every filter for one class, for the snapshot as it stands.
 
     Args:
-        among: the pod's own rules and the pods that they speak of; None for a pod without rules.
+        kind: what rules between pods read of it, its own rules among that.
     """
     table = snapshot.table
     found = (
-        *_unreadable(table, among),
+        *_unreadable(kind, table),
         *_static(pod_class, table),
         (node_ports.NAME, node_ports.rejections(pod_class, snapshot)),
         (node_resources_fit.NAME, node_resources_fit.rejections(pod_class, snapshot)),
-        *_between_pods(pod_class, table, avoid, among),
+        *_between_pods(pod_class, kind, snapshot.neighbours, table),
     )
     fits = np.ones(len(table.nodes), dtype=np.bool_)
     for _, rejections in found:
@@ -98,10 +91,10 @@ def judge(
     return Verdicts(table, fits, tuple((name, rejections) for name, rejections in found if rejections))
 
 
-def static_fits(pod_class: PodClass, table: NodeTable, avoid: tuple[Domain, ...] = ()) -> Bools:
-    """bool[N]: nodes that pass every filter which the round itself cannot change."""
+def static_fits(pod_class: PodClass, table: NodeTable) -> Bools:
+    """bool[N]: nodes that pass every filter which reads nothing but the node object and the class."""
     fits = np.ones(len(table.nodes), dtype=np.bool_)
-    for _, rejections in (*_static(pod_class, table), ("", inter_pod_affinity.rejections(avoid, table))):
+    for _, rejections in _static(pod_class, table):
         for rejection in rejections:
             fits &= ~rejection.nodes
     return fits
@@ -118,29 +111,27 @@ def _static(pod_class: PodClass, table: NodeTable) -> tuple[tuple[str, tuple[Rej
     )
 
 
-def _unreadable(
-    table: NodeTable, among: tuple[Rules, Neighbours] | None
-) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
+def _unreadable(kind: Kind, table: NodeTable) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
     """What cannot be parsed ends a pod's cycle in PreFilter, before any node is looked at."""
-    if among is None:
+    if kind.rules is None:
         return ()
     return (
-        (pod_topology_spread.NAME, pod_topology_spread.unreadable(among[0], table)),
-        (inter_pod_affinity.NAME, inter_pod_affinity.unreadable(among[0], table)),
+        (pod_topology_spread.NAME, pod_topology_spread.unreadable(kind.rules, table)),
+        (inter_pod_affinity.NAME, inter_pod_affinity.unreadable(kind.rules, table)),
     )
 
 
 def _between_pods(
-    pod_class: PodClass, table: NodeTable, avoid: tuple[Domain, ...], among: tuple[Rules, Neighbours] | None
+    pod_class: PodClass, kind: Kind, neighbours: Neighbours, table: NodeTable
 ) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
-    theirs = inter_pod_affinity.rejections(avoid, table)
-    if among is None:
+    theirs = inter_pod_affinity.rejections(kind, neighbours, table)
+    rules = kind.rules
+    if rules is None:
         return ((inter_pod_affinity.NAME, theirs),)
-    rules, neighbours = among
-    spread = pod_topology_spread.rejections(pod_class, rules, neighbours, table)
+    spread = pod_topology_spread.rejections(pod_class, kind, rules, neighbours, table)
     if rules.unreadable_affinity:
         return ((pod_topology_spread.NAME, spread),)
-    own = inter_pod_affinity.own_rejections(rules, neighbours, table)
+    own = inter_pod_affinity.own_rejections(kind, rules, neighbours, table)
     refused = np.zeros(len(table.nodes), dtype=np.bool_)
     for rejection in own:
         refused |= rejection.nodes

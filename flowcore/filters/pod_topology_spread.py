@@ -1,8 +1,7 @@
-"""PodTopologySpread: DoNotSchedule constraints, for the pods that run as they stand.
+"""PodTopologySpread: DoNotSchedule constraints.
 
 Source: kube-scheduler plugins/podtopologyspread/filtering.go and common.go. The skew of a domain is the pods of the
-constraint's kind there, the new one included, less those of the emptiest domain. Rounds do not know it: a waiting pod
-with such a constraint is blocked when it is read.
+constraint's kind there, the new one included, less those of the emptiest domain.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import numpy as np
 
 from flowcore.filters import node_affinity, taint_toleration
 from flowcore.filters.rejection import Rejection
-from flowcore.model.neighbours import Neighbours
+from flowcore.model.neighbours import Alike, Kind, Neighbours
 from flowcore.model.pods import PodClass
 from flowcore.model.rules import Rules, SpreadConstraint
 from flowcore.model.snapshot import Bools, Int64s, NodeTable
@@ -33,8 +32,8 @@ def unreadable(rules: Rules, table: NodeTable) -> tuple[Rejection, ...]:
 
 
 def rejections(
-    pod_class: PodClass, rules: Rules, neighbours: Neighbours, table: NodeTable
-) -> tuple[Rejection, ...]:  # fmt: skip
+    pod_class: PodClass, kind: Kind, rules: Rules, neighbours: Neighbours, table: NodeTable
+) -> tuple[Rejection, ...]:
     """Nodes where a constraint would be broken; a node is given the reason of its first one only."""
     if not rules.spread:
         return ()
@@ -46,13 +45,13 @@ def rejections(
     for constraint in rules.spread:
         undecided = ~(unlabelled | skewed)
         has_label = table.column(constraint.topology_key).codes >= 0
-        counted = labelled & _included(constraint, pod_class, table)
+        counted = labelled & included(constraint, pod_class, table)
         unlabelled |= undecided & ~has_label
-        skewed |= undecided & has_label & _too_skewed(constraint, rules, neighbours, counted, table)
+        skewed |= undecided & has_label & _too_skewed(constraint, kind, neighbours, counted, table)
     return (Rejection(REASON_NO_LABEL, unlabelled), Rejection(REASON, skewed))
 
 
-def _included(constraint: SpreadConstraint, pod_class: PodClass, table: NodeTable) -> Bools:
+def included(constraint: SpreadConstraint, pod_class: PodClass, table: NodeTable) -> Bools:
     """bool[N]: nodes that the constraint's inclusion policies let count."""
     included = np.ones(len(table.nodes), dtype=np.bool_)
     if constraint.honors_affinity:
@@ -65,19 +64,16 @@ def _included(constraint: SpreadConstraint, pod_class: PodClass, table: NodeTabl
 
 
 def _too_skewed(
-    constraint: SpreadConstraint, rules: Rules, neighbours: Neighbours, counted: Bools, table: NodeTable
+    constraint: SpreadConstraint, kind: Kind, neighbours: Neighbours, counted: Bools, table: NodeTable
 ) -> Bools:
     column, selector = table.column(constraint.topology_key), constraint.selector
     counts: Int64s = np.zeros(len(column.values) + 1, dtype=np.int64)  # the last entry is for nodes without the label
-    # An empty selector counts no running pod (countPodsMatchSelector), although it selects the new one.
-    if selector is not None and selector.requirements:
-        for kin in neighbours.selected(selector):
-            if kin.namespace == rules.namespace and not kin.leaving:
-                here = counted[kin.nodes]
-                np.add.at(counts, column.codes[kin.nodes][here], kin.counts[here])
+    positions, pods = neighbours.crowd(Alike(kind.namespace, selector)).on(table.index)
+    here = counted[positions]
+    np.add.at(counts, column.codes[positions[here]], pods[here])
     domains = np.unique(column.codes[counted])
     least = int(counts[domains].min()) if len(domains) else _NO_DOMAIN
     if len(domains) < constraint.min_domains:
         least = 0
-    itself = int(selector is not None and selector.matches(rules.labels))
+    itself = int(selector is not None and selector.matches(kind.labels))
     return counts[column.codes] + (itself - least) > constraint.max_skew

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from flowcore.model.neighbours import Kind
 from flowcore.model.resources import Amounts
-from flowcore.model.rules import AffinityTerm, Rules
+from flowcore.model.rules import Rules
 from flowcore.model.selectors import Labels, NodeSelectorTerm
 
 
@@ -85,12 +86,15 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     blocked: str = ""
     #: The message of its PodScheduled=False condition, "" when it has none.
     told: str = ""
-    #: What it demands of others once it runs; a term that cannot be parsed voids them all.
-    required_anti_affinity: tuple[AffinityTerm, ...] = ()
-    #: What it demands of others while it waits; None, as for most pods: nothing.
+    #: What it demands of others; None, as for most pods: nothing.
     rules: Rules | None = None
 
     @property
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def kind(self) -> Kind:
+        """What rules between pods read of it."""
+        return Kind(self.namespace, self.labels, self.deleting, self.rules)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.model.neighbours import ANY_KIND, Kind, Neighbours
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.reports import Reports
@@ -80,18 +81,14 @@ class NodeTable:
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pod to be placed, under the policy that governs it.
-
-    ``avoid`` lists topology domains (label key, value) that pods already running keep it away from by their
-    required anti-affinity.
-    """
+    """A pod to be placed, under the policy that governs it."""
 
     key: str
     uid: str
     pod_class: PodClass
     policy: str
     created: float = 0.0
-    avoid: tuple[tuple[str, str], ...] = ()
+    kind: Kind = ANY_KIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +101,7 @@ class Snapshot:
         allocatable, used: int64[N, R]; ``used`` includes reservations. Used may exceed allocatable.
         assumed: int64[N, 2], cpu and memory as the cost model counts them (see ASSUMED_CPU).
         ports: host ports taken, for the nodes that have any.
+        neighbours: the pods that run there, reservations too, as rules between pods see them.
         reports: what the nodes tell of themselves; costs read it, filters do not.
     """
 
@@ -116,6 +114,7 @@ class Snapshot:
     assumed: Int64s
     ports: Mapping[int, frozenset[HostPort]]
     pending: tuple[PendingPod, ...] = ()
+    neighbours: Neighbours = field(default_factory=Neighbours)
     reports: Reports = field(default_factory=Reports)
 
     @property
@@ -131,9 +130,11 @@ class Snapshot:
         row[self.resources.index(PODS)] = 1
         return row
 
-    def with_usage(self, used: Int64s, assumed: Int64s, ports: Mapping[int, frozenset[HostPort]]) -> Snapshot:
-        """The same cluster with other amounts taken and nothing pending."""
-        return replace(self, used=used, assumed=assumed, ports=ports, pending=())
+    def with_usage(
+        self, used: Int64s, assumed: Int64s, ports: Mapping[int, frozenset[HostPort]], neighbours: Neighbours
+    ) -> Snapshot:
+        """The same cluster with other pods on its nodes and nothing pending."""
+        return replace(self, used=used, assumed=assumed, ports=ports, neighbours=neighbours, pending=())
 
 
 def assumed_amounts(requests: Amounts) -> tuple[int, int]:
@@ -150,12 +151,14 @@ def build_snapshot(
     table: NodeTable,
     running: Iterable[tuple[str, Amounts, tuple[HostPort, ...]]],
     pending: tuple[PendingPod, ...],
+    neighbours: Neighbours | None = None,
 ) -> Snapshot:
     """A snapshot from values.
 
     Args:
         running: node name, amounts and host ports of each pod that holds room; nodes not in the table
             are passed over.
+        neighbours: the same pods as rules between pods see them; None where no rule is to be asked.
     """
     names = set(BASE_RESOURCES)
     for node in table.nodes:
@@ -196,6 +199,7 @@ def build_snapshot(
         assumed=to_int64(assumed, 2),
         ports=ports,
         pending=pending,
+        neighbours=Neighbours() if neighbours is None else neighbours,
         reports=Reports.of(table.nodes),
     )
 

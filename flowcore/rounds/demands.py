@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowcore.classes import Group, group
-from flowcore.costs import MODELS, preferences, unscheduled_prices
+from flowcore.costs import MODELS, preferences, unscheduled_prices, without_idle_images
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
-from flowcore.filters import static_fits
+from flowcore.filters import inter_pod_affinity, static_fits
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
 from flowcore.model.snapshot import Bools, Int64s, Snapshot
@@ -49,6 +49,13 @@ class Demand:
         return self.prices[len(self.prices) - count :]
 
 
+def _allowed(found: Group, snapshot: Snapshot) -> Bools:
+    fits = static_fits(found.pod_class, snapshot.table)
+    for rejection in inter_pod_affinity.rejections(found.kind, snapshot.neighbours, snapshot.table):
+        fits &= ~rejection.nodes
+    return fits
+
+
 def demands_of(
     snapshot: Snapshot, load: Load, policies: Mapping[str, Policy], models: Mapping[str, CostModel] = MODELS
 ) -> tuple[Demand, ...]:
@@ -57,15 +64,16 @@ def demands_of(
     Args:
         models: cost models by the names that policies give.
     """
-    groups = group(snapshot.pending)
+    classes = without_idle_images({pod.pod_class for pod in snapshot.pending}, snapshot)
+    groups = group(snapshot.pending, snapshot.neighbours, classes)
     sizes = [counted_amounts(found.pod_class.requests) for found in groups]
-    allowed = [static_fits(found.pod_class, snapshot.table, found.avoid) for found in groups]
+    allowed = [_allowed(found, snapshot) for found in groups]
     arcs, dearest = [], 0
     for found, size, nodes in zip(groups, sizes, allowed, strict=True):
         policy = policies[found.policy]
         model = models[policy.cost_model]
         arc = model.arc_costs(found.pod_class, size, load, policy.weights)
-        arc = arc + preferences(found.pod_class, snapshot, nodes, policy.weights)
+        arc = arc + preferences(found.pod_class, found.kind, snapshot, nodes, policy.weights)
         arcs.append(arc)
         if nodes.any():
             dearest = max(dearest, int(arc[nodes].max()) + model.dearest_slot(policy.weights))

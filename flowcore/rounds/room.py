@@ -5,13 +5,14 @@ Every placement of every method goes through ``take`` or ``take_all``, which let
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from flowcore.costs.model import Load
 from flowcore.filters.node_ports import clash
 from flowcore.filters.node_resources_fit import count_fitting
+from flowcore.model.neighbours import Kind
 from flowcore.model.pods import HostPort
 from flowcore.model.snapshot import Bools, Int64s, Snapshot
 from flowcore.rounds.demands import Demand
@@ -103,6 +104,12 @@ class Room:
         np.add.at(self.assumed, nodes[chosen], (size[classes] * counts[:, np.newaxis])[chosen])
         return chosen
 
-    def as_snapshot(self) -> Snapshot:
-        """The snapshot as it is after the commits."""
-        return self._snapshot.with_usage(self._snapshot.allocatable - self.free, self.assumed, self.ports)
+    def as_snapshot(self, placed: Iterable[tuple[str, Kind]]) -> Snapshot:
+        """The snapshot as it is after the commits.
+
+        Args:
+            placed: node name and kind of each pod that was committed.
+        """
+        snapshot = self._snapshot
+        used = snapshot.allocatable - self.free
+        return snapshot.with_usage(used, self.assumed, self.ports, snapshot.neighbours.plus(placed))

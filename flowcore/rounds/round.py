@@ -110,7 +110,7 @@ def _result(snapshot: Snapshot, demands: Sequence[Demand], start: Room, draft: _
         for commit in draft.commits
         for _ in range(commit.count)
     )
-    after = draft.room.as_snapshot()
+    after = draft.room.as_snapshot((placement.node, placement.pod.kind) for placement in placements)
     left: list[Left] = []
     for demand, count, pods in zip(demands, unplaced(draft.commits, demands), waiting, strict=True):
         if count:

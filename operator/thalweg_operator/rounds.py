@@ -12,19 +12,17 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from flowcore.filters.inter_pod_affinity import Domain, domains_to_avoid
-from flowcore.model.nodes import Node
+from flowcore.model.neighbours import Kind
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Policy
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import Amounts
-from flowcore.model.rules import AffinityTerm
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
-from thalweg_operator.state import ClusterState, Kind
+from thalweg_operator.state import ClusterState
 from thalweg_operator.waiting import WaitingPods
 from thalweg_operator.wire import RoundReply, RoundRequest, Told, Use, Waiting
 from thalweg_operator.worker_client import WorkerClient
@@ -138,7 +136,7 @@ class RoundLoop:
             self._state.mark_all_dirty()
         question = await self._question(fresh=fresh)
         request = question.request
-        if not (question.pods or request.fresh or request.nodes or request.gone or request.uses or request.reports):
+        if not (question.pods or request.fresh or _has_changes(request)):
             await self._conclude(question, None)
             return
         self._asked_for = len(question.pods)
@@ -158,13 +156,12 @@ class RoundLoop:
         self._asked = now
         # Both at one moment: what changes while the request is put together counts as newer than the plan.
         generation = state.generation
-        changed, gone, uses = state.take_dirty()
-        reports = state.take_dirty_reports()
+        changes = state.take_changes()
         classes: dict[PodClass, int] = {}
         ordered = self._policies.ordered
         policies = {policy.name: at for at, policy in enumerate(ordered)}
-        repelling = state.repelling_terms()
-        avoid: dict[Kind, tuple[Domain, ...]] = {}
+        kinds: dict[Kind, int] = {}
+        neighbours = [(kinds.setdefault(kind, len(kinds)), node, by) for (kind, node), by in changes.neighbours.items()]
         pods: list[Pod] = []
         blocked: list[tuple[Pod, Policy]] = []
         waiting: list[Waiting] = []
@@ -197,12 +194,12 @@ class RoundLoop:
                     pod_class=classes.setdefault(pod.pod_class, len(classes)),
                     policy=place,
                     created=pod.created,
-                    avoid=self._avoid(pod, repelling, avoid),
+                    kind=kinds.setdefault(pod.kind, len(kinds)),
                 )
             )
         images: dict[tuple[str, int], int] = {}
         told: list[Told] = []
-        for index, (name, report) in enumerate(reports.items()):
+        for index, (name, report) in enumerate(changes.reports.items()):
             if index % _BURST == _BURST - 1:
                 await asyncio.sleep(0)
             held = tuple(images.setdefault(image, len(images)) for image in report.images)
@@ -212,12 +209,15 @@ class RoundLoop:
             generation=generation,
             now=now,
             fresh=fresh,
-            nodes=[node.without_report for node in changed],
-            gone=gone,
+            nodes=changes.nodes,
+            gone=changes.gone,
             uses=[
                 Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports))
-                for name, use in uses.items()
+                for name, use in changes.uses.items()
             ],
+            namespaces=changes.namespaces,
+            kinds=list(kinds),
+            neighbours=neighbours,
             images=list(images),
             reports=told,
             policies=list(ordered),
@@ -235,25 +235,9 @@ class RoundLoop:
         found = self._policies.governing(pod.scheduler_name, pod.labels, namespace)
         return found[0] if found else None
 
-    def _avoid(
-        self,
-        pod: Pod,
-        repelling: list[tuple[AffinityTerm, dict[str, str]]],
-        known: dict[Kind, tuple[Domain, ...]],
-    ) -> tuple[Domain, ...]:
-        if not repelling:
-            return ()
-        kind = (pod.namespace, pod.labels, "")
-        if kind not in known:
-            namespace = self._state.namespaces.get(pod.namespace, ())
-            known[kind] = domains_to_avoid(repelling, pod.namespace, pod.labels, namespace)
-        return known[kind]
-
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         state, request = self._state, question.request
-        dropped, repelled = 0, reply.generation
-        terms: list[tuple[AffinityTerm, dict[str, str]]] = []
-        avoid: dict[Kind, tuple[Domain, ...]] = {}
+        dropped = 0
         for count, (at, node, _price) in enumerate(reply.placements):
             if count % _BURST == _BURST - 1:
                 await asyncio.sleep(0)
@@ -263,15 +247,13 @@ class RoundLoop:
                 continue
             current = state.waiting.get(pod.key)
             policy = None if current is None else self._policy_of(current)
-            if state.repelled > repelled:
-                repelled, terms, avoid = state.repelled, state.repelling_terms(), {}
             if (
                 current is None
                 or policy is None
                 or policy.delivery is not Delivery.BINDER
-                or (current.pod_class, current.labels) != (pod.pod_class, pod.labels)
+                or (current.pod_class, current.kind) != (pod.pod_class, pod.kind)
                 or state.node_changed_since(node, reply.generation)
-                or _lies_in(state.nodes[node], self._avoid(current, terms, avoid))
+                or state.newer.breaks(current.kind, state.nodes[node], state.nodes, state.neighbours)
                 or not state.reserve(pod, node)
             ):
                 # The cluster moved on while the plan was made; the change itself already asks for another round.
@@ -314,11 +296,9 @@ class RoundLoop:
             self._backoffs = {key: b for key, b in self._backoffs.items() if key in self._state.waiting}
 
 
-def _lies_in(node: Node, domains: tuple[Domain, ...]) -> bool:
-    if not domains:
-        return False
-    labels = dict(node.labels)
-    return any(labels.get(key) == value for key, value in domains)
+def _has_changes(request: RoundRequest) -> bool:
+    changes = (request.nodes, request.gone, request.uses, request.namespaces, request.neighbours, request.reports)
+    return any(changes)
 
 
 def _capped(amounts: Mapping[str, int]) -> Amounts:

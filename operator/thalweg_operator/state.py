@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from flowcore.filters.newer import Newer
 from flowcore.filters.node_ports import clash
+from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, Pod
 from flowcore.model.resources import PODS, Amounts
-from flowcore.model.rules import AffinityTerm
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import assumed_amounts
 
 #: Namespace, labels and scheduler name of a pod: all that policies select by.
-Kind = tuple[str, Labels, str]
+Governed = tuple[str, Labels, str]
 
 
 class Reservation(msgspec.Struct, frozen=True, gc=False):
@@ -69,12 +70,32 @@ class Population:
     waiting: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a worker is to be told.
+
+    Attributes:
+        uses: for nodes that are known.
+        namespaces: their labels, None for those that are gone.
+        neighbours: by how many pods of each kind on each node there are more, or fewer.
+        reports: of nodes whose report changed; ``nodes`` come without.
+    """
+
+    nodes: list[Node]
+    gone: list[str]
+    uses: dict[str, NodeUse]
+    namespaces: dict[str, Labels | None]
+    neighbours: dict[tuple[Kind, str], int]
+    reports: dict[str, Report]
+
+
 class ClusterState:
     """See the module.
 
     Attributes:
         generation: rises with every change that scheduling can see.
-        repelled: the generation at which a pod with required anti-affinity was last seen bound.
+        neighbours: pods that hold room, as rules between pods see them.
+        newer: what changed since the last ``take_changes``.
         on_change: called after each change that may let a round place more.
     """
 
@@ -84,15 +105,18 @@ class ClusterState:
         self.namespaces: dict[str, Labels] = {}
         self.waiting: dict[str, Pod] = {}
         self.reservations: dict[str, Reservation] = {}
-        self.populations: dict[Kind, Population] = {}
-        self.generation = self.repelled = 0
+        self.populations: dict[Governed, Population] = {}
+        self.neighbours = Neighbours()
+        self.newer = Newer()
+        self.generation = 0
         self.on_change: Callable[[], None] = lambda: None
         self._uses: dict[str, NodeUse] = {}
         self._node_changed: dict[str, int] = {}
         self._dirty_nodes: set[str] = set()
         self._dirty_uses: set[str] = set()
         self._dirty_reports: set[str] = set()
-        self._repelling: dict[str, tuple[str, tuple[AffinityTerm, ...]]] = {}
+        self._dirty_namespaces: set[str] = set()
+        self._dirty_kinds: dict[tuple[Kind, str], int] = {}
 
     # --- nodes ---
 
@@ -105,25 +129,21 @@ class ClusterState:
         if before is None or before.report != node.report:
             self._dirty_reports.add(node.name)
         if before is None or before.without_report != node.without_report:
-            self._touch_node(node.name)
+            self._touch_node(node.name, before)
 
     def delete_node(self, name: str) -> None:
         """A node is gone. What ran there keeps its place in the books until its pods go too."""
-        if self.nodes.pop(name, None) is not None:
-            self._touch_node(name)
+        before = self.nodes.pop(name, None)
+        if before is not None:
+            self._touch_node(name, before)
 
-    def _touch_node(self, name: str) -> None:
+    def _touch_node(self, name: str, before: Node | None) -> None:
         self.generation += 1
         self._node_changed[name] = self.generation
         self._dirty_nodes.add(name)
         self._dirty_uses.add(name)
-        self._recheck_repelling()
+        self.newer.nodes.setdefault(name, before)
         self.on_change()
-
-    def _recheck_repelling(self) -> None:
-        # Labels of nodes and namespaces decide whom running pods keep away: a plan made before is to be asked again.
-        if self._repelling:
-            self.repelled = self.generation
 
     def node_changed_since(self, name: str, generation: int) -> bool:
         """Whether the node object changed, came or went after ``generation``."""
@@ -174,30 +194,28 @@ class ClusterState:
             self._count(old, -1)
             if _held(old) is not None:
                 self._use(old.node_name, old.usage, old.pod_class.host_ports, -1)
-                self._repelling.pop(old.key, None)
+                self._meet(old.kind, old.node_name, -1)
         if new is not None:
             self._count(new, 1)
             if _held(new) is not None:
                 self._use(new.node_name, new.usage, new.pod_class.host_ports, 1)
-                if new.required_anti_affinity:
-                    self._repelling[new.key] = (new.node_name, new.required_anti_affinity)
-                    self.repelled = self.generation
+                self._meet(new.kind, new.node_name, 1)
         if old is not None and _held(old) is not None and _held(old) != (None if new is None else _held(new)):
             self.on_change()  # room came free
 
     def _count(self, pod: Pod, sign: int) -> None:
         if pod.terminal:
             return
-        kind = (pod.namespace, pod.labels, pod.scheduler_name)
-        population = self.populations.get(kind)
+        governed = (pod.namespace, pod.labels, pod.scheduler_name)
+        population = self.populations.get(governed)
         if population is None:
-            population = self.populations[kind] = Population()
+            population = self.populations[governed] = Population()
         if pod.node_name:
             population.placed += sign
         else:
             population.waiting += sign
         if not population.placed and not population.waiting:
-            del self.populations[kind]
+            del self.populations[governed]
 
     def _use(self, node: str, usage: Amounts, ports: tuple[HostPort, ...], sign: int) -> None:
         use = self._uses.get(node)
@@ -209,25 +227,39 @@ class ClusterState:
         self._dirty_uses.add(node)
         self.generation += 1
 
+    def _meet(self, kind: Kind, node: str, by: int, *, planned: bool = False) -> None:
+        self.neighbours.change(kind, node, by)
+        if not planned:
+            self.newer.pods.change(kind, node, by)
+        at = (kind, node)
+        self._dirty_kinds[at] = self._dirty_kinds.get(at, 0) + by
+        if not self._dirty_kinds[at]:
+            del self._dirty_kinds[at]
+
     # --- namespaces ---
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:
         """Takes a namespace's labels; None: it is gone."""
+        if self.namespaces.get(name) == labels:
+            return
         if labels is None:
-            self.namespaces.pop(name, None)
-        elif self.namespaces.get(name) != labels:
+            del self.namespaces[name]
+        else:
             self.namespaces[name] = labels
-            self.generation += 1
-            self._recheck_repelling()
-            self.on_change()
+        self.neighbours.set_namespace(name, labels)
+        self.newer.pods.set_namespace(name, labels)
+        self.newer.namespaces = True
+        self._dirty_namespaces.add(name)
+        self.generation += 1
+        self.on_change()
 
     # --- reservations ---
 
     def reserve(self, pod: Pod, node: str) -> bool:
         """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
 
-        Only amounts and ports are checked: whether the node object is still the one that was planned with is
-        the caller's to ask (``node_changed_since``).
+        Only amounts and ports are checked: whether the node object is still the one that was planned with, and
+        whether rules between pods still hold, is the caller's to ask (``node_changed_since``, ``newer``).
         """
         current = self.waiting.get(pod.key)
         if current is None or current.uid != pod.uid or pod.key in self.reservations or current.blocked:
@@ -236,6 +268,7 @@ class ClusterState:
             return False
         self.reservations[pod.key] = Reservation(current, node)
         self._use(node, current.pod_class.requests, current.pod_class.host_ports, 1)
+        self._meet(current.kind, node, 1, planned=True)
         return True
 
     def release(self, key: str, uid: str) -> None:
@@ -249,6 +282,8 @@ class ClusterState:
         reservation = self.reservations.pop(key)
         pod_class = reservation.pod.pod_class
         self._use(reservation.node, pod_class.requests, pod_class.host_ports, -1)
+        # Where the pod is now bound there, its own coming makes up for this.
+        self._meet(reservation.pod.kind, reservation.node, -1)
 
     def _fits(self, pod: Pod, node_name: str) -> bool:
         node = self.nodes.get(node_name)
@@ -269,36 +304,31 @@ class ClusterState:
         """Pods that wait without a reservation, in a fixed order."""
         return [pod for key, pod in sorted(self.waiting.items()) if key not in self.reservations]
 
-    def repelling_terms(self) -> list[tuple[AffinityTerm, dict[str, str]]]:
-        """Required anti-affinity terms of bound pods, with the labels of the nodes they run on."""
-        found: list[tuple[AffinityTerm, dict[str, str]]] = []
-        for node_name, terms in self._repelling.values():
-            node = self.nodes.get(node_name)
-            if node is not None:
-                labels = dict(node.labels)
-                found.extend((term, labels) for term in terms)
-        return found
-
-    def take_dirty(self) -> tuple[list[Node], list[str], dict[str, NodeUse]]:
-        """Nodes changed, nodes gone and uses changed since the last call."""
-        changed = [self.nodes[name] for name in sorted(self._dirty_nodes) if name in self.nodes]
-        gone = [name for name in sorted(self._dirty_nodes) if name not in self.nodes]
-        uses = {name: self._uses.get(name, NodeUse()) for name in sorted(self._dirty_uses) if name in self.nodes}
+    def take_changes(self) -> Changes:
+        """What changed since the last call."""
+        changes = Changes(
+            nodes=[self.nodes[name].without_report for name in sorted(self._dirty_nodes) if name in self.nodes],
+            gone=[name for name in sorted(self._dirty_nodes) if name not in self.nodes],
+            uses={name: self._uses.get(name, NodeUse()) for name in sorted(self._dirty_uses) if name in self.nodes},
+            namespaces={name: self.namespaces.get(name) for name in sorted(self._dirty_namespaces)},
+            neighbours=self._dirty_kinds,
+            reports={name: self.nodes[name].report for name in sorted(self._dirty_reports) if name in self.nodes},
+        )
         self._dirty_nodes.clear()
         self._dirty_uses.clear()
-        return changed, gone, uses
-
-    def take_dirty_reports(self) -> dict[str, Report]:
-        """Reports of nodes changed since the last call."""
-        reports = {name: self.nodes[name].report for name in sorted(self._dirty_reports) if name in self.nodes}
+        self._dirty_namespaces.clear()
         self._dirty_reports.clear()
-        return reports
+        self._dirty_kinds = {}
+        self.newer = Newer(Neighbours(self.namespaces))
+        return changes
 
     def mark_all_dirty(self) -> None:
-        """The next ``take_dirty`` returns everything: its last receiver is gone."""
+        """The next ``take_changes`` returns everything: the last receiver is gone."""
         self._dirty_nodes.update(self.nodes)
         self._dirty_uses.update(self.nodes)
         self._dirty_reports.update(self.nodes)
+        self._dirty_namespaces.update(self.namespaces)
+        self._dirty_kinds = {(kind, node): count for kind, node, count in self.neighbours.counts()}
 
 
 def _held(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...]] | None:
@@ -307,12 +337,12 @@ def _held(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...]] | None:
     return pod.node_name, pod.usage, pod.pod_class.host_ports
 
 
-def _kind(pod: Pod) -> tuple[Kind, bool, bool]:
+def _governed(pod: Pod) -> tuple[Governed, bool, bool]:
     return (pod.namespace, pod.labels, pod.scheduler_name), bool(pod.node_name), pod.terminal
 
 
 def _counted(pod: Pod) -> tuple[object, ...]:
-    return _held(pod), _kind(pod), pod.required_anti_affinity
+    return _held(pod), _governed(pod), pod.deleting, pod.rules
 
 
 def _as_planned(pod: Pod) -> Pod:

@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
+from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import Amounts
+from flowcore.model.selectors import Labels
 
 LENGTH: Final = struct.Struct(">Q")
 
@@ -35,13 +37,13 @@ class Told(msgspec.Struct, array_like=True):
 
 
 class Waiting(msgspec.Struct, array_like=True):
-    """A pending pod; class and policy by their place in the request's lists."""
+    """A pending pod; class, policy and kind by their place in the request's lists."""
 
     key: str
     pod_class: int
     policy: int
     created: float
-    avoid: tuple[tuple[str, str], ...] = ()
+    kind: int
 
 
 class RoundRequest(msgspec.Struct):
@@ -49,6 +51,8 @@ class RoundRequest(msgspec.Struct):
 
     Attributes:
         fresh: the worker is to forget what it has first.
+        namespaces: labels of those that changed, None for those that are gone.
+        neighbours: kind by its place in ``kinds``, node name, and how many more (or fewer) of them run there.
         images: names and bytes of the images in ``reports``: most nodes hold the same few.
     """
 
@@ -59,6 +63,9 @@ class RoundRequest(msgspec.Struct):
     nodes: list[Node]
     gone: list[str]
     uses: list[Use]
+    namespaces: dict[str, Labels | None]
+    kinds: list[Kind]
+    neighbours: list[tuple[int, str, int]]
     images: list[tuple[str, int]]
     reports: list[Told]
     policies: list[Policy]

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from flowcore.costs import MODELS, CostModel
+from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Delivery
@@ -36,7 +37,7 @@ from thalweg_operator.wire import (
 
 
 class Replica:
-    """The worker's copy of the nodes and of what is taken there."""
+    """The worker's copy of the nodes, of what is taken there and of what runs there."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
@@ -47,6 +48,7 @@ class Replica:
         self._used: Int64s = self._allocatable.copy()
         self._assumed: Int64s = np.zeros((0, 2), dtype=np.int64)
         self._ports: dict[int, frozenset[HostPort]] = {}
+        self._neighbours = Neighbours()
         self._reports = Reports()
 
     def apply(self, request: RoundRequest) -> None:
@@ -61,6 +63,10 @@ class Replica:
             self._table = None
         for use in request.uses:
             self._uses[use.node] = use
+        for namespace, labels in request.namespaces.items():
+            self._neighbours.set_namespace(namespace, labels)
+        for kind, name, by in request.neighbours:
+            self._neighbours.change(request.kinds[kind], name, by)
         for told in request.reports:
             images = tuple(request.images[at] for at in told.images)
             self._reports.put(told.node, Report(images, told.bandwidth))
@@ -117,6 +123,7 @@ class Replica:
             assumed=self._assumed,
             ports=self._ports,
             pending=pending,
+            neighbours=self._neighbours,
             reports=self._reports,
         )
 
@@ -132,7 +139,12 @@ def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostMod
     for waiting in request.waiting:
         policy = request.policies[waiting.policy]
         pod = PendingPod(
-            waiting.key, "", request.classes[waiting.pod_class], policy.name, waiting.created, waiting.avoid
+            key=waiting.key,
+            uid="",
+            pod_class=request.classes[waiting.pod_class],
+            policy=policy.name,
+            created=waiting.created,
+            kind=request.kinds[waiting.kind],
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
     result = run_round(replica.snapshot(request, tuple(binding)), policies, models)

@@ -5,17 +5,22 @@ from support.model import pod
 from support.verdicts import read_pods
 
 from flowcore.classes import group
+from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.model.pods import PodClass
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.snapshot import PendingPod
 
 
 def manifest(name: str, owner: str = "web", cpu: str = "1", **spec: object) -> Manifest:
     owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}]
-    container = {"name": "main", "image": f"example.invalid/{owner}", "resources": {"requests": {"cpu": cpu}}}
+    container = {"name": "main", "image": "example.invalid/app", "resources": {"requests": {"cpu": cpu}}}
     metadata = {"name": name, "namespace": "default", "labels": {"app": owner}, "ownerReferences": owners}
     return {"metadata": metadata, "spec": {"containers": [container], **spec}}
 
 
 def test_pods_that_ask_for_the_same_are_one_class_whoever_owns_them() -> None:
-    """Owner, labels, image and how an amount is spelled are no part of the class."""
+    """Owner, labels and how an amount is spelled are no part of the class."""
     first, second = read_pods([manifest("a-1", "web", "1"), manifest("b-1", "db", "1000m")])
     assert first.pod_class == second.pod_class
     assert hash(first.pod_class) == hash(second.pod_class)
@@ -51,14 +56,60 @@ def test_every_field_that_a_filter_reads_tells_classes_apart() -> None:
 def test_groups_keep_the_order_of_arrival_and_the_oldest_first() -> None:
     """Groups come in the order of their first pod; within one, those that waited longest lead."""
     pods = [pod("b", 1000, created=20), pod("big", 2000), pod("a", 1000, created=10), pod("c", 1000, created=20)]
-    groups = group(pods)
+    groups = group(pods, Neighbours())
     assert [[p.key for p in found.pods] for found in groups] == [
         ["default/a", "default/b", "default/c"],
         ["default/big"],
     ]
 
 
-def test_policies_and_what_running_pods_forbid_split_groups() -> None:
-    """The same class under another policy, or kept from other domains, is planned for itself."""
-    pods = [pod("a", 1000), pod("b", 1000, policy="other"), pod("c", 1000, avoid=(("zone", "a"),)), pod("d", 1000)]
-    assert [len(found.pods) for found in group(pods)] == [2, 1, 1]
+def selecting(app: str) -> LabelSelector:
+    return LabelSelector((Requirement("app", "In", (app,)),))
+
+
+def sizes(kinds: list[Kind], running: list[Kind] | None = None) -> list[int]:
+    """Pods in each group, of pods of one class and these kinds."""
+    pending = [PendingPod(f"default/p{at}", "", PodClass(), "p", kind=kind) for at, kind in enumerate(kinds)]
+    return [len(found.pods) for found in group(pending, Neighbours.of(("n", kind) for kind in running or ()))]
+
+
+def test_policies_split_groups() -> None:
+    """The same class under another policy is planned for itself."""
+    pods = [pod("a", 1000), pod("b", 1000, policy="other"), pod("c", 1000)]
+    assert [len(found.pods) for found in group(pods, Neighbours())] == [2, 1]
+
+
+def test_labels_that_no_rule_reads_tell_nothing_apart() -> None:
+    """A StatefulSet labels each of its pods with its name."""
+    alone = Rules(anti_affinity=(AffinityTerm("zone", selecting("db"), ("default",)),))
+    named = [Kind("default", (("app", "web"), ("pod", f"web-{at}"))) for at in range(5)]
+    assert sizes(named) == [5]
+    assert sizes(named, [Kind("default", (), rules=alone)]) == [5]
+    assert sizes([*named, Kind("default", (("app", "db"),)), Kind("other")]) == [7]
+
+
+def test_whom_a_running_pod_keeps_away_is_a_group() -> None:
+    """In the namespaces that its term speaks of."""
+    alone = Rules(anti_affinity=(AffinityTerm("zone", selecting("web"), ("default",)),))
+    kinds = [Kind("default", (("app", "web"),)), Kind("default", (("app", "db"),)), Kind("other", (("app", "web"),))]
+    assert sizes(kinds, [Kind("default", (), rules=alone)]) == [1, 2]
+
+
+def test_whom_a_waiting_pods_rule_speaks_of_is_a_group() -> None:
+    """It may run by the end of the round: by affinity, anti-affinity and spread alike."""
+    kinds = [Kind("default", (("app", "web"), ("pod", str(at)))) for at in range(2)]
+    kinds += [Kind("default", (("app", "db"), ("pod", str(at)))) for at in range(2)]
+    for rules in (
+        Rules(affinity=(AffinityTerm("zone", selecting("web"), ("default",)),)),
+        Rules(anti_affinity=(AffinityTerm("zone", selecting("web"), ("default",)),)),
+        Rules(spread=(SpreadConstraint("zone", 1, selecting("web")),)),
+    ):
+        assert sizes([*kinds, Kind("default", (("own", "label"),), rules=rules)]) == [2, 2, 1]
+        ruled = [Kind(kind.namespace, kind.labels, rules=rules) for kind in kinds]
+        assert sizes(ruled) == [2, 2], "equal rules, and the same rules speak of them"
+
+
+def test_spread_counts_its_own_namespace() -> None:
+    """So equal constraints in two namespaces are two rules."""
+    rules = Rules(spread=(SpreadConstraint("zone", 1, selecting("web")),))
+    assert sizes([Kind("a", rules=rules), Kind("b", rules=rules)]) == [1, 1]

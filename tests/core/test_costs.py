@@ -49,7 +49,7 @@ def pods_on(result: RoundResult) -> Counter[str]:
 def test_arcs_are_positive_and_the_same_each_time(case: Case, model: str, given_weights: CostWeights) -> None:
     """One positive integer a node, whatever the pods and nodes are like."""
     cluster = snapshot_of(case, now=NOW, place_blocked=False)
-    for found in group(cluster.pending):
+    for found in group(cluster.pending, cluster.neighbours):
         size = counted_amounts(found.pod_class.requests)
         arcs = MODELS[model].arc_costs(found.pod_class, size, load_of(cluster), given_weights)
         assert (arcs.dtype, arcs.shape) == (np.int64, (len(cluster.table.nodes),))

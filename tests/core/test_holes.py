@@ -73,7 +73,7 @@ def test_topology_and_labels_of_an_anti_affinity_are_read() -> None:
     web, other = manifest("web"), manifest("other")
     web["metadata"]["labels"] = {"app": "web"}
     cluster = read(nodes, [web, other], [running])
-    fits = {p.key: list(judge(p.pod_class, cluster, p.avoid).fits) for p in cluster.pending}
+    fits = {p.key: list(judge(p.pod_class, cluster, p.kind).fits) for p in cluster.pending}
     assert fits == {"default/web": [False, False, True], "default/other": [True, True, True]}
     assert placed(plan_checked(cluster))["web"] == "b1"
 

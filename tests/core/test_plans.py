@@ -79,7 +79,7 @@ def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
 ) -> None:
     """The floor: the same pods one by one in the order of their price, each to the cheapest or to the fullest node."""
     result = run_round(crowd, policies)
-    before = {left.pod.pod_class: judge(left.pod.pod_class, crowd, left.pod.avoid).fits.any() for left in result.left}
+    before = {left.pod.pod_class: judge(left.pod.pod_class, crowd, left.pod.kind).fits.any() for left in result.left}
     assume(any(before.values()))
     start = Room(crowd)
     demands = demands_of(crowd, start.load(), policies)

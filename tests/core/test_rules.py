@@ -1,14 +1,11 @@
-"""Rules between pods, as they are read and as running pods are counted for them."""
+"""Rules between pods, as they are read."""
 
 from typing import Any
 
 from support.draw import Manifest
 from support.verdicts import read_pods
 
-from flowcore.model.neighbours import Neighbours
-from flowcore.model.nodes import Node
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.snapshot import NodeTable
 
 NEAR_WEB = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
 UNREADABLE = {"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
@@ -30,16 +27,33 @@ def affinity(side: str, *, required: list[Manifest] | None = None, preferred: li
 
 
 def test_pods_without_rules_carry_none() -> None:
-    """Preferences and soft spread are no rules."""
-    soft = [{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]
-    pods = read_pods(
+    """So do those whose preferences weigh nothing."""
+    idle = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 0, "podAffinityTerm": NEAR_WEB}]}
+    pods = read_pods([manifest("plain"), manifest("wish", affinity={"podAffinity": idle})])
+    assert [(pod.rules, pod.blocked) for pod in pods] == [(None, "")] * 2
+
+
+def test_preferences_do_not_keep_a_pod_waiting() -> None:
+    """They are read, with anti-affinity below zero, and the pod may be placed."""
+    soft = {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm": NEAR_WEB}]}
+    odd = {**soft, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
+    near, far, spread = read_pods(
         [
-            manifest("plain"),
-            manifest("wish", **affinity("podAffinity", preferred=[NEAR_WEB])),
-            manifest("soft", topologySpreadConstraints=soft),
+            manifest("near", affinity={"podAffinity": wish}),
+            manifest("far", affinity={"podAntiAffinity": wish}),
+            manifest("spread", topologySpreadConstraints=[soft, odd]),
         ]
     )
-    assert [(pod.rules, pod.blocked) for pod in pods] == [(None, "")] * 3
+    assert [pod.blocked for pod in (near, far, spread)] == [""] * 3
+    assert near.rules is not None
+    assert far.rules is not None
+    assert spread.rules is not None
+    assert [each.weight for each in near.rules.preferred + far.rules.preferred] == [7, -7]
+    assert near.rules.preferred[0].term == far.rules.preferred[0].term
+    assert [(each.topology_key, each.max_skew) for each in spread.rules.soft_spread] == [("zone", 2)]
+    assert not near.rules.affinity + far.rules.anti_affinity
+    assert not spread.rules.spread
 
 
 def test_pods_with_the_same_rules_share_them() -> None:
@@ -47,7 +61,6 @@ def test_pods_with_the_same_rules_share_them() -> None:
     first, second = read_pods([manifest(name, **affinity("podAntiAffinity", required=[NEAR_WEB])) for name in "ab"])
     assert first.rules is not None
     assert first.rules is second.rules
-    assert first.required_anti_affinity == first.rules.anti_affinity
     assert first.blocked.startswith("spec.affinity.podAntiAffinity: ")
 
 
@@ -60,7 +73,7 @@ def test_a_preference_that_cannot_be_parsed_blocks_the_pod() -> None:
     (both,) = read_pods([manifest("q", **spec)])
     assert both.rules is not None
     assert both.rules.unreadable_affinity == "spec.affinity.podAffinity"
-    assert len(both.required_anti_affinity) == 1
+    assert len(both.rules.anti_affinity) == 1
 
 
 def test_match_label_keys_become_part_of_the_selector() -> None:
@@ -69,25 +82,3 @@ def test_match_label_keys_become_part_of_the_selector() -> None:
     (pod,) = read_pods([manifest("p", topologySpreadConstraints=[{**own, "matchLabelKeys": ["app", "tier"]}])])
     assert pod.rules is not None
     assert pod.rules.spread[0].selector == LabelSelector((Requirement("app", "In", ("web",)),))
-
-
-def test_neighbours_are_counted_by_kind_and_node() -> None:
-    """Pods that have ended, that wait or run on an unknown node are no neighbours; those that leave are set apart."""
-    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-    pods = read_pods(
-        [
-            manifest("a", nodeName="n1"),
-            manifest("b", nodeName="n1"),
-            manifest("c", nodeName="n0"),
-            manifest("d", nodeName="n1", metadata=leaving),
-            manifest("e", nodeName="n1", status={"phase": "Succeeded"}),
-            manifest("f", nodeName="gone"),
-            manifest("g"),
-        ]
-    )
-    neighbours = Neighbours.of(pods, NodeTable.of([Node("n0"), Node("n1")]), {})
-    found = [
-        (kin.namespace, kin.leaving, dict(zip(kin.nodes.tolist(), kin.counts.tolist(), strict=True)))
-        for kin in neighbours.kins
-    ]
-    assert found == [("shop", False, {1: 2, 0: 1}), ("shop", True, {1: 1})]

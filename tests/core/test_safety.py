@@ -32,7 +32,7 @@ def moved(result: RoundResult, node: str) -> RoundResult:
     used = result.after.used.copy()
     for each, sign in ((first.node, -1), (node, 1)):
         used[result.after.table.index[each]] += sign * result.after.vector(first.pod.pod_class.requests)
-    after = result.after.with_usage(used, result.after.assumed, result.after.ports)
+    after = result.after.with_usage(used, result.after.assumed, result.after.ports, result.after.neighbours)
     return replace(result, placements=placements, after=after)
 
 
@@ -43,7 +43,8 @@ def without(result: RoundResult, name: str) -> RoundResult:
     used[result.after.table.index[gone.node]] -= result.after.vector(gone.pod.pod_class.requests)
     kept = tuple(p for p in result.placements if p is not gone)
     left = (*result.left, Left(gone.pod, "0/3 nodes are available: 1 whim.", gone.price))
-    return replace(result, placements=kept, left=left, after=result.after.with_usage(used, result.after.assumed, {}))
+    after = result.after.with_usage(used, result.after.assumed, {}, result.after.neighbours)
+    return replace(result, placements=kept, left=left, after=after)
 
 
 def test_the_plan_itself_is_sound() -> None:
@@ -89,7 +90,7 @@ def test_a_host_port_given_twice_is_found_out() -> None:
         result,
         placements=(placed, Placement(left.pod, "a", 1)),
         left=(),
-        after=result.after.with_usage(used, result.after.assumed, result.after.ports),
+        after=result.after.with_usage(used, result.after.assumed, result.after.ports, result.after.neighbours),
     )
     with pytest.raises(AssertionError, match="given twice"):
         check_plan(crowded, both)

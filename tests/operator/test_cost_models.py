@@ -154,11 +154,14 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
                     nodes=nodes if number == 1 else [],
                     gone=[],
                     uses=[],
+                    namespaces={},
+                    kinds=[waiting.kind],
+                    neighbours=[],
                     images=[],
                     reports=[],
                     policies=[policy],
                     classes=[waiting.pod_class],
-                    waiting=[Waiting(waiting.key, 0, 0, 0.0)],
+                    waiting=[Waiting(waiting.key, 0, 0, 0.0, 0)],
                 )
             )
             assert [(at, name) for at, name, _ in reply.placements] == [(0, "z")]

@@ -19,7 +19,7 @@ from thalweg_operator.worker import Replica, answer
 
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.rules import AffinityTerm
+from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.wire import Interner
 
@@ -230,11 +230,46 @@ async def test_anti_affinity_that_appears_between_plan_and_bind(case: Case) -> N
     case.node("n", labels=(("zone", "a"),))
     term = AffinityTerm("zone", LabelSelector((Requirement("app", "In", ("web",)),)), ("ns",))
     case.worker.meanwhile = [
-        lambda: case.pod("hermit", scheduler_name="other", node_name="n", required_anti_affinity=(term,))
+        lambda: case.pod("hermit", scheduler_name="other", node_name="n", rules=Rules(anti_affinity=(term,)))
     ]
     case.pod(labels=(("app", "web"),))
     await told(case, "ns/p", "anti-affinity")
     assert case.ear.bound == {}
+
+
+async def test_anti_affinity_that_does_not_concern_the_plan(case: Case) -> None:
+    """Pods bound meanwhile in another zone, or that refuse others than ours, drop nothing."""
+    case.node("n", labels=(("zone", "a"),))
+    case.node("m", labels=(("zone", "b"),), cpu=100)
+    web, db = (LabelSelector((Requirement("app", "In", (app,)),)) for app in ("web", "db"))
+
+    def meanwhile() -> None:
+        for name, node, selector in (("far", "m", web), ("near", "n", db)):
+            rules = Rules(anti_affinity=(AffinityTerm("zone", selector, ("ns",)),))
+            case.pod(name, scheduler_name="other", node_name=node, rules=rules)
+
+    case.worker.meanwhile = [meanwhile]
+    case.pod(labels=(("app", "web"),))
+    await bound(case, "ns/p")
+    assert case.ear.bound == {"ns/p": "n"}
+    assert case.metrics.registry.get_sample_value("thalweg_placements_total", {"outcome": "dropped"}) is None
+
+
+async def test_running_pods_that_refuse_ours_reach_the_worker(case: Case) -> None:
+    """Those of before the first round, and those that come and go later; a lost worker learns them anew."""
+    case.node("n", labels=(("zone", "a"),))
+    web = LabelSelector((Requirement("app", "In", ("web",)),))
+    rules = Rules(anti_affinity=(AffinityTerm("zone", web, ("ns",)),))
+    case.pod("hermit", scheduler_name="other", node_name="n", rules=rules)
+    case.pod(labels=(("app", "web"),))
+    await told(case, "ns/p", "anti-affinity")
+    case.worker.alive = False
+    case.ear.told.clear()
+    case.pod("q", labels=(("app", "web"),))
+    await told(case, "ns/q", "anti-affinity")
+    assert case.ear.bound == {}
+    case.state.delete_pod("ns/hermit")
+    await bound(case, "ns/p", "ns/q")
 
 
 async def test_a_pod_whose_namespace_is_not_known_yet(case: Case) -> None:

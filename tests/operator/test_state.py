@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thalweg_operator.state import ClusterState, NodeUse, Population
 
+from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort, Pod, PodClass
-from flowcore.model.rules import AffinityTerm
+from flowcore.model.rules import AffinityTerm, Rules
+from flowcore.model.selectors import Labels
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a value, not a bind
 NODES = ("n0", "n1", "n2")
@@ -42,7 +44,7 @@ def _pods(draw: st.DrawFn) -> Pod:
         usage=draw(st.sampled_from((pod_class.requests, (("cpu", 700),)))),
         blocked=draw(st.sampled_from(("", "", "gated"))),
         told=draw(st.sampled_from(("", "why"))),
-        required_anti_affinity=draw(st.sampled_from(((), (TERM,)))),
+        rules=draw(st.sampled_from((None, Rules(anti_affinity=(TERM,))))),
     )
 
 
@@ -65,6 +67,10 @@ EVENTS = st.one_of(
     st.tuples(st.just("delete node"), st.sampled_from(NODES)),
     st.tuples(st.just("reserve"), st.tuples(st.sampled_from("abcde"), st.sampled_from(NODES))),
     st.tuples(st.just("release"), st.tuples(st.sampled_from("abcde"), st.sampled_from(("u1", "u2")))),
+    st.tuples(
+        st.just("namespace"),
+        st.tuples(st.sampled_from(("default", "other")), st.sampled_from(((), (("a", "b"),), None))),
+    ),
     st.tuples(st.just("take"), st.none()),
     st.tuples(st.just("worker lost"), st.none()),
 )
@@ -76,14 +82,21 @@ class Receiver:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.uses: dict[str, NodeUse] = {}
+        self.namespaces: dict[str, Labels] = {}
+        self.neighbours: Counter[tuple[Kind, str]] = Counter()
 
     def take(self, state: ClusterState) -> None:
-        changed, gone, uses = state.take_dirty()
-        for name in gone:
+        changes = state.take_changes()
+        for name in changes.gone:
             self.nodes.pop(name, None)
             self.uses.pop(name, None)
-        self.nodes.update((node.name, node) for node in changed)
-        self.uses.update((name, copied(use)) for name, use in uses.items())
+        self.nodes.update((node.name, node) for node in changes.nodes)
+        self.uses.update((name, copied(use)) for name, use in changes.uses.items())
+        self.neighbours.update(changes.neighbours)
+        for name, labels in changes.namespaces.items():
+            self.namespaces.pop(name, None)
+            if labels is not None:
+                self.namespaces[name] = labels
 
 
 def copied(use: NodeUse) -> NodeUse:
@@ -99,6 +112,11 @@ def recounted(state: ClusterState) -> dict[str, NodeUse]:
         pod_class = reservation.pod.pod_class
         uses.setdefault(reservation.node, NodeUse()).change(pod_class.requests, pod_class.host_ports, 1)
     return uses
+
+
+def met(state: ClusterState) -> Counter[tuple[Kind, str]]:
+    bound = [(pod.kind, pod.node_name) for pod in state.pods.values() if pod.node_name and not pod.terminal]
+    return Counter([*bound, *((each.pod.kind, each.node) for each in state.reservations.values())])
 
 
 def plain(uses: dict[str, NodeUse]) -> dict[str, Any]:
@@ -121,18 +139,19 @@ def apply(state: ClusterState, receiver: Receiver, kind: str, what: Any) -> None
                 state.reserve(pod, what[1])
         case "release":
             state.release(f"default/{what[0]}", what[1])
+        case "namespace":
+            state.set_namespace(*what)
         case "take":
             receiver.take(state)
         case "worker lost":
-            receiver.nodes.clear()
-            receiver.uses.clear()
+            receiver.__init__()  # type: ignore[misc]
             state.mark_all_dirty()
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(EVENTS, max_size=40))
 def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
-    """Uses, waiting pods, populations and anti-affinity terms, reservations included, after every single event."""
+    """Uses, neighbours, waiting pods and populations, reservations included, after every single event."""
     state, receiver = ClusterState(), Receiver()
     for kind, what in events:
         before = state.generation, plain(recounted(state)), dict(state.nodes)
@@ -153,14 +172,12 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
                 else:
                     population.waiting += 1
         assert state.populations == populations
-        assert state._repelling == {
-            key: (pod.node_name, pod.required_anti_affinity)
-            for key, pod in state.pods.items()
-            if pod.node_name and not pod.terminal and pod.required_anti_affinity
-        }
+        assert {(kind, node): count for kind, node, count in state.neighbours.counts()} == met(state)
     # And a worker that was told each change once knows the same.
     receiver.take(state)
     assert receiver.nodes == state.nodes
+    assert receiver.namespaces == state.namespaces
+    assert {at: count for at, count in receiver.neighbours.items() if count} == met(state)
     assert plain(receiver.uses) == {name: use for name, use in plain(recounted(state)).items() if name in state.nodes}
 
 

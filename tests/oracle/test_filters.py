@@ -11,8 +11,8 @@ from support.draw import ASPECTS, Case, cases_for
 from support.verdicts import assert_same
 from thalweg_controlplane import Oracle
 
-from flowcore.filters import inter_pod_affinity, node_name, node_unschedulable, pod_topology_spread, taint_toleration
-from flowcore.model import resources
+from flowcore.filters import node_name, node_unschedulable, pod_topology_spread, taint_toleration
+from flowcore.model import neighbours, resources
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import HostPort, Toleration
 from flowcore.model.rules import AffinityTerm
@@ -91,8 +91,8 @@ SABOTAGE = {
     "NodeAffinity": (Requirement, "is_valid", True),
     "NodePorts": (HostPort, "clashes", lambda self, other: self == other),
     "NodeResourcesFit": (resources, "raise_to", lambda total, floor: total.update(floor)),
-    "PodTopologySpread": (pod_topology_spread, "_included", lambda _constraint, _pod, table: ~table.unsound),
-    "InterPodAffinity": (inter_pod_affinity, "term_matches", _everywhere),
+    "PodTopologySpread": (pod_topology_spread, "included", lambda _constraint, _pod, table: ~table.unsound),
+    "InterPodAffinity": (neighbours, "term_matches", _everywhere),
 }  # fmt: skip
 
 

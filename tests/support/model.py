@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import BUILT_IN
@@ -28,10 +29,10 @@ def node(name: str, cpu: int = 4000, memory: int = 16 * GI, *, pods: int = 110, 
 
 
 def pod(name: str, cpu: int = 0, memory: int = 0, *, created: float = 0.0, policy: str = BUILT_IN.name,
-        avoid: tuple[tuple[str, str], ...] = (), gpu: int = 0, **fields: Any) -> PendingPod:  # fmt: skip
+        kind: Kind | None = None, gpu: int = 0, **fields: Any) -> PendingPod:  # fmt: skip
     """A pending pod; further words are fields of PodClass."""
     pod_class = PodClass(requests=amounts(cpu, memory, gpu=gpu), **fields)
-    return PendingPod(f"default/{name}", name, pod_class, policy, created, avoid)
+    return PendingPod(f"default/{name}", name, pod_class, policy, created, kind or Kind())
 
 
 def snapshot(
@@ -39,6 +40,8 @@ def snapshot(
     pending: Sequence[PendingPod],
     running: Iterable[tuple[str, Amounts, tuple[HostPort, ...]]] = (),
     now: float = 0.0,
+    neighbours: Neighbours | None = None,
 ) -> Snapshot:
     """A snapshot of generation 1."""
-    return build_snapshot(generation=1, now=now, table=NodeTable.of(nodes), running=running, pending=tuple(pending))
+    table, waiting = NodeTable.of(nodes), tuple(pending)
+    return build_snapshot(generation=1, now=now, table=table, running=running, pending=waiting, neighbours=neighbours)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from flowcore.filters import judge
+from flowcore.model.neighbours import Neighbours
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
@@ -65,7 +66,7 @@ def check_room(snapshot: Snapshot, result: RoundResult) -> None:
 def check_filters(snapshot: Snapshot, result: RoundResult) -> None:
     """Each pod may go where it goes, by every filter, as things stood."""
     for placement in result.placements:
-        verdicts = judge(placement.pod.pod_class, snapshot, placement.pod.avoid)
+        verdicts = judge(placement.pod.pod_class, snapshot, placement.pod.kind)
         at = snapshot.table.index[placement.node]
         assert verdicts.fits[at], f"{placement.pod.key} on {placement.node}: {verdicts.of_node(at)}"
 
@@ -85,7 +86,7 @@ def check_nothing_more_fits(snapshot: Snapshot, result: RoundResult) -> None:
     """What is left fits nowhere beside what was placed; each pod that is left has a reason."""
     after = with_placements(snapshot, result)
     for left in result.left:
-        verdicts = judge(left.pod.pod_class, after, left.pod.avoid)
+        verdicts = judge(left.pod.pod_class, after, left.pod.kind)
         assert not verdicts.fits.any(), f"{left.pod.key} still fits"
         said = left.reason.startswith(f"0/{len(after.table.nodes)} nodes are available: ")
         assert said, f"{left.pod.key} waits without a reason"
@@ -101,11 +102,18 @@ def check_account(result: RoundResult) -> None:
 def with_placements(snapshot: Snapshot, result: RoundResult) -> Snapshot:
     """The snapshot with the placements as running pods, counted anew."""
     placed = [(p.node, p.pod.pod_class.requests, p.pod.pod_class.host_ports) for p in result.placements]
-    return count_running(snapshot, placed)
+    neighbours = Neighbours(snapshot.neighbours.namespaces)
+    for kind, node, count in snapshot.neighbours.counts():
+        neighbours.change(kind, node, count)
+    for placement in result.placements:
+        neighbours.change(placement.pod.kind, placement.node, 1)
+    return count_running(snapshot, placed, neighbours)
 
 
 def count_running(
-    snapshot: Snapshot, placed: list[tuple[str, tuple[tuple[str, int], ...], tuple[HostPort, ...]]]
+    snapshot: Snapshot,
+    placed: list[tuple[str, tuple[tuple[str, int], ...], tuple[HostPort, ...]]],
+    neighbours: Neighbours,
 ) -> Snapshot:
     """A snapshot of the same nodes on which what was used stays used and ``placed`` runs too."""
     nodes = snapshot.table.nodes
@@ -124,4 +132,5 @@ def count_running(
     for at in range(len(nodes)):
         used[at, pods] += int(snapshot.used[at, snapshot.resources.index(PODS)]) - 1  # ``before`` counted as one pod
     ports = {at: rebuilt.ports.get(at, frozenset()) | snapshot.ports.get(at, frozenset()) for at in range(len(nodes))}
-    return rebuilt.with_usage(used, rebuilt.assumed, {at: held for at, held in ports.items() if held})
+    held = {at: taken for at, taken in ports.items() if taken}
+    return rebuilt.with_usage(used, rebuilt.assumed, held, neighbours)

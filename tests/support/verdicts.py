@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
-from support.draw import Case
+from support.draw import Case, Manifest
 from thalweg_controlplane import Oracle
 
 from flowcore.filters import STATIC_FILTERS, inter_pod_affinity, judge, pod_topology_spread
-from flowcore.filters.inter_pod_affinity import domains_to_avoid
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
@@ -44,15 +43,7 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
         place_blocked: keep pending pods that the engine would not place; filters judge them all the same.
     """
     table = NodeTable.of(to_node(msgspec.convert(manifest, WireNode), Interner()) for manifest in case.nodes)
-    namespaces = namespaces_of(case)
     running = [pod for pod in read_pods(case.pods) if not pod.terminal]
-    node_labels = {node.name: dict(node.labels) for node in table.nodes}
-    terms = [
-        (term, node_labels[pod.node_name])
-        for pod in running
-        if pod.node_name in node_labels
-        for term in pod.required_anti_affinity
-    ]
     pending = tuple(
         PendingPod(
             key=pod.key,
@@ -60,7 +51,7 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
             pod_class=pod.pod_class,
             policy=policy,
             created=pod.created,
-            avoid=domains_to_avoid(terms, pod.namespace, pod.labels, namespaces.get(pod.namespace, ())),
+            kind=pod.kind,
         )
         for pod in read_pods(case.pending)
         if place_blocked or not pod.blocked
@@ -71,7 +62,21 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
         table=table,
         running=[(pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running],
         pending=pending,
+        neighbours=Neighbours.of(((pod.node_name, pod.kind) for pod in running), namespaces_of(case)),
     )
+
+
+def known_to_cache(case: Case) -> list[Manifest]:
+    """The pods that kube-scheduler counts.
+
+    Its informers leave terminal pods out (pkg/scheduler/scheduler.go newPodInformer), its cache those on
+    nodes that it does not know (backend/cache UpdateSnapshot).
+    """
+    known = {node["metadata"]["name"] for node in case.nodes}
+    ended = ("Succeeded", "Failed")
+    return [
+        pod for pod in case.pods if pod["spec"]["nodeName"] in known and pod.get("status", {}).get("phase") not in ended
+    ]
 
 
 def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], Counter[str]]:
@@ -81,22 +86,11 @@ def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], 
         only: one plugin, judging for itself; "" for the whole default profile, where the filter that rejects
             first and its words must be the same too.
     """
-    # kube-scheduler's informers leave terminal pods out (pkg/scheduler/scheduler.go newPodInformer), its cache those on
-    # nodes that it does not know (backend/cache UpdateSnapshot).
-    known = {node["metadata"]["name"] for node in case.nodes}
-    alive = [
-        pod
-        for pod in case.pods
-        if pod["spec"]["nodeName"] in known and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-    ]
-    theirs = oracle.judge(case.nodes, alive, case.pending, [only] if only else [], case.namespaces)[only]
+    theirs = oracle.judge(case.nodes, known_to_cache(case), case.pending, [only] if only else [], case.namespaces)[only]
     snapshot = snapshot_of(case)
-    neighbours = Neighbours.of(read_pods(case.pods), snapshot.table, namespaces_of(case))
-    rules = {pod.key: pod.rules for pod in read_pods(case.pending)}
     found, counts = [], Counter[str]()
     for pod in snapshot.pending:
-        own = rules[pod.key]
-        verdicts = judge(pod.pod_class, snapshot, pod.avoid, None if own is None else (own, neighbours))
+        verdicts = judge(pod.pod_class, snapshot, pod.kind)
         by_filter = dict(verdicts.by_filter)
         for at, node in enumerate(snapshot.table.nodes):
             if only:

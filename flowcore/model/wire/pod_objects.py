@@ -30,6 +30,7 @@ class WirePodAffinityTerm(Wire):
 
 
 class WirePreferredPodAffinityTerm(Wire):
+    weight: Int32 = 0
     pod_affinity_term: WirePodAffinityTerm | None = None
 
 

@@ -8,7 +8,6 @@ from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
-from flowcore.model.rules import AffinityTerm
 from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
 from flowcore.model.wire.pod_objects import WireAffinity, WireNodeAffinity, WirePod, WirePodSpec, WirePodStatus
 from flowcore.model.wire.requests import has_resize, host_ports_of, images_of, requests_of
@@ -42,12 +41,10 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
             usage = requests
     labels = intern(to_labels(meta.labels))
     rules = to_rules(spec, namespace, labels)
-    anti_affinity: tuple[AffinityTerm, ...] = ()
     if rules is not None:
         rules = intern(rules)
         if rules.unreadable_affinity:
             blocked = blocked or f"{rules.unreadable_affinity}: a selector in it cannot be parsed"
-        anti_affinity = intern(rules.anti_affinity)
     told = next(
         (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
     )
@@ -65,7 +62,6 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         usage=usage,
         blocked=intern(blocked),
         told=intern(told),
-        required_anti_affinity=anti_affinity,
         rules=rules,
     )
 

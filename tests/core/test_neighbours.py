@@ -1,0 +1,299 @@
+"""Neighbours: whatever came and went, each question is answered as a recount would answer it."""
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowcore.filters import judge
+from flowcore.filters.newer import Newer
+from flowcore.model.neighbours import (
+    Alike,
+    Crowd,
+    Kind,
+    Neighbours,
+    SelectorIndex,
+    Together,
+    own_term_matches,
+    term_matches,
+)
+from flowcore.model.nodes import Node
+from flowcore.model.pods import PodClass
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.selectors import Labels, LabelSelector, Requirement
+from flowcore.model.snapshot import NodeTable, Snapshot, build_snapshot
+
+NODES = ("n0", "n1", "n2", "n3", "gone")
+NAMESPACES = ("default", "red")
+TEAMS: tuple[Labels, ...] = ((), (("team", "one"),))
+
+_labels = st.dictionaries(st.sampled_from(("app", "tier")), st.sampled_from(("web", "db")), max_size=2).map(
+    lambda drawn: tuple(sorted(drawn.items()))
+)
+_requirements = st.builds(
+    Requirement,
+    st.sampled_from(("app", "tier")),
+    st.sampled_from(("In", "NotIn")),
+    st.sampled_from((("web",), ("db",), ("web", "db"))),
+) | st.builds(Requirement, st.sampled_from(("app", "tier")), st.sampled_from(("Exists", "DoesNotExist")))
+_selectors = st.none() | st.lists(_requirements, max_size=2).map(lambda drawn: LabelSelector(tuple(drawn)))
+_terms = st.builds(
+    AffinityTerm,
+    st.sampled_from(("zone", "host")),
+    _selectors,
+    st.sampled_from(((), ("default",), NAMESPACES)),
+    st.sampled_from((None, None, LabelSelector(), LabelSelector((Requirement("team", "Exists"),)))),
+)
+_rules = st.builds(
+    Rules,
+    affinity=st.lists(_terms, max_size=2).map(tuple),
+    anti_affinity=st.lists(_terms, max_size=2).map(tuple),
+    spread=st.lists(
+        st.builds(
+            SpreadConstraint,
+            st.sampled_from(("zone", "host")),
+            st.integers(1, 2),
+            _selectors,
+            st.integers(1, 3),
+            st.booleans(),
+            st.booleans(),
+        ),
+        max_size=2,
+    ).map(tuple),
+)
+_kinds = st.builds(Kind, st.sampled_from(NAMESPACES), _labels, st.booleans(), st.none() | _rules)
+_changes = st.tuples(_kinds, st.sampled_from(NODES), st.integers(1, 2))
+TABLE = NodeTable.of([Node(name) for name in NODES[:-1]])
+
+
+def places(crowd: Crowd) -> Counter[int]:
+    """Position -> pods, as ``on`` has it."""
+    found: Counter[int] = Counter()
+    for at, count in zip(*(array.tolist() for array in crowd.on(TABLE.index)), strict=True):
+        found[at] += count
+    return found
+
+
+class Recount:
+    """The same pods in a plain list."""
+
+    def __init__(self) -> None:
+        self.pods: list[tuple[Kind, str]] = []
+        self.namespaces: dict[str, Labels] = {}
+
+    def crowd(self, of: Together | Alike) -> Counter[int]:
+        return self._places(
+            kind
+            if (isinstance(of, Together) and all(own_term_matches(term, kind, self.namespaces) for term in of.terms))
+            or (
+                isinstance(of, Alike)
+                and of.selector is not None
+                and of.selector.requirements != ()
+                and kind.namespace == of.namespace
+                and not kind.leaving
+                and of.selector.matches(kind.labels)
+            )
+            else None
+            for kind, _ in self.pods
+        )
+
+    def repelled(self, asked: Kind) -> dict[AffinityTerm, Counter[int]]:
+        labels = self.namespaces.get(asked.namespace, ())
+        terms = {term for kind, _ in self.pods if kind.rules is not None for term in kind.rules.anti_affinity}
+        return {
+            term: self._places(
+                kind if kind.rules is not None and term in kind.rules.anti_affinity else None for kind, _ in self.pods
+            )
+            for term in terms
+            if term_matches(term, asked.namespace, asked.labels, labels)
+        }
+
+    def _places(self, chosen: Any) -> Counter[int]:
+        return Counter(
+            TABLE.index[node]
+            for kind, (_, node) in zip(chosen, self.pods, strict=True)
+            if kind is not None and node in TABLE.index
+        )
+
+
+EVENTS = st.one_of(
+    st.tuples(st.just("come"), _changes),
+    st.tuples(st.just("come"), _changes),
+    st.tuples(st.just("go"), st.integers(0, 20)),
+    st.tuples(st.just("namespace"), st.tuples(st.sampled_from(NAMESPACES), st.sampled_from((*TEAMS, None)))),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(EVENTS, max_size=25),
+    st.lists(st.lists(_terms, min_size=1, max_size=2).map(lambda t: Together(tuple(t)))
+             | st.builds(Alike, st.sampled_from(NAMESPACES), _selectors), min_size=1, max_size=6),
+    st.lists(_kinds, min_size=1, max_size=3),
+    st.lists(_changes, max_size=3),
+)  # fmt: skip
+def test_questions_are_answered_as_by_a_recount(
+    events: list[tuple[str, Any]],
+    crowds: list[Together | Alike],
+    kinds: list[Kind],
+    placed: list[tuple[Kind, str, int]],
+) -> None:
+    """Asked after every event, so that what is kept from before must be kept up to date; and with more pods on top."""
+    neighbours, recount = Neighbours(), Recount()
+    for event, what in events:
+        if event == "come":
+            kind, node, count = what
+            neighbours.change(kind, node, count)
+            recount.pods += [(kind, node)] * count
+        elif event == "go" and recount.pods:
+            kind, node = recount.pods.pop(what % len(recount.pods))
+            neighbours.change(kind, node, -1)
+        elif event == "namespace":
+            name, labels = what
+            neighbours.set_namespace(name, labels)
+            recount.namespaces = dict(neighbours.namespaces)
+        compare(neighbours, recount, crowds, kinds)
+    more = [(node, kind) for kind, node, count in placed for _ in range(count)]
+    above = neighbours.plus(more)
+    compare(neighbours, recount, crowds, kinds)
+    recount.pods += [(kind, node) for node, kind in more]
+    compare(above, recount, crowds, kinds)
+
+
+def compare(neighbours: Neighbours, recount: Recount, crowds: list[Together | Alike], kinds: list[Kind]) -> None:
+    for of in crowds:
+        assert places(neighbours.crowd(of)) == recount.crowd(of)
+    for kind in kinds:
+        found: dict[AffinityTerm, Counter[int]] = {}
+        for term, crowd in neighbours.repelled(kind):
+            found.setdefault(term, Counter()).update(places(crowd))
+        assert found == recount.repelled(kind)
+
+
+@settings(max_examples=200)
+@given(st.lists(_selectors, max_size=8), st.lists(_labels, max_size=4), st.sets(st.integers(0, 7)))
+def test_selectors_are_found_by_what_they_select(
+    selectors: list[LabelSelector | None], asked: list[Labels], removed: set[int]
+) -> None:
+    """Each of those that select the labels once, and no other; not those that were taken out."""
+    index: SelectorIndex[int] = SelectorIndex()
+    for at, selector in enumerate(selectors):
+        index.add(at, selector)
+    for at in removed & set(range(len(selectors))):
+        index.remove(at, selectors[at])
+    for labels in asked:
+        expected = [
+            at for at, each in enumerate(selectors) if each is not None and each.matches(labels) and at not in removed
+        ]
+        assert sorted(index.find(labels)) == expected
+
+
+def test_what_nobody_asks_about_is_only_counted() -> None:
+    """Every pod may be of its own kind: no arrays, no indices before there is a rule."""
+    neighbours = Neighbours()
+    for at in range(1000):
+        neighbours.change(Kind("default", (("pod", f"p{at}"),)), "n0", 1)
+    assert not neighbours.repelled(Kind("default", (("pod", "p0"),)))
+    assert not neighbours._by_label
+    assert not neighbours._crowds
+    asked = Together((AffinityTerm("zone", LabelSelector((Requirement("pod", "In", ("p7",)),)), ("default",)),))
+    assert places(neighbours.crowd(asked)) == {0: 1}
+    for at in range(1000):
+        neighbours.change(Kind("default", (("pod", f"p{at}"),)), "n0", -1)
+    assert list(neighbours.counts()) == []
+    assert not any(neighbours._by_label.values())
+    assert not neighbours.crowd(asked)
+
+
+# -- what is newer than a plan -----------------------------------------------------------------------------------------
+
+_node_labels = st.sampled_from(((), (("zone", "a"),), (("zone", "b"),), (("host", "h"), ("zone", "a"))))
+
+
+def seen(nodes: dict[str, Node], neighbours: Neighbours) -> Snapshot:
+    table = NodeTable.of(nodes[name] for name in sorted(nodes))
+    return build_snapshot(generation=1, now=0.0, table=table, running=(), pending=(), neighbours=neighbours)
+
+
+def fits(kind: Kind, name: str, nodes: dict[str, Node], neighbours: Neighbours) -> bool:
+    snapshot = seen(nodes, neighbours)
+    return name in nodes and bool(judge(PodClass(), snapshot, kind).fits[snapshot.table.index[name]])
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    st.fixed_dictionaries(dict.fromkeys(NODES[:-1], _node_labels)),
+    st.lists(_changes, max_size=5),
+    st.lists(
+        st.tuples(st.just("come"), _changes)
+        | st.tuples(st.just("go"), st.integers(0, 5))
+        | st.tuples(st.just("node"), st.tuples(st.sampled_from(NODES), st.none() | _node_labels))
+        | st.tuples(st.just("namespace"), st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(TEAMS))),
+        min_size=1,
+        max_size=3,
+    ),
+    _kinds,
+)
+def test_a_placement_that_no_longer_holds_is_found_out(
+    drawn: dict[str, Labels], before: list[tuple[Kind, str, int]], events: list[tuple[str, Any]], kind: Kind
+) -> None:
+    """Where the pod fitted and does not any more, ``breaks`` says so."""
+    kind = Kind(kind.namespace, kind.labels, False, kind.rules)
+    room = (("pods", 100),)
+    nodes = {name: Node(name, labels=labels, allocatable=room) for name, labels in drawn.items()}
+    neighbours = Neighbours()
+    for each, name, count in before:
+        neighbours.change(each, name, count)
+    places_before = [name for name in nodes if fits(kind, name, nodes, neighbours)]
+    newer = Newer()
+    for event, what in events:
+        if event == "come":
+            each, name, count = what
+            neighbours.change(each, name, count)
+            newer.pods.change(each, name, count)
+        elif event == "go" and before:
+            each, name, _ = before.pop(what % len(before))
+            neighbours.change(each, name, -1)
+            newer.pods.change(each, name, -1)
+        elif event == "node":
+            name, labels = what
+            newer.nodes.setdefault(name, nodes.get(name))
+            nodes.pop(name, None)
+            if labels is not None:
+                nodes[name] = Node(name, labels=labels, allocatable=room)
+        elif event == "namespace":
+            neighbours.set_namespace(*what)
+            newer.pods.set_namespace(*what)
+            newer.namespaces = True
+    for name in places_before:
+        if name in nodes and name not in newer.nodes and not fits(kind, name, nodes, neighbours):
+            assert newer.breaks(kind, nodes[name], nodes, neighbours)
+
+
+def test_changes_that_concern_nobody_break_nothing() -> None:
+    """Pods that no rule speaks of, in other domains, or that make room."""
+    web = LabelSelector((Requirement("app", "In", ("web",)),))
+    term = AffinityTerm("zone", web, ("default",))
+    here = Node("here", labels=(("zone", "a"),))
+    nodes = {"here": here, "there": Node("there", labels=(("zone", "b"),))}
+    web_pod, other = Kind("default", (("app", "web"),)), Kind("default", (("app", "db"),))
+    alone = Kind("default", (("app", "x"),), rules=Rules(anti_affinity=(term,)))
+    near = Kind("default", (("app", "x"),), rules=Rules(affinity=(term,)))
+    spread = Kind("default", (("app", "web"),), rules=Rules(spread=(SpreadConstraint("zone", 1, web),)))
+
+    def breaks(kind: Kind, changed: Kind, node: str, by: int) -> bool:
+        newer = Newer()
+        newer.pods.change(changed, node, by)
+        return newer.breaks(kind, here, nodes, Neighbours())
+
+    assert not any(
+        breaks(kind, other, node, by)
+        for kind in (web_pod, alone, near, spread)
+        for node in ("here", "there")
+        for by in (1, -1)
+    )
+    assert [breaks(alone, web_pod, node, by) for node in ("here", "there") for by in (1, -1)] == [1, 0, 0, 0]
+    assert [breaks(near, web_pod, node, by) for node in ("here", "there") for by in (1, -1)] == [0, 1, 0, 0]
+    assert [breaks(spread, web_pod, node, by) for node in ("here", "there") for by in (1, -1)] == [1, 0, 0, 1]
+    assert [breaks(web_pod, alone, node, by) for node in ("here", "there") for by in (1, -1)] == [1, 0, 0, 0]
