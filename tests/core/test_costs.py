@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -15,11 +16,13 @@ from support.verdicts import snapshot_of
 from flowcore.classes import group
 from flowcore.costs import MODELS, CostModel, Load
 from flowcore.costs.model import counted_amounts
-from flowcore.model.nodes import Taint
-from flowcore.model.pods import PreferredTerm
+from flowcore.model.nodes import MEASURED_BANDWIDTH, Node, Report, Taint
+from flowcore.model.pods import PodClass, PreferredTerm
 from flowcore.model.policies import BUILT_IN, CostWeights, Policy
+from flowcore.model.resources import BANDWIDTH
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
-from flowcore.model.snapshot import Snapshot
+from flowcore.model.snapshot import PendingPod, Snapshot
+from flowcore.model.wire import Interner, WireNode, to_node
 from flowcore.rounds import RoundResult, run_one_by_one, run_round
 
 NOW = 1_767_225_600.0
@@ -225,3 +228,70 @@ def test_a_model_of_ones_own() -> None:
     assert pods_on(result) == {"z": 4, "m": 2}
     with pytest.raises(KeyError, match="Alphabet"):
         run_round(cluster, under("Alphabet"))
+
+
+# -- network -----------------------------------------------------------------------------------------------------------
+
+GBIT = 10**9
+
+
+def linked(name: str, gbits: float, measured: float | None = None, **fields: object) -> Node:
+    """A node with so much network, and so much of it measured in use."""
+    offered = amounts(64_000, 256 * GI, pods=110, **{BANDWIDTH: int(gbits * GBIT)})
+    return Node(name, allocatable=offered, report=Report(bandwidth=None if measured is None else int(measured * GBIT)))
+
+
+def sender(name: str, gbits: float) -> PendingPod:
+    return PendingPod(name, name, PodClass(requests=amounts(100, **{BANDWIDTH: int(gbits * GBIT)})), BUILT_IN.name)
+
+
+def test_bandwidth_fills_nodes_by_their_share_of_it() -> None:
+    """Nodes with more network get more pods, and none more than it offers: it is a resource like others."""
+    nodes = [linked("slow", 1), linked("fast", 3)]
+    result = plan_checked(snapshot(nodes, [sender(f"p{at}", 0.1) for at in range(20)]), under("NetworkAware"))
+    assert pods_on(result) == {"slow": 5, "fast": 15}
+    crowd = plan_checked(snapshot(nodes, [sender(f"p{at}", 0.3) for at in range(20)]), under("NetworkAware"))
+    assert pods_on(crowd) == {"slow": 3, "fast": 10}
+    assert len(crowd.left) == 7
+
+
+def test_the_larger_of_asked_and_measured_counts() -> None:
+    """A busy network is avoided though nobody asked for it; what is asked for counts though it lies idle."""
+    there = [("asked", amounts(100, **{BANDWIDTH: GBIT // 2}), ())]
+    for measured, chosen in ((0.7, "asked"), (0.3, "busy"), (None, "busy")):
+        nodes = [linked("asked", 1, 0.0), linked("busy", 1, measured)]
+        assert pods_on(plan_checked(snapshot(nodes, [sender("p", 0.1)], there), under("NetworkAware"))) == {chosen: 1}
+
+
+def test_nothing_known_of_a_network_is_half_used() -> None:
+    """Such a node comes after one that is used less and before one that is used more."""
+    for measured, chosen in ((0.3, "known"), (0.7, "unknown")):
+        nodes = [linked("known", 1, measured), node("unknown", 64_000, 256 * GI)]
+        assert pods_on(plan_checked(snapshot(nodes, [pod("p", 100)]), under("NetworkAware"))) == {chosen: 1}
+
+
+def test_pods_that_ask_for_no_network_spread_by_number() -> None:
+    """They do not pile up on the node whose network is the most idle, once it has its share of pods."""
+    nodes = [linked(name, 1) for name in "abc"]
+    assert pods_on(plan_checked(snapshot(nodes, [pod(f"p{at}", 100) for at in range(9)]), under("NetworkAware"))) == {
+        "a": 3, "b": 3, "c": 3,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("1200M", 1_200_000_000),
+        ("1.5G", 1_500_000_000),
+        ("0", 0),
+        ("-1", None),
+        ("fast", None),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_what_an_agent_writes_is_read_or_passed_over(text: object, read: int | None) -> None:
+    """A cost is no reason to lose a node."""
+    manifest = {"metadata": {"name": "n", "annotations": {MEASURED_BANDWIDTH: text, "other": 7}}}
+    found = to_node(msgspec.convert(manifest, WireNode), Interner())
+    assert (found.report.bandwidth, found.problem) == (read, "")

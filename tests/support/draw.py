@@ -333,8 +333,7 @@ def _demands(aspects: frozenset[str]) -> tuple[dict[str, Drawn[Any]], dict[str, 
         )
         maybe["affinity"] = _objects(nodeAffinity=node_affinity)
         if SOFT in aspects and "NodeAffinity" in aspects:
-            always["affinity"] = st.fixed_dictionaries({"nodeAffinity": soft_node_affinity})
-            del maybe["affinity"]
+            maybe["affinity"] = st.fixed_dictionaries({"nodeAffinity": soft_node_affinity})
     if "ImageLocality" in aspects:
         image = st.fixed_dictionaries({"reference": st.sampled_from(_IMAGES)})
         maybe["volumes"] = st.lists(_objects(name=st.just("v"), image=image), max_size=2)
