@@ -21,10 +21,13 @@ _LEAST_SIZE, _MOST_SIZE = 23 * _MIB, 1000 * _MIB
 
 def locality(pod_class: PodClass, reports: Reports, table: NodeTable) -> Int64s:
     """int64[N], 0..100: how much of its images each node holds."""
-    total = np.zeros(len(table.nodes), dtype=np.float64)
-    for name in pod_class.images:
-        nodes, sizes = reports.holders(name, table.index)
-        total[nodes] += np.floor(sizes * (len(nodes) / len(table.nodes))) if len(nodes) else 0
+    found = [reports.holders(name, table.index) for name in pod_class.images]
+    count = len(table.nodes)
+    if sum(float(sizes.max()) * len(sizes) / count for _, sizes in found if len(sizes)) < _LEAST_SIZE:
+        return np.zeros(count, dtype=np.int64)  # as for most images: no node's sum gets above the least
+    total = np.zeros(count, dtype=np.float64)
+    for nodes, sizes in found:
+        total[nodes] += np.floor(sizes * (len(nodes) / count))
     most = _MOST_SIZE * max(pod_class.containers, 1)
     cut = np.clip(total, _LEAST_SIZE, most).astype(np.int64)
     score: Int64s = MOST * (cut - _LEAST_SIZE) // (most - _LEAST_SIZE)

@@ -54,12 +54,13 @@ def crowding(
     score = np.zeros(len(table.nodes), dtype=np.float64)
     for constraint in constraints:
         column = table.column(constraint.topology_key)
-        candidates = np.unique(column.codes[allowed & labelled])
         there = _on_nodes(constraint, kind, neighbours, table)
         if constraint.topology_key == _HOSTNAME:
             domains, count = int((allowed & labelled).sum()), there
         else:
-            domains = len(candidates)
+            used = np.zeros(len(column.values) + 1, dtype=np.bool_)
+            used[column.codes[allowed & labelled]] = True
+            domains = int(used.sum())
             counted = labelled & included(constraint, pod_class, table)
             sums: Int64s = np.zeros(len(column.values) + 1, dtype=np.int64)
             np.add.at(sums, column.codes[counted], there[counted])

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from flowcore.model.nodes import Node, Report
 
+#: Images whose holders are kept as arrays; 12,500 holders are 200 kB.
+_MOST_IMAGES = 1_000
+
 
 class Reports:
     """The reports of nodes, by name; kept up to date by ``put``."""
@@ -20,7 +23,10 @@ class Reports:
         self._reports: dict[str, Report] = {}
         #: Image name -> node name -> bytes.
         self._holders: dict[str, dict[str, int]] = {}
-        self._measured: tuple[Mapping[str, int], NDArray[np.float64]] | None = None
+        # What was asked for the node table at hand; another table is another index.
+        self._index: Mapping[str, int] | None = None
+        self._arrays: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+        self._measured: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> Reports:
@@ -35,6 +41,7 @@ class Reports:
         self._measured = None
         before = self._reports.pop(node, None)
         for name, _ in before.images if before is not None else ():
+            self._arrays.pop(name, None)
             holders = self._holders.get(name, {})
             holders.pop(node, None)
             if not holders:
@@ -42,20 +49,31 @@ class Reports:
         if report is not None and report != Report():
             self._reports[node] = report
             for name, size in report.images:
+                self._arrays.pop(name, None)
                 self._holders.setdefault(name, {})[node] = size
 
     def holders(self, image: str, index: Mapping[str, int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Nodes of ``index`` (NodeTable.index) that hold an image: int64[K] positions and float64[K] bytes."""
-        found = [(index[node], size) for node, size in self._holders.get(image, {}).items() if node in index]
-        positions = np.array([at for at, _ in found], dtype=np.int64)
-        return positions, np.array([size for _, size in found], dtype=np.float64)
+        self._ask_for(index)
+        arrays = self._arrays.get(image)
+        if arrays is None:
+            found = [(index[node], size) for node, size in self._holders.get(image, {}).items() if node in index]
+            positions = np.array([at for at, _ in found], dtype=np.int64)
+            arrays = self._arrays[image] = positions, np.array([size for _, size in found], dtype=np.float64)
+        return arrays
 
     def bandwidth(self, index: Mapping[str, int]) -> NDArray[np.float64]:
         """float64[len(index)]: bits per second measured on each node, 0 where nothing was."""
-        if self._measured is None or self._measured[0] is not index:
-            found = np.zeros(len(index), dtype=np.float64)
+        self._ask_for(index)
+        if self._measured is None:
+            self._measured = np.zeros(len(index), dtype=np.float64)
             for node, report in self._reports.items():
                 if report.bandwidth is not None and node in index:
-                    found[index[node]] = report.bandwidth
-            self._measured = (index, found)
-        return self._measured[1]
+                    self._measured[index[node]] = report.bandwidth
+        return self._measured
+
+    def _ask_for(self, index: Mapping[str, int]) -> None:
+        # Images that nobody asks for any more go with the table, or when there are very many.
+        if self._index is not index or len(self._arrays) > _MOST_IMAGES:
+            self._index, self._measured = index, None
+            self._arrays.clear()
