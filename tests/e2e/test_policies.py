@@ -1,5 +1,6 @@
 """FlowSchedulingPolicy: what the API server refuses, what the operator makes of the rest, and what users see."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -438,3 +439,19 @@ async def test_no_finalizers_and_no_annotations(scene: Scene) -> None:
 
     await scene.api.delete(f"{POLICIES}/plain")
     await until(gone, 10, lambda: "the policy to be gone")
+
+
+async def test_bandwidth_asked_for_and_measured(scene: Scene) -> None:
+    """Two nodes with a network and its measure: the idle one gets the pod, then the one that is idle by then."""
+    network = "networking.thalweg/bandwidth"
+    await scene.nodes("net-a", "net-b", cpu="8", memory="8Gi", extended={network: "10G"})
+    await scene.policy("networked", selects=selecting("networked"), cost={"model": "NetworkAware"})
+    for number, (idle, busy) in enumerate((("net-a", "net-b"), ("net-b", "net-a"))):
+        for name, measured in ((idle, "100M"), (busy, "9G")):
+            annotation = {"metadata": {"annotations": {"networking.thalweg/measured-bandwidth": measured}}}
+            await scene.api.patch(f"/api/v1/nodes/{name}", annotation)
+        await asyncio.sleep(1)  # a report starts no round: nothing tells when it is known
+        await scene.create(f"sender-{number}", extended={network: "500M"}, labels={"tier": "networked"})
+        assert await scene.node_of(f"sender-{number}") == idle
+    await scene.create("greedy", extended={network: "20G"}, labels={"tier": "networked"})
+    await scene.reason_of("greedy", f"2 Insufficient {network}")
