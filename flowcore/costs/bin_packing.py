@@ -64,6 +64,17 @@ class BinPacking:
         """See CostModel."""
         return np.zeros((len(load.taken), len(levels)), dtype=np.int64)
 
+    def slot_floors(
+        self,
+        load: Load,
+        smallest: Float64s,
+        largest: Float64s,  # noqa: ARG002
+        levels: Int64s,
+        weights: CostWeights,
+    ) -> Int64s:
+        """See CostModel: the slots themselves, which ask for no size."""
+        return self.slot_costs(load, smallest, levels, weights)
+
     def dearest_slot(self, weights: CostWeights) -> int:  # noqa: ARG002
         """See CostModel."""
         return 0

@@ -50,6 +50,22 @@ class CPUMemory:
         rising: Int64s = np.maximum.accumulate(cost, axis=1)
         return rising
 
+    def slot_floors(
+        self, load: Load, smallest: Float64s, largest: Float64s, levels: Int64s, weights: CostWeights
+    ) -> Int64s:
+        """See CostModel: as full as the smallest pods make the node, and as balanced as any pods can make it."""
+        steps = levels[np.newaxis, :, np.newaxis].astype(np.float64)
+        capacity, taken = load.capacity[:, np.newaxis, :2], load.taken[:, np.newaxis, :2]
+        small, large = smallest[:, np.newaxis, :2], largest[:, np.newaxis, :2]
+        least, most = taken + steps * small, taken + steps * large
+        requested = weights.least_requested * share(least, capacity).sum(axis=2) / 2
+        low = share(least + small, capacity)
+        high = share(most + large, capacity)
+        apart = np.maximum(low - high[:, :, ::-1], 0).max(axis=2)
+        # The small change keeps a sum that rounds up here from being one that rounds down in ``slot_costs``.
+        floor: Int64s = np.rint(OMEGA * (requested + weights.balance * apart / 2) - 1e-6).astype(np.int64)
+        return floor
+
     def dearest_slot(self, weights: CostWeights) -> int:
         """See CostModel."""
         return OMEGA * MOST_SHARE * (weights.least_requested + weights.balance)

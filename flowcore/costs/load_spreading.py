@@ -45,6 +45,17 @@ class LoadSpreading:
         )
         return cost
 
+    def slot_floors(
+        self,
+        load: Load,
+        smallest: Float64s,
+        largest: Float64s,  # noqa: ARG002
+        levels: Int64s,
+        weights: CostWeights,
+    ) -> Int64s:
+        """See CostModel: the slots themselves, which ask for no size."""
+        return self.slot_costs(load, smallest, levels, weights)
+
     def dearest_slot(self, weights: CostWeights) -> int:
         """See CostModel."""
         return OMEGA * MOST_SHARE * weights.least_requested

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS, Amounts
-from flowcore.model.snapshot import Int64s, NodeTable, Snapshot, assumed_amounts
+from flowcore.model.snapshot import MOST_ASSUMED, Int64s, NodeTable, Snapshot, assumed_amounts
 
 Float64s = NDArray[np.float64]
 
@@ -35,35 +35,22 @@ class Load:
     pods: Float64s
 
     @classmethod
-    def of(cls, snapshot: Snapshot, assumed: Int64s, free: Int64s, nodes: Int64s | None = None) -> Load:
-        """The load of a snapshot's nodes.
-
-        Args:
-            assumed: int64[N, 2], what pods there count for now.
-            free: int64[N, R], what is left of all resources now.
-            nodes: the rows to give, all where left out.
-        """
+    def of(cls, snapshot: Snapshot) -> Load:
+        """The load of a snapshot's nodes as they stand."""
         columns, pods = [snapshot.resources.index(name) for name in (CPU, MEMORY)], snapshot.resources.index(PODS)
-        allocatable, used, measured = (
-            snapshot.allocatable,
-            snapshot.used,
-            snapshot.reports.bandwidth(snapshot.table.index),
-        )
-        if nodes is not None:
-            allocatable, assumed, free = allocatable[nodes], assumed[nodes], free[nodes]
-            used, measured = used[nodes], measured[nodes]
-        capacity, taken = np.zeros((len(free), 3)), np.zeros((len(free), 3))
-        capacity[:, :2], taken[:, :2] = allocatable[:, columns], assumed
+        allocatable, used = snapshot.allocatable, snapshot.used
+        capacity, taken = np.zeros((len(used), 3)), np.zeros((len(used), 3))
+        capacity[:, :2], taken[:, :2] = allocatable[:, columns], snapshot.assumed
         if BANDWIDTH in snapshot.resources:
             at = snapshot.resources.index(BANDWIDTH)
             capacity[:, 2] = allocatable[:, at]
-            taken[:, 2] = allocatable[:, at] - free[:, at] + np.maximum(measured - used[:, at], 0)
+            taken[:, 2] = np.maximum(used[:, at], snapshot.reports.bandwidth(snapshot.table.index))
         return cls(
             table=snapshot.table,
             capacity=capacity,
             taken=taken,
             pods_allowed=allocatable[:, pods].astype(np.float64),
-            pods=(allocatable[:, pods] - free[:, pods]).astype(np.float64),
+            pods=used[:, pods].astype(np.float64),
         )
 
     def at(self, nodes: Int64s, more: Float64s, more_pods: Int64s) -> Load:
@@ -84,7 +71,8 @@ class Load:
 
 def counted_amounts(requests: Amounts) -> Float64s:
     """float64[3]: what a pod counts for, in the columns of ``Load.taken``."""
-    return np.array([*assumed_amounts(requests), dict(requests).get(BANDWIDTH, 0)], dtype=np.float64)
+    bandwidth = min(dict(requests).get(BANDWIDTH, 0), MOST_ASSUMED)
+    return np.array([*assumed_amounts(requests), bandwidth], dtype=np.float64)
 
 
 @runtime_checkable
@@ -115,6 +103,17 @@ class CostModel(Protocol):
             load: of any nodes, as they are now: a node's slots depend on its own row alone.
             size: float64[N, 3], what one such pod counts for on each node.
             levels: int64[K], rising.
+        """
+
+    def slot_floors(
+        self, load: Load, smallest: Float64s, largest: Float64s, levels: Int64s, weights: CostWeights
+    ) -> Int64s:
+        """int64[N, K]: what no pod pays for the node, arc excluded, after exactly ``levels[k]`` others of the round.
+
+        Lower bounds rest on it: a floor that is too high is a wrong certificate, one that is too low a weak one.
+
+        Args:
+            smallest, largest: float64[N, 3], bounds on what each pod that may come to the node counts for.
         """
 
     def dearest_slot(self, weights: CostWeights) -> int:

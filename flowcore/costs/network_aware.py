@@ -52,11 +52,28 @@ class NetworkAware:
 
     def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:
         """See CostModel."""
+        cost: Int64s = np.rint(self._slots(load, size, levels, weights)).astype(np.int64)
+        return cost
+
+    def slot_floors(
+        self,
+        load: Load,
+        smallest: Float64s,
+        largest: Float64s,  # noqa: ARG002
+        levels: Int64s,
+        weights: CostWeights,
+    ) -> Int64s:
+        """See CostModel: as if all others had asked for as little as any pod does."""
+        # The small change keeps a sum that rounds up here from being one that rounds down in ``slot_costs``.
+        floor: Int64s = np.rint(self._slots(load, smallest, levels, weights) - 1e-6).astype(np.int64)
+        return floor
+
+    def _slots(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Float64s:
         offered = load.capacity[:, np.newaxis, 2]
         taken = load.taken[:, np.newaxis, 2] + levels[np.newaxis, :] * size[:, np.newaxis, 2]
         used = np.where(offered > 0, share(taken, offered), _UNKNOWN)
         pods = share(load.pods[:, np.newaxis] + levels[np.newaxis, :] + 1, load.pods_allowed[:, np.newaxis])
-        cost: Int64s = np.rint(weights.least_requested * (OMEGA * used + _CROWDED * pods)).astype(np.int64)
+        cost: Float64s = weights.least_requested * (OMEGA * used + _CROWDED * pods)
         return cost
 
     def dearest_slot(self, weights: CostWeights) -> int:

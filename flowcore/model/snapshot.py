@@ -25,7 +25,7 @@ Bools = NDArray[np.bool_]
 #: kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest (pkg/scheduler/util/pod_resources.go).
 ASSUMED_CPU, ASSUMED_MEMORY = 100, 200 * 1024 * 1024
 #: More than this costs no more: sums of it over a node's pods stay within int64, and exact as floats.
-_MOST_ASSUMED = 2**50
+MOST_ASSUMED = 2**50
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def assumed_amounts(requests: Amounts) -> tuple[int, int]:
     """Cpu (milli) and memory (bytes) that the cost model counts for a pod."""
     found = dict(requests)
     cpu, memory = found.get(CPU, 0) or ASSUMED_CPU, found.get(MEMORY, 0) or ASSUMED_MEMORY
-    return min(cpu, _MOST_ASSUMED), min(memory, _MOST_ASSUMED)
+    return min(cpu, MOST_ASSUMED), min(memory, MOST_ASSUMED)
 
 
 def build_snapshot(

@@ -27,6 +27,7 @@ class Demand:
         arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
         share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
+        turn: place in the queue, 0 for the demand whose first pod is the dearest to leave, among equals the largest.
     """
 
     group: Group
@@ -38,6 +39,7 @@ class Demand:
     arc: Int64s
     prices: Int64s
     share: float
+    turn: int
 
     @property
     def count(self) -> int:
@@ -80,17 +82,22 @@ def demands_of(
     everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
     everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
     prices = unscheduled_prices(groups, policies, snapshot.now, dearest)
+    wanted = [snapshot.vector(found.pod_class.requests) for found in groups]
+    shares = [float((each / everything).max()) for each in wanted]
+    queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -shares[at], at))
+    turns = {at: turn for turn, at in enumerate(queue)}
     return tuple(
         Demand(
             group=found,
             policy=policies[found.policy],
             model=models[policies[found.policy].cost_model],
-            wanted=(wanted := snapshot.vector(found.pod_class.requests)),
-            share=float((wanted / everything).max()),
-            size=size,
-            allowed=nodes,
-            arc=arc,
-            prices=price,
+            wanted=wanted[at],
+            size=sizes[at],
+            allowed=allowed[at],
+            arc=arcs[at],
+            prices=prices[at],
+            share=shares[at],
+            turn=turns[at],
         )
-        for found, size, nodes, arc, price in zip(groups, sizes, allowed, arcs, prices, strict=True)
+        for at, found in enumerate(groups)
     )

@@ -51,6 +51,9 @@ class RoundRequest(msgspec.Struct):
 
     Attributes:
         fresh: the worker is to forget what it has first.
+        budget: seconds after which no further step of the round begins.
+        steps: how many steps to take whatever the clock says, for a replay; 0 leaves it to the budget.
+        seed: of the choices that the round makes.
         namespaces: labels of those that changed, None for those that are gone.
         neighbours: kind by its place in ``kinds``, node name, and how many more (or fewer) of them run there.
         images: names and bytes of the images in ``reports``: most nodes hold the same few.
@@ -71,6 +74,9 @@ class RoundRequest(msgspec.Struct):
     policies: list[Policy]
     classes: list[PodClass]
     waiting: list[Waiting]
+    budget: float
+    steps: int = 0
+    seed: int = 0
 
 
 class RoundReply(msgspec.Struct):
@@ -83,11 +89,45 @@ class RoundReply(msgspec.Struct):
     reasons: list[str]
     #: Cost per policy, by its place in the request.
     costs: list[int]
+    #: Of the pods that are bound: what no plan costs less than, and steps taken.
+    cost: int
+    lower_bound: int
+    steps: int
     method: str
     solves: int
     arcs: int
     seconds: float
     problem: str = ""
+
+    @property
+    def gap(self) -> float:
+        """How much of the cost is not proved to be needed, 0..1."""
+        return (self.cost - self.lower_bound) / self.cost if self.cost > 0 else 0.0
+
+    @property
+    def certified(self) -> bool:
+        """Whether no plan can cost less."""
+        return self.cost == self.lower_bound
+
+
+def failed(request: RoundRequest, problem: str) -> RoundReply:
+    """The reply to a request that could not be answered."""
+    return RoundReply(
+        number=request.number,
+        generation=request.generation,
+        placements=[],
+        left=[],
+        reasons=[],
+        costs=[],
+        cost=0,
+        lower_bound=0,
+        steps=0,
+        method="",
+        solves=0,
+        arcs=0,
+        seconds=0.0,
+        problem=problem,
+    )
 
 
 request_encoder = msgspec.msgpack.Encoder()

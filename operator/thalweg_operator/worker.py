@@ -24,16 +24,20 @@ from flowcore.model.policies import Delivery
 from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
-from flowcore.rounds import RoundResult, run_round
+from flowcore.rounds import Round, RoundResult, run_round
 from thalweg_operator.cost_models import find_models
 from thalweg_operator.wire import (
     LENGTH,
     RoundReply,
     RoundRequest,
     Use,
+    failed,
     reply_encoder,
     request_decoder,
 )
+
+#: Steps of the plan for pods that are only observed.
+_OBSERVED_STEPS = 4
 
 
 class Replica:
@@ -147,11 +151,25 @@ def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostMod
             kind=request.kinds[waiting.kind],
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
-    result = run_round(replica.snapshot(request, tuple(binding)), policies, models)
+    until = started + request.budget
+    planned = Round(replica.snapshot(request, tuple(binding)), policies, models, seed=request.seed)
+    result = _plan(planned, request.steps, until)
     results = [result]
     if observed:
-        results.append(run_round(replace(result.after, pending=tuple(observed)), policies, models))
+        # Nobody acts on these: their plan gets the work that every plan gets, and no search.
+        rest = replace(result.after, pending=tuple(observed))
+        results.append(run_round(rest, policies, models, steps=_OBSERVED_STEPS))
     return _reply(request, results, at, time.perf_counter() - started)
+
+
+def _plan(this: Round, steps: int, until: float) -> RoundResult:
+    """Takes steps while there is time, at least one; the result says how many, so that it can be replayed."""
+    taken = 0
+    while this.step():
+        taken += 1
+        if taken >= steps if steps else time.perf_counter() >= until:
+            break
+    return this.result()
 
 
 def _reply(request: RoundRequest, results: list[RoundResult], at: dict[str, int], seconds: float) -> RoundReply:
@@ -172,6 +190,9 @@ def _reply(request: RoundRequest, results: list[RoundResult], at: dict[str, int]
         left=left,
         reasons=list(reasons),
         costs=list(costs.values()),
+        cost=results[0].cost,
+        lower_bound=results[0].lower_bound,
+        steps=results[0].steps,
         method=results[0].method,
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
@@ -192,7 +213,7 @@ def serve(source: BinaryIO, sink: BinaryIO, models: Mapping[str, CostModel] = MO
         try:
             reply = answer(replica, request, models)
         except Exception as error:  # noqa: BLE001 - the operator decides what follows; this process must go on
-            reply = RoundReply(request.number, request.generation, [], [], [], [], "", 0, 0, 0.0, repr(error))
+            reply = failed(request, repr(error))
         body = reply_encoder.encode(reply)
         sink.write(LENGTH.pack(len(body)) + body)
         sink.flush()

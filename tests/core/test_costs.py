@@ -24,6 +24,8 @@ from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.model.wire import Interner, WireNode, to_node
 from flowcore.rounds import RoundResult, run_one_by_one, run_round
+from flowcore.rounds.demands import demands_of
+from flowcore.rounds.room import Room
 
 NOW = 1_767_225_600.0
 weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 7)
@@ -37,7 +39,7 @@ def under(model: str, given_weights: CostWeights = BUILT_IN.weights) -> Mapping[
 
 
 def load_of(cluster: Snapshot) -> Load:
-    return Load.of(cluster, cluster.assumed, cluster.free)
+    return Load.of(cluster)
 
 
 def pods_on(result: RoundResult) -> Counter[str]:
@@ -79,6 +81,7 @@ def test_slots_never_fall(
     assert (np.diff(slots, axis=1) >= 0).all()
     assert (slots >= 0).all()
     assert (slots <= priced.dearest_slot(given_weights)).all()
+    assert (priced.slot_floors(load, size, size, levels, given_weights) <= slots).all()
     if count:
         some = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=4)), dtype=np.int64)
         there = load.at(some, np.zeros((len(some), 3)), np.zeros(len(some), dtype=np.int64))
@@ -93,15 +96,18 @@ def test_plans_are_sound(case: Case, model: str, given_weights: CostWeights) -> 
 
 
 @settings(max_examples=100)
-@given(busy_cases(), models, weights)
-def test_a_load_of_some_nodes_is_those_rows(case: Case, model: str, given_weights: CostWeights) -> None:
-    """However the rows are come by."""
+@given(busy_cases())
+def test_a_room_knows_its_load(case: Case) -> None:
+    """After whatever was committed it is that of the snapshot that the room makes, for any nodes in any order."""
     cluster = snapshot_of(case, now=NOW, place_blocked=False)
+    room = Room(cluster)
+    for at, demand in enumerate(demands_of(cluster, room.load(), {BUILT_IN.name: BUILT_IN})):
+        room.take(demand, at % len(cluster.table.nodes), 2)
+    after = load_of(room.as_snapshot(()))
     some = np.arange(len(cluster.table.nodes), dtype=np.int64)[::-2]
-    direct = Load.of(cluster, cluster.assumed, cluster.free, some)
-    picked = load_of(cluster).at(some, np.zeros((len(some), 3)), np.zeros(len(some), dtype=np.int64))
     for field in ("capacity", "taken", "pods_allowed", "pods"):
-        assert (getattr(direct, field) == getattr(picked, field)).all()
+        assert (getattr(room.load(), field) == getattr(after, field)).all()
+        assert (getattr(room.load_at(some), field) == getattr(after, field)[some]).all()
 
 
 @each_model
@@ -219,6 +225,9 @@ def test_a_model_of_ones_own() -> None:
 
         def slot_costs(self, load, size, levels, weights):
             return np.zeros((len(load.taken), len(levels)), dtype=np.int64)
+
+        def slot_floors(self, load, smallest, largest, levels, weights):
+            return self.slot_costs(load, smallest, levels, weights)
 
         def dearest_slot(self, weights):
             return 0

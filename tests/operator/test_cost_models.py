@@ -32,6 +32,9 @@ class LastLetter:
     def slot_costs(self, load, size, levels, weights):
         return np.zeros((len(load.taken), len(levels)), dtype=np.int64)
 
+    def slot_floors(self, load, smallest, largest, levels, weights):
+        return self.slot_costs(load, smallest, levels, weights)
+
     def dearest_slot(self, weights):
         print("even while it plans")
         return 0
@@ -162,6 +165,7 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
                     policies=[policy],
                     classes=[waiting.pod_class],
                     waiting=[Waiting(waiting.key, 0, 0, 0.0, 0)],
+                    budget=1.0,
                 )
             )
             assert [(at, name) for at, name, _ in reply.placements] == [(0, "z")]
