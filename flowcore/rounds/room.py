@@ -40,17 +40,20 @@ class Room:
 
     def load(self) -> Load:
         """How full the nodes are."""
-        return self.load_at(np.arange(len(self.free), dtype=np.int64))
+        return self._load_of(slice(None))
 
     def load_at(self, nodes: Int64s) -> Load:
         """How full these nodes are."""
-        free = self.free[nodes]
-        came = self._free[nodes] - free
-        more = np.zeros((len(nodes), self._load.taken.shape[1]))
-        more[:, :2] = self.assumed[nodes] - self._snapshot.assumed[nodes]
+        return self._load_of(nodes)
+
+    def _load_of(self, nodes: Int64s | slice) -> Load:
+        start = self._load
+        taken = start.taken[nodes].copy()
+        taken[:, :2] = self.assumed[nodes]
         if self._bandwidth is not None:
-            more[:, 2] = came[:, self._bandwidth]
-        return self._load.at(nodes, more, came[:, self._pods])
+            taken[:, 2] += self._free[nodes, self._bandwidth] - self.free[nodes, self._bandwidth]
+        pods = start.pods[nodes] + (self._free[nodes, self._pods] - self.free[nodes, self._pods])
+        return Load(start.table, start.capacity[nodes], taken, start.pods_allowed[nodes], pods)
 
     @property
     def changes(self) -> int:
