@@ -53,7 +53,7 @@ class Load:
             pods=used[:, pods].astype(np.float64),
         )
 
-    def at(self, nodes: Int64s, more: Float64s, more_pods: Int64s) -> Load:
+    def at(self, nodes: Int64s, more: Float64s | float = 0.0, more_pods: Int64s | int = 0) -> Load:
         """The load of these nodes, which may come twice, each row with so much more there.
 
         Args:
@@ -113,7 +113,8 @@ class CostModel(Protocol):
         Lower bounds rest on it: a floor that is too high is a wrong certificate, one that is too low a weak one.
 
         Args:
-            smallest, largest: float64[N, 3], bounds on what each pod that may come to the node counts for.
+            smallest, largest: float64[N, 3], bounds on what each pod that may come to the node counts for. Where
+                ``largest`` is infinite the floor never falls along K.
         """
 
     def dearest_slot(self, weights: CostWeights) -> int:

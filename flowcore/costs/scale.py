@@ -14,6 +14,5 @@ MOST_SHARE = 16
 
 def share(amount: Float64s, capacity: Float64s) -> Float64s:
     """Amount over capacity; a node without the resource counts as full."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        part = np.where(capacity > 0, amount / np.where(capacity > 0, capacity, 1), 1.0)
-    return np.minimum(part, float(MOST_SHARE))
+    part = np.where(capacity > 0, amount / np.maximum(capacity, 1.0), 1.0)
+    return np.minimum(part, float(MOST_SHARE), out=part)

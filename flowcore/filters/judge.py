@@ -14,12 +14,14 @@ import numpy as np
 from flowcore.filters import (
     inter_pod_affinity,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
     node_unschedulable,
     pod_topology_spread,
     taint_toleration,
+    volume_filters,
 )
 from flowcore.filters.rejection import Rejection
 from flowcore.model.neighbours import ANY_KIND, Kind, Neighbours
@@ -29,7 +31,15 @@ from flowcore.model.snapshot import Bools, NodeTable, Snapshot
 #: Filters that read only the node object and the pod class: they hold for a whole round.
 STATIC_FILTERS = (node_unschedulable.NAME, node_name.NAME, taint_toleration.NAME, node_affinity.NAME)
 #: All filters, in kube-scheduler's default order (apis/config/v1/default_plugins.go).
-FILTERS = (*STATIC_FILTERS, node_ports.NAME, node_resources_fit.NAME, pod_topology_spread.NAME, inter_pod_affinity.NAME)
+FILTERS = (
+    *STATIC_FILTERS,
+    node_ports.NAME,
+    node_resources_fit.NAME,
+    *volume_filters.NAMES,
+    pod_topology_spread.NAME,
+    inter_pod_affinity.NAME,
+    node_declared_features.NAME,
+)
 #: Not a plugin of kube-scheduler's: a node whose allocatable cannot be read takes nothing.
 UNSOUND = "NodeUnreadable"
 
@@ -78,11 +88,14 @@ def judge(pod_class: PodClass, snapshot: Snapshot, kind: Kind = ANY_KIND) -> Ver
     """
     table = snapshot.table
     found = (
+        *volume_filters.outright(pod_class.volumes, snapshot.storage, table),
         *_unreadable(kind, table),
         *_static(pod_class, table),
         (node_ports.NAME, node_ports.rejections(pod_class, snapshot)),
         (node_resources_fit.NAME, node_resources_fit.rejections(pod_class, snapshot)),
+        *volume_filters.rejections(pod_class.volumes, snapshot.storage, table),
         *_between_pods(pod_class, kind, snapshot.neighbours, table),
+        (node_declared_features.NAME, node_declared_features.rejections(pod_class, table)),
     )
     fits = np.ones(len(table.nodes), dtype=np.bool_)
     for _, rejections in found:
@@ -94,7 +107,8 @@ def judge(pod_class: PodClass, snapshot: Snapshot, kind: Kind = ANY_KIND) -> Ver
 def static_fits(pod_class: PodClass, table: NodeTable) -> Bools:
     """bool[N]: nodes that pass every filter which reads nothing but the node object and the class."""
     fits = np.ones(len(table.nodes), dtype=np.bool_)
-    for _, rejections in _static(pod_class, table):
+    features = node_declared_features.rejections(pod_class, table)
+    for _, rejections in (*_static(pod_class, table), ("", features)):
         for rejection in rejections:
             fits &= ~rejection.nodes
     return fits

@@ -52,6 +52,10 @@ class Reports:
                 self._arrays.pop(name, None)
                 self._holders.setdefault(name, {})[node] = size
 
+    def items(self) -> Iterable[tuple[str, Report]]:
+        """Node name and report, of the nodes that report anything."""
+        return self._reports.items()
+
     def holders(self, image: str, index: Mapping[str, int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Nodes of ``index`` (NodeTable.index) that hold an image: int64[K] positions and float64[K] bytes."""
         self._ask_for(index)

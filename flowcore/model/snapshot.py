@@ -17,6 +17,7 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts
+from flowcore.model.volumes import Storage
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -101,6 +102,7 @@ class Snapshot:
         allocatable, used: int64[N, R]; ``used`` includes reservations. Used may exceed allocatable.
         assumed: int64[N, 2], cpu and memory as the cost model counts them (see ASSUMED_CPU).
         ports: host ports taken, for the nodes that have any.
+        storage: what filters on volumes read; rounds place no pod with volumes, so theirs is empty.
         neighbours: the pods that run there, reservations too, as rules between pods see them.
         reports: what the nodes tell of themselves; costs read it, filters do not.
     """
@@ -114,6 +116,7 @@ class Snapshot:
     assumed: Int64s
     ports: Mapping[int, frozenset[HostPort]]
     pending: tuple[PendingPod, ...] = ()
+    storage: Storage = field(default_factory=Storage)
     neighbours: Neighbours = field(default_factory=Neighbours)
     reports: Reports = field(default_factory=Reports)
 
@@ -151,6 +154,7 @@ def build_snapshot(
     table: NodeTable,
     running: Iterable[tuple[str, Amounts, tuple[HostPort, ...]]],
     pending: tuple[PendingPod, ...],
+    storage: Storage | None = None,
     neighbours: Neighbours | None = None,
 ) -> Snapshot:
     """A snapshot from values.
@@ -199,6 +203,7 @@ def build_snapshot(
         assumed=to_int64(assumed, 2),
         ports=ports,
         pending=pending,
+        storage=storage or Storage(),
         neighbours=Neighbours() if neighbours is None else neighbours,
         reports=Reports.of(table.nodes),
     )

@@ -24,7 +24,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import ClusterState
 from thalweg_operator.waiting import WaitingPods
-from thalweg_operator.wire import RoundReply, RoundRequest, Told, Use, Waiting
+from thalweg_operator.wire import RoundReply, RoundRequest, Told, Use, Waiting, told
 from thalweg_operator.worker_client import WorkerClient
 
 _log = structlog.get_logger()
@@ -201,12 +201,11 @@ class RoundLoop:
                 )
             )
         images: dict[tuple[str, int], int] = {}
-        told: list[Told] = []
+        reports: list[Told] = []
         for index, (name, report) in enumerate(changes.reports.items()):
             if index % _BURST == _BURST - 1:
                 await asyncio.sleep(0)
-            held = tuple(images.setdefault(image, len(images)) for image in report.images)
-            told.append(Told(name, held, report.bandwidth))
+            reports.append(told(name, report, images))
         request = RoundRequest(
             number=self._number,
             generation=generation,
@@ -222,7 +221,7 @@ class RoundLoop:
             kinds=list(kinds),
             neighbours=neighbours,
             images=list(images),
-            reports=told,
+            reports=reports,
             policies=list(ordered),
             classes=list(classes),
             waiting=waiting,

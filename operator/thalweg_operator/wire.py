@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from flowcore.model.neighbours import Kind
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import Amounts
@@ -34,6 +34,11 @@ class Told(msgspec.Struct, array_like=True):
     node: str
     images: tuple[int, ...]
     bandwidth: int | None
+
+
+def told(node: str, report: Report, images: dict[tuple[str, int], int]) -> Told:
+    """A node's report; images that are new get the next place in ``images``."""
+    return Told(node, tuple(images.setdefault(image, len(images)) for image in report.images), report.bandwidth)
 
 
 class Waiting(msgspec.Struct, array_like=True):

@@ -11,9 +11,12 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
 import numpy as np
 
 from flowcore.costs import MODELS, CostModel
@@ -25,6 +28,7 @@ from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
 from flowcore.rounds import Round, RoundResult, run_round
+from thalweg_operator import record
 from thalweg_operator.cost_models import find_models
 from thalweg_operator.wire import (
     LENGTH,
@@ -34,6 +38,7 @@ from thalweg_operator.wire import (
     failed,
     reply_encoder,
     request_decoder,
+    told,
 )
 
 #: Steps of the plan for pods that are only observed.
@@ -71,9 +76,9 @@ class Replica:
             self._neighbours.set_namespace(namespace, labels)
         for kind, name, by in request.neighbours:
             self._neighbours.change(request.kinds[kind], name, by)
-        for told in request.reports:
-            images = tuple(request.images[at] for at in told.images)
-            self._reports.put(told.node, Report(images, told.bandwidth))
+        for each in request.reports:
+            images = tuple(request.images[at] for at in each.images)
+            self._reports.put(each.node, Report(images, each.bandwidth))
         needed = {name for pod_class in request.classes for name, _ in pod_class.requests}
         if self._table is None or not needed.issubset(self._resources):
             self._rebuild(needed)
@@ -129,6 +134,27 @@ class Replica:
             pending=pending,
             neighbours=self._neighbours,
             reports=self._reports,
+        )
+
+    def whole(self, request: RoundRequest) -> RoundRequest:
+        """The request as a worker that knows nothing would need it."""
+        kinds = {kind: at for at, kind in enumerate(request.kinds)}
+        neighbours = [
+            (kinds.setdefault(kind, len(kinds)), node, count) for kind, node, count in self._neighbours.counts()
+        ]
+        images: dict[tuple[str, int], int] = {}
+        reports = [told(node, report, images) for node, report in self._reports.items()]
+        return msgspec.structs.replace(
+            request,
+            fresh=True,
+            images=list(images),
+            reports=reports,
+            nodes=list(self._nodes.values()),
+            gone=[],
+            uses=list(self._uses.values()),
+            namespaces=dict(self._neighbours.namespaces),
+            kinds=list(kinds),
+            neighbours=neighbours,
         )
 
 
@@ -200,8 +226,14 @@ def _reply(request: RoundRequest, results: list[RoundResult], at: dict[str, int]
     )
 
 
-def serve(source: BinaryIO, sink: BinaryIO, models: Mapping[str, CostModel] = MODELS) -> None:
-    """Answers requests until the source ends. A round that fails is answered with its problem."""
+def serve(
+    source: BinaryIO, sink: BinaryIO, records: Path | None = None, models: Mapping[str, CostModel] = MODELS
+) -> None:
+    """Answers requests until the source ends. A round that fails is answered with its problem.
+
+    Args:
+        records: where each round is kept for a replay; None keeps none.
+    """
     replica = Replica()
     while True:
         header = source.read(LENGTH.size)
@@ -217,10 +249,14 @@ def serve(source: BinaryIO, sink: BinaryIO, models: Mapping[str, CostModel] = MO
         body = reply_encoder.encode(reply)
         sink.write(LENGTH.pack(len(body)) + body)
         sink.flush()
+        if records is not None and not reply.problem:
+            with suppress(OSError):  # a full disk must not keep pods waiting
+                record.keep(records, replica.whole(request), reply)
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the operator's to handle; it closes our input
     gc.set_threshold(100_000, 50, 100)
     replies, sys.stdout = sys.stdout.buffer, sys.stderr  # what a plug-in prints must not come between the replies
-    serve(sys.stdin.buffer, replies, find_models().usable)
+    kept = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    serve(sys.stdin.buffer, replies, kept, find_models().usable)

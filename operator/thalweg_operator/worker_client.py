@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
+from pathlib import Path
 
 import structlog
 
@@ -19,8 +20,9 @@ _BUFFER = 2**24
 class WorkerClient:
     """One worker process. Ask it one round at a time."""
 
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self, timeout: float, records: Path | None = None) -> None:
+        """A worker whose rounds are kept in the folder ``records``, if there is one."""
+        self._timeout, self._records = timeout, records
         self._process: Process | None = None
 
     @property
@@ -36,8 +38,9 @@ class WorkerClient:
     async def start(self) -> None:
         """Starts the process if none runs; a new one knows nothing: its first request must be fresh."""
         if not self.alive:
+            arguments = () if self._records is None else (str(self._records),)
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "thalweg_operator.worker", stdin=PIPE, stdout=PIPE, limit=_BUFFER
+                sys.executable, "-m", "thalweg_operator.worker", *arguments, stdin=PIPE, stdout=PIPE, limit=_BUFFER
             )
 
     async def ask(self, request: RoundRequest) -> RoundReply:

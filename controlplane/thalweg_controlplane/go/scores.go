@@ -24,7 +24,7 @@ func (o *oracle) scores(question oracleCase) oracleAnswer {
 		return oracleAnswer{Error: err.Error()}
 	}
 	// Any plugin makes a framework, and plugins need one for what it knows of the cluster.
-	handle, err := o.framework(ctx, snapshot, question.Namespaces, names.NodeName)
+	handle, err := o.framework(ctx, snapshot, question, names.NodeName)
 	if err != nil {
 		return oracleAnswer{Error: err.Error()}
 	}

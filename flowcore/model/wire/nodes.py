@@ -9,6 +9,7 @@ from flowcore.model.nodes import MEASURED_BANDWIDTH, Node, Report, Taint
 from flowcore.model.quantities import MAX_AMOUNT, nanos, whole_from_nanos
 from flowcore.model.resources import Amounts, read_list, to_amounts
 from flowcore.model.wire.base import Interner, Quantities, Wire, WireMeta, to_labels
+from flowcore.model.wire.features import declared_features
 
 
 class WireTaint(Wire):
@@ -30,6 +31,7 @@ class WireImage(Wire):
 class WireNodeStatus(Wire):
     allocatable: Quantities | None = None
     images: list[WireImage] | None = None
+    declared_features: list[str] | None = None
 
 
 class WireNodeMeta(WireMeta):
@@ -61,6 +63,7 @@ def to_node(wire: WireNode, intern: Interner) -> Node:
         taints=tuple(Taint(t.key, t.value or "", t.effect or "") for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
         allocatable=intern(allocatable),
+        features=intern(declared_features(status.declared_features)),
         problem=problem,
         report=Report(
             # Nodes share images: each pair is held once.
