@@ -24,12 +24,18 @@ class Delivery(StrEnum):
 
 
 class CostWeights(msgspec.Struct, frozen=True):
-    """Weights of the parts of a cost model, 0..100."""
+    """Weights of the parts of a cost, 0..100: the first two of the cost model's, the others of preferences.
+
+    The defaults are kube-scheduler's weights of the scores of the same meaning (apis/config/v1/default_plugins.go).
+    """
 
     least_requested: int = 1
     balance: int = 1
-    node_preference: int = 1
-    taint_preference: int = 1
+    node_preference: int = 2
+    taint_preference: int = 3
+    pod_affinity: int = 2
+    spread: int = 2
+    image_locality: int = 1
 
 
 class UnscheduledPrice(msgspec.Struct, frozen=True):

@@ -15,6 +15,8 @@ from flowcore.model.errors import ModelError
 from flowcore.model.quantities import milli_from_nanos, nanos, whole_from_nanos
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+#: The extended resource of network bandwidth, in bits per second: nodes offer it, pods ask for it.
+BANDWIDTH = "networking.thalweg/bandwidth"
 #: Columns that every array of amounts starts with; extended resources follow, sorted by name.
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 

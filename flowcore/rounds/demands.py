@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowcore.classes import Group, group
-from flowcore.costs import MODELS, unscheduled_prices
-from flowcore.costs.model import CostModel, Float64s, Load
+from flowcore.costs import MODELS, preferences, unscheduled_prices, without_idle_images
+from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.filters import inter_pod_affinity, static_fits
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
-from flowcore.model.snapshot import Bools, Int64s, Snapshot, assumed_amounts
+from flowcore.model.snapshot import Bools, Int64s, Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +22,7 @@ class Demand:
 
     Attributes:
         wanted: int64[R], what one pod asks for.
-        size: float64[2], cpu and memory that one pod counts for in the cost model.
+        size: float64[3], what one pod counts for in the cost model, in the columns of Load.taken.
         allowed: bool[N], nodes that pass every filter which the round itself cannot change.
         arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
@@ -58,16 +58,24 @@ def _allowed(found: Group, snapshot: Snapshot) -> Bools:
     return fits
 
 
-def demands_of(snapshot: Snapshot, load: Load, policies: Mapping[str, Policy]) -> tuple[Demand, ...]:
-    """All pending pods of a snapshot as demands, in the order of their first pod."""
-    groups = group(snapshot.pending, snapshot.neighbours)
-    sizes = [np.array(assumed_amounts(found.pod_class.requests), dtype=np.float64) for found in groups]
+def demands_of(
+    snapshot: Snapshot, load: Load, policies: Mapping[str, Policy], models: Mapping[str, CostModel] = MODELS
+) -> tuple[Demand, ...]:
+    """All pending pods of a snapshot as demands, in the order of their first pod.
+
+    Args:
+        models: cost models by the names that policies give.
+    """
+    classes = without_idle_images({pod.pod_class for pod in snapshot.pending}, snapshot)
+    groups = group(snapshot.pending, snapshot.neighbours, classes)
+    sizes = [counted_amounts(found.pod_class.requests) for found in groups]
     allowed = [_allowed(found, snapshot) for found in groups]
     arcs, dearest = [], 0
     for found, size, nodes in zip(groups, sizes, allowed, strict=True):
         policy = policies[found.policy]
-        model = MODELS[policy.cost_model]
+        model = models[policy.cost_model]
         arc = model.arc_costs(found.pod_class, size, load, policy.weights)
+        arc = arc + preferences(found.pod_class, found.kind, snapshot, nodes, policy.weights)
         arcs.append(arc)
         if nodes.any():
             dearest = max(dearest, int(arc[nodes].max()) + model.dearest_slot(policy.weights))
@@ -82,7 +90,7 @@ def demands_of(snapshot: Snapshot, load: Load, policies: Mapping[str, Policy]) -
         Demand(
             group=found,
             policy=policies[found.policy],
-            model=MODELS[policies[found.policy].cost_model],
+            model=models[policies[found.policy].cost_model],
             wanted=wanted[at],
             size=sizes[at],
             allowed=allowed[at],

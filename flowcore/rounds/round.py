@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from flowcore.costs import MODELS, CostModel
 from flowcore.explain.reasons import reason_for
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.snapshot import Snapshot
@@ -26,10 +27,17 @@ class Round:
     The result after so many steps is the same each time: snapshot, policies, seed and steps are all it depends on.
     """
 
-    def __init__(self, snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES, *, seed: int = 0) -> None:
-        """Each pending pod's ``policy`` must be a key of ``policies``."""
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policies: Mapping[str, Policy] = DEFAULT_POLICIES,
+        models: Mapping[str, CostModel] = MODELS,
+        *,
+        seed: int = 0,
+    ) -> None:
+        """Each pending pod's ``policy`` must be a key of ``policies``, and each policy's model one of ``models``."""
         self._snapshot, self._start = snapshot, Room(snapshot)
-        self._demands = demands_of(snapshot, self._start.load(), policies)
+        self._demands = demands_of(snapshot, self._start.load(), policies, models)
         self._planner = Planner(self._demands, self._start, seed)
 
     def step(self) -> bool:
@@ -43,12 +51,18 @@ class Round:
 
 
 def run_round(
-    snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES, *, steps: int = DEFAULT_STEPS, seed: int = 0
+    snapshot: Snapshot,
+    policies: Mapping[str, Policy] = DEFAULT_POLICIES,
+    models: Mapping[str, CostModel] = MODELS,
+    *,
+    steps: int = DEFAULT_STEPS,
+    seed: int = 0,
 ) -> RoundResult:
     """Plans all pending pods of a snapshot at once.
 
     Args:
         snapshot: nodes, what is taken, what waits. Each pending pod's ``policy`` must be a key of ``policies``.
+        models: cost models by name; each of those that ``policies`` name must be there.
         steps: how much work to do at most, at least one.
         seed: of the choices that the search makes.
 
@@ -56,20 +70,24 @@ def run_round(
         A plan in which every pending pod is either placed or left with a reason. It never overcommits a resource
         and never breaks a filter; what stays out fits nowhere beside what was placed.
     """
-    this = Round(snapshot, policies, seed=seed)
+    this = Round(snapshot, policies, models, seed=seed)
     for _ in range(max(1, steps)):
         if not this.step():
             break
     return this.result()
 
 
-def run_one_by_one(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> RoundResult:
+def run_one_by_one(
+    snapshot: Snapshot,
+    policies: Mapping[str, Policy] = DEFAULT_POLICIES,
+    models: Mapping[str, CostModel] = MODELS,
+) -> RoundResult:
     """The same pods with the same filters and costs, placed one after the other: by priority, then by age.
 
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
     start = Room(snapshot)
-    demands = demands_of(snapshot, start.load(), policies)
+    demands = demands_of(snapshot, start.load(), policies, models)
     places = {pod.key: place for place, pod in enumerate(snapshot.pending)}
     turns = sorted(
         (-demand.group.pod_class.priority, pod.created, places[pod.key], at)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from flowcore.model.neighbours import Kind
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import Amounts
@@ -32,6 +32,19 @@ class Use(msgspec.Struct, array_like=True):
     ports: tuple[HostPort, ...]
 
 
+class Told(msgspec.Struct, array_like=True):
+    """A node's report (model/nodes.py Report); images by their place in the request's list."""
+
+    node: str
+    images: tuple[int, ...]
+    bandwidth: int | None
+
+
+def told(node: str, report: Report, images: dict[tuple[str, int], int]) -> Told:
+    """A node's report; images that are new get the next place in ``images``."""
+    return Told(node, tuple(images.setdefault(image, len(images)) for image in report.images), report.bandwidth)
+
+
 class Waiting(msgspec.Struct, array_like=True):
     """A pending pod; class, policy and kind by their place in the request's lists."""
 
@@ -52,6 +65,7 @@ class RoundRequest(msgspec.Struct):
         seed: of the choices that the round makes.
         namespaces: labels of those that changed, None for those that are gone.
         neighbours: kind by its place in ``kinds``, node name, and how many more (or fewer) of them run there.
+        images: names and bytes of the images in ``reports``: most nodes hold the same few.
     """
 
     number: int
@@ -64,6 +78,8 @@ class RoundRequest(msgspec.Struct):
     namespaces: dict[str, Labels | None]
     kinds: list[Kind]
     neighbours: list[tuple[int, str, int]]
+    images: list[tuple[str, int]]
+    reports: list[Told]
     policies: list[Policy]
     classes: list[PodClass]
     waiting: list[Waiting]

@@ -10,6 +10,7 @@ import gc
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +19,17 @@ from typing import BinaryIO
 import msgspec
 import numpy as np
 
+from flowcore.costs import MODELS, CostModel
 from flowcore.model.neighbours import Neighbours
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Delivery
+from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
 from flowcore.rounds import Round, RoundResult, run_round
 from thalweg_operator import record
+from thalweg_operator.cost_models import find_models
 from thalweg_operator.wire import (
     LENGTH,
     RoundReply,
@@ -35,6 +39,7 @@ from thalweg_operator.wire import (
     join,
     reply_encoder,
     request_decoder,
+    told,
 )
 
 #: Steps of the plan for pods that are only observed.
@@ -54,6 +59,7 @@ class Replica:
         self._assumed: Int64s = np.zeros((0, 2), dtype=np.int64)
         self._ports: dict[int, frozenset[HostPort]] = {}
         self._neighbours = Neighbours()
+        self._reports = Reports()
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
@@ -61,6 +67,7 @@ class Replica:
             for name in request.gone:
                 self._nodes.pop(name, None)
                 self._uses.pop(name, None)
+                self._reports.put(name, None)
             for node in request.nodes:
                 self._nodes[node.name] = node
             self._table = None
@@ -70,6 +77,9 @@ class Replica:
             self._neighbours.set_namespace(namespace, labels)
         for kind, name, by in request.neighbours:
             self._neighbours.change(request.kinds[kind], name, by)
+        for each in request.reports:
+            images = tuple(request.images[at] for at in each.images)
+            self._reports.put(each.node, Report(images, each.bandwidth))
         needed = {name for pod_class in request.classes for name, _ in pod_class.requests}
         if self._table is None or not needed.issubset(self._resources):
             self._rebuild(needed)
@@ -124,6 +134,7 @@ class Replica:
             ports=self._ports,
             pending=pending,
             neighbours=self._neighbours,
+            reports=self._reports,
         )
 
     def whole(self, request: RoundRequest) -> RoundRequest:
@@ -132,9 +143,13 @@ class Replica:
         neighbours = [
             (kinds.setdefault(kind, len(kinds)), node, count) for kind, node, count in self._neighbours.counts()
         ]
+        images: dict[tuple[str, int], int] = {}
+        reports = [told(node, report, images) for node, report in self._reports.items()]
         return msgspec.structs.replace(
             request,
             fresh=True,
+            images=list(images),
+            reports=reports,
             nodes=list(self._nodes.values()),
             gone=[],
             uses=list(self._uses.values()),
@@ -144,7 +159,7 @@ class Replica:
         )
 
 
-def answer(replica: Replica, request: RoundRequest) -> RoundReply:
+def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
     """One round: pods that will be bound first, then, on what they leave, pods that are only observed."""
     started = time.perf_counter()
     replica.apply(request)
@@ -164,11 +179,13 @@ def answer(replica: Replica, request: RoundRequest) -> RoundReply:
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
     until = started + request.budget
-    result = _plan(Round(replica.snapshot(request, tuple(binding)), policies, seed=request.seed), request.steps, until)
+    planned = Round(replica.snapshot(request, tuple(binding)), policies, models, seed=request.seed)
+    result = _plan(planned, request.steps, until)
     results = [result]
     if observed:
         # Nobody acts on these: their plan gets the work that every plan gets, and no search.
-        results.append(run_round(replace(result.after, pending=tuple(observed)), policies, steps=_OBSERVED_STEPS))
+        rest = replace(result.after, pending=tuple(observed))
+        results.append(run_round(rest, policies, models, steps=_OBSERVED_STEPS))
     return _reply(request, results, at, time.perf_counter() - started)
 
 
@@ -210,7 +227,9 @@ def _reply(request: RoundRequest, results: list[RoundResult], at: dict[str, int]
     )
 
 
-def serve(source: BinaryIO, sink: BinaryIO, records: Path | None = None) -> None:
+def serve(
+    source: BinaryIO, sink: BinaryIO, records: Path | None = None, models: Mapping[str, CostModel] = MODELS
+) -> None:
     """Answers requests until the source ends. A round that fails is answered with its problem.
 
     Args:
@@ -230,7 +249,7 @@ def serve(source: BinaryIO, sink: BinaryIO, records: Path | None = None) -> None
         if request.fresh:
             replica = Replica()
         try:
-            reply = answer(replica, request)
+            reply = answer(replica, request, models)
         except Exception as error:  # noqa: BLE001 - the operator decides what follows; this process must go on
             reply = failed(request, repr(error))
         body = reply_encoder.encode(reply)
@@ -244,4 +263,6 @@ def serve(source: BinaryIO, sink: BinaryIO, records: Path | None = None) -> None
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the operator's to handle; it closes our input
     gc.set_threshold(100_000, 50, 100)
-    serve(sys.stdin.buffer, sys.stdout.buffer, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    replies, sys.stdout = sys.stdout.buffer, sys.stderr  # what a plug-in prints must not come between the replies
+    kept = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    serve(sys.stdin.buffer, replies, kept, find_models().usable)

@@ -22,7 +22,7 @@ from flowcore.rounds.planner import by_price
 from flowcore.rounds.pricing import total_cost
 from flowcore.rounds.room import Room
 
-_weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 4)
+_weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 7)
 _prices = st.builds(
     UnscheduledPrice, st.sampled_from((0, 1, 100_000, 10**12)), st.sampled_from((0, 10, 10**6)), st.sampled_from((0, 5))
 )
