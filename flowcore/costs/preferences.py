@@ -8,6 +8,7 @@ held against the real one by a differential test, and priced so that the best no
     + 1000 * podAffinity     * (attraction of the best node - of the node) / max(100, of the best - of the worst)
     + 1000 * spread          * (crowding of the node - of the least crowded) / of the most crowded
     +   10 * imageLocality   * (score of the best node - score of the node)
+    + 1000 * idleResources   * 1 where the node offers an extended resource that the pod does not ask for
 
 Where the documents subtract matched weights and add an offset, this charges the unmatched ones: the same up to a
 constant per class, and positive whatever the weights. Preferred node affinity counts absolutely: of two pods that want
@@ -15,6 +16,9 @@ the same node, the one that wants it more gets it. (kube-scheduler scales the be
 Attraction grows with every pod that runs: up to a difference of 100 it counts absolutely too, beyond that the
 worst node costs 1000, as kube-scheduler scales it. Crowding is scaled as kube-scheduler does; a node without a
 label that a constraint wants costs the whole 1000.
+
+The last is no score of kube-scheduler's. Cpu and memory of a GPU node are what its GPUs need to be of use: a pod that
+wants none of them leaves them stranded, and goes elsewhere while it can. (Bandwidth is no such resource.)
 
 The best is sought among the nodes that the pod may use. What runs is read as the round begins: pods of one round do not
 attract, repel or spread each other by preference.
@@ -35,6 +39,7 @@ from flowcore.filters import node_affinity, taint_toleration
 from flowcore.model.neighbours import Kind
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
+from flowcore.model.resources import BANDWIDTH, is_extended
 from flowcore.model.snapshot import Bools, Int64s, Snapshot
 
 #: Cost of one point of a score or of a preferred weight, both of which go to 100.
@@ -73,6 +78,8 @@ def preferences(
     if weights.image_locality and pod_class.images:
         score = locality(pod_class, snapshot.reports, table)
         cost += _POINT * weights.image_locality * _short_of_best(score, allowed)
+    if weights.idle_resources:
+        cost[_offers_more(pod_class, snapshot)] += OMEGA * weights.idle_resources
     return cost
 
 
@@ -91,6 +98,13 @@ def without_idle_images(classes: Iterable[PodClass], snapshot: Snapshot) -> Mapp
             if idle[key]:
                 found[pod_class] = msgspec.structs.replace(pod_class, images=(), containers=0)
     return found
+
+
+def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
+    """bool[N]: nodes that offer a device or the like that the pod does not ask for."""
+    asked = {name for name, _ in pod_class.requests}
+    others = [at for at, name in enumerate(snapshot.resources) if is_extended(name) and name not in (*asked, BANDWIDTH)]
+    return np.asarray((snapshot.allocatable[:, others] > 0).any(axis=1), dtype=np.bool_)
 
 
 def _by_attraction(drawn: Int64s, allowed: Bools) -> Int64s:

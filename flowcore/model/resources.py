@@ -41,6 +41,11 @@ def is_counted(name: str) -> bool:
     return "/" in name and not name.startswith("requests.") and _QUALIFIED.fullmatch(name) is not None
 
 
+def is_extended(name: str) -> bool:
+    """Whether it is an extended resource: a device or the like, of a domain that is not Kubernetes' own."""
+    return "/" in name and "kubernetes.io/" not in name
+
+
 def read_list(resources: Mapping[str, str | int | float] | None, field: str) -> NanoList:
     """A Kubernetes resource list in billionths.
 

@@ -81,8 +81,10 @@ def demands_of(
             dearest = max(dearest, int(arc[nodes].max()) + model.dearest_slot(policy.weights))
     everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
     everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
-    prices = unscheduled_prices(groups, policies, snapshot.now, dearest)
+    offering = np.maximum((snapshot.allocatable > 0).sum(axis=0), 1)
     wanted = [snapshot.vector(found.pod_class.requests) for found in groups]
+    tenths = [10 * float((each * offering / everything).max()) for each in wanted]
+    prices = unscheduled_prices(groups, tenths, policies, snapshot.now, dearest)
     shares = [float((each / everything).max()) for each in wanted]
     queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -shares[at], at))
     turns = {at: turn for turn, at in enumerate(queue)}

@@ -40,6 +40,7 @@ class _Weights(msgspec.Struct, rename="camel"):
     pod_affinity: _Weight = CostWeights().pod_affinity
     spread: _Weight = CostWeights().spread
     image_locality: _Weight = CostWeights().image_locality
+    idle_resources: _Weight = CostWeights().idle_resources
 
 
 class _Cost(msgspec.Struct):

@@ -70,6 +70,7 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
         "podAffinity": CostWeights().pod_affinity,
         "spread": CostWeights().spread,
         "imageLocality": CostWeights().image_locality,
+        "idleResources": CostWeights().idle_resources,
     }
     assert _defaults(cost)["weights"] == weights
     prices = {
