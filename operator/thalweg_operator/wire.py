@@ -17,7 +17,7 @@ from flowcore.model.selectors import Labels
 
 LENGTH: Final = struct.Struct(">Q")
 #: Lists of a request that may be long, and how much of them goes into one part.
-_LONG: Final = ("nodes", "uses", "neighbours", "waiting", "kinds")
+_LONG: Final = ("nodes", "uses", "neighbours", "reports", "waiting", "kinds")
 _PART: Final = 1000
 
 
@@ -96,7 +96,7 @@ def cut(request: RoundRequest) -> Iterator[RoundRequest]:
     for start in range(0, max(1, longest), _PART):
         lists = {name: getattr(request, name)[start : start + _PART] for name in _LONG}
         if start:
-            lists |= {"policies": [], "classes": [], "gone": []}
+            lists |= {"policies": [], "classes": [], "gone": [], "images": []}
         more = start + _PART < longest
         yield msgspec.structs.replace(request, **lists, more=more)
 
