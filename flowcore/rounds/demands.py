@@ -14,6 +14,7 @@ from flowcore.filters import inter_pod_affinity, static_fits
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
 from flowcore.model.snapshot import Bools, Int64s, Snapshot
+from flowcore.rounds.topology import Ties, ties_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +28,7 @@ class Demand:
         arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
         share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
+        ties: its part in the rules between pods.
         turn: place in the queue, 0 for the demand whose first pod is the dearest to leave, among equals the largest.
     """
 
@@ -39,6 +41,7 @@ class Demand:
     arc: Int64s
     prices: Int64s
     share: float
+    ties: Ties
     turn: int
 
     @property
@@ -52,6 +55,9 @@ class Demand:
 
 
 def _allowed(found: Group, snapshot: Snapshot) -> Bools:
+    rules = found.kind.rules
+    if rules is not None and (rules.unreadable_affinity or rules.unreadable_spread):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     fits = static_fits(found.pod_class, snapshot.table)
     for rejection in inter_pod_affinity.rejections(found.kind, snapshot.neighbours, snapshot.table):
         fits &= ~rejection.nodes
@@ -87,6 +93,7 @@ def demands_of(
     prices = unscheduled_prices(groups, tenths, policies, snapshot.now, dearest)
     shares = [float((each / everything).max()) for each in wanted]
     queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -shares[at], at))
+    ties = ties_of(groups, snapshot)
     turns = {at: turn for turn, at in enumerate(queue)}
     return tuple(
         Demand(
@@ -99,6 +106,7 @@ def demands_of(
             arc=arcs[at],
             prices=prices[at],
             share=shares[at],
+            ties=ties[at],
             turn=turns[at],
         )
         for at, found in enumerate(groups)
