@@ -195,7 +195,8 @@ def _cell(value: float | None) -> str:
 )
 @click.option("--limit", default=180.0, show_default=True, help="Seconds after which a row is given up.")
 @click.option("--seed", default=1, show_default=True, help="Of the generated clusters.")
-@click.option("--spread", is_flag=True, help="A tenth of the generated classes spread over zones (DoNotSchedule).")
+@click.option("--spread/--no-spread", default=True, show_default=True,
+              help="A tenth of the generated classes spread over zones (DoNotSchedule).")  # fmt: skip
 @click.option("--list", "which", type=click.Choice(LISTS), default="default", show_default=True, help="openb's pods.")
 @click.option(
     "--arrivals",

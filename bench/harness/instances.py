@@ -70,7 +70,7 @@ class Size:
     load: float = 0.7
     seed: int = 1
     zones: int = 6
-    spread: bool = False
+    spread: bool = True
 
     def __str__(self) -> str:
         """Nodes / pending / classes / running."""
