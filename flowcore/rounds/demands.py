@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.classes import Group, group
+from flowcore.classes import Group, VerdictCache, group
+from flowcore.classes.invalidation import OF_A_NODE
 from flowcore.costs import MODELS, unscheduled_prices
 from flowcore.costs.model import CostModel, Float64s, Load
-from flowcore.filters import inter_pod_affinity, static_fits
+from flowcore.filters import lasting_fits
+from flowcore.filters.registry import PORTS
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
 from flowcore.model.snapshot import Bools, Int64s, Snapshot, assumed_amounts
@@ -24,6 +26,7 @@ class Demand:
         wanted: int64[R], what one pod asks for.
         size: float64[2], cpu and memory that one pod counts for in the cost model.
         allowed: bool[N], nodes that pass every filter which the round itself cannot change.
+        counts: int64[N], how many of its pods each node takes, alone, as the round begins.
         arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
         share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
@@ -35,6 +38,7 @@ class Demand:
     wanted: Int64s
     size: Float64s
     allowed: Bools
+    counts: Int64s
     arc: Int64s
     prices: Int64s
     share: float
@@ -49,23 +53,35 @@ class Demand:
         return self.prices[len(self.prices) - count :]
 
 
-def _allowed(found: Group, snapshot: Snapshot) -> Bools:
-    fits = static_fits(found.pod_class, snapshot.table)
-    for rejection in inter_pod_affinity.rejections(found.kind, snapshot.neighbours, snapshot.table):
-        fits &= ~rejection.nodes
-    return fits
+def _counts(found: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCache) -> Int64s:
+    counts = np.where(allowed, cache.counts(found.pod_class, snapshot), 0)
+    if found.pod_class.host_ports:
+        counts = np.minimum(counts, 1)
+        for rejection in cache.ask(PORTS, found.pod_class, found.kind, snapshot):
+            counts[rejection.nodes] = 0
+    return counts
 
 
-def demands_of(snapshot: Snapshot, load: Load, policies: Mapping[str, Policy]) -> tuple[Demand, ...]:
+def _arc(found: Group, policy: Policy, size: Float64s, snapshot: Snapshot, cache: VerdictCache) -> Int64s:
+    model = MODELS[policy.cost_model]
+
+    def price(part: Snapshot) -> Int64s:
+        return model.arc_costs(found.pod_class, size, Load.of(part, part.assumed), policy.weights)
+
+    key = (model.name, policy.weights, found.pod_class)
+    return cache.values("arc costs", key, OF_A_NODE, snapshot, price)
+
+
+def demands_of(snapshot: Snapshot, policies: Mapping[str, Policy], cache: VerdictCache) -> tuple[Demand, ...]:
     """All pending pods of a snapshot as demands, in the order of their first pod."""
     groups = group(snapshot.pending, snapshot.neighbours)
     sizes = [np.array(assumed_amounts(found.pod_class.requests), dtype=np.float64) for found in groups]
-    allowed = [_allowed(found, snapshot) for found in groups]
+    allowed = [lasting_fits(found.pod_class, found.kind, snapshot, cache.ask) for found in groups]
     arcs, dearest = [], 0
     for found, size, nodes in zip(groups, sizes, allowed, strict=True):
         policy = policies[found.policy]
         model = MODELS[policy.cost_model]
-        arc = model.arc_costs(found.pod_class, size, load, policy.weights)
+        arc = _arc(found, policy, size, snapshot, cache)
         arcs.append(arc)
         if nodes.any():
             dearest = max(dearest, int(arc[nodes].max()) + model.dearest_slot(policy.weights))
@@ -81,6 +97,7 @@ def demands_of(snapshot: Snapshot, load: Load, policies: Mapping[str, Policy]) -
             share=float((wanted / everything).max()),
             size=size,
             allowed=nodes,
+            counts=_counts(found, nodes, snapshot, cache),
             arc=arc,
             prices=price,
         )

@@ -15,6 +15,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from flowcore.classes import VerdictCache
+from flowcore.classes.columns import Tally
+from flowcore.classes.invalidation import Event
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort
@@ -33,12 +36,16 @@ from thalweg_operator.wire import (
 
 
 class Replica:
-    """The worker's copy of the nodes, of what is taken there and of what runs there."""
+    """The worker's copy of the nodes, of what is taken there and of what runs there, and what filters said of it.
+
+    Attributes:
+        cache: verdicts on earlier states as far as they still hold; told of every change here.
+    """
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
+        self.cache = VerdictCache()
         self._uses: dict[str, Use] = {}
-        self._table: NodeTable | None = None
+        self._table = NodeTable.of(())
         self._resources: tuple[str, ...] = BASE_RESOURCES
         self._allocatable: Int64s = np.zeros((0, len(BASE_RESOURCES)), dtype=np.int64)
         self._used: Int64s = self._allocatable.copy()
@@ -48,63 +55,84 @@ class Replica:
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
-        if request.nodes or request.gone or self._table is None:
-            for name in request.gone:
-                self._nodes.pop(name, None)
-                self._uses.pop(name, None)
-            for node in request.nodes:
-                self._nodes[node.name] = node
-            self._table = None
-        for use in request.uses:
-            self._uses[use.node] = use
+        if request.nodes or request.gone:
+            self._change_nodes(request.nodes, request.gone)
+        self._offer_columns({name for pod_class in request.classes for name, _ in pod_class.requests})
+        self._change_uses(request.uses)
         for namespace, labels in request.namespaces.items():
             self._neighbours.set_namespace(namespace, labels)
         for kind, name, by in request.neighbours:
             self._neighbours.change(request.kinds[kind], name, by)
-        needed = {name for pod_class in request.classes for name, _ in pod_class.requests}
-        if self._table is None or not needed.issubset(self._resources):
-            self._rebuild(needed)
-        else:
-            self._update(request.uses)
 
-    def _rebuild(self, needed: set[str]) -> None:
-        offered = {name for node in self._nodes.values() for name, _ in node.allocatable}
-        self._resources = BASE_RESOURCES + tuple(sorted((needed | offered).difference(BASE_RESOURCES)))
+    def _change_nodes(self, put: list[Node], gone: list[str]) -> None:
+        before = self._table
+        self._table = before.updated(put, gone)
+        if self._table.index is not before.index:
+            places = self._table.places_in(before)
+            self._allocatable, self._used, self._assumed = (
+                _moved(rows, places) for rows in (self._allocatable, self._used, self._assumed)
+            )
+            self._ports = (
+                {at: self._ports[place] for at, place in enumerate(places.tolist()) if place in self._ports}
+                if self._ports
+                else {}
+            )
+        for name in gone:
+            self._uses.pop(name, None)
+        self.cache.change_nodes(before, self._table, [node.name for node in put])
+        self._offer_columns({name for node in put for name, _ in node.allocatable})
         column = {name: i for i, name in enumerate(self._resources)}
-        self._table = NodeTable.of(self._nodes[name] for name in sorted(self._nodes))
-        count = len(self._table.nodes)
-        self._allocatable = np.zeros((count, len(self._resources)), dtype=np.int64)
-        for i, node in enumerate(self._table.nodes):
-            for name, amount in node.allocatable:
-                self._allocatable[i, column[name]] = amount
-        self._used = np.zeros_like(self._allocatable)
-        self._assumed = np.zeros((count, 2), dtype=np.int64)
-        self._ports = {}
-        self._update([use for name, use in self._uses.items() if name in self._nodes])
-
-    def _update(self, uses: list[Use]) -> None:
-        assert self._table is not None  # noqa: S101 - _rebuild came first
-        column = {name: i for i, name in enumerate(self._resources)}
-        for use in uses:
-            at = self._table.index.get(use.node)
-            if at is None:
-                continue
+        for node in put:
             row = [0] * len(self._resources)
-            for name, amount in use.amounts:
-                if name in column:  # otherwise nobody offers it and nobody waiting asks for it
-                    row[column[name]] = amount
-            row[column[PODS]] = use.pods
-            self._used[at] = to_int64([row], len(row))[0]
-            self._assumed[at] = to_int64([[use.cpu, use.memory]], 2)[0]
+            for name, amount in node.allocatable:
+                row[column[name]] = amount
+            self._allocatable[self._table.index[node.name]] = row
+
+    def _offer_columns(self, names: set[str]) -> None:
+        """Resources that a node offers or a waiting pod asks for have a column each."""
+        if names.issubset(self._resources):
+            return
+        before = self._resources
+        self._resources = BASE_RESOURCES + tuple(sorted(names.union(before).difference(BASE_RESOURCES)))
+        at = [self._resources.index(name) for name in before]
+        wide = np.zeros((2, len(self._table.nodes), len(self._resources)), dtype=np.int64)
+        wide[0][:, at], wide[1][:, at] = self._allocatable, self._used
+        self._allocatable, self._used = wide
+        for use in self._uses.values():
+            place = self._table.index.get(use.node)
+            if place is not None:
+                self._used[place] = self._row(use)
+
+    def _row(self, use: Use) -> Int64s:
+        row = dict.fromkeys(self._resources, 0)
+        # A resource without a column: nobody offers it and nobody waiting asks for it.
+        row.update((name, amount) for name, amount in use.amounts if name in row)
+        row[PODS] = use.pods
+        values: Int64s = to_int64([list(row.values())], len(row))[0]
+        return values
+
+    def _change_uses(self, uses: list[Use]) -> None:
+        at: dict[Event, list[int]] = {}
+        for use in uses:
+            before = self._uses.get(use.node)
+            self._uses[use.node] = use
+            place = self._table.index.get(use.node)
+            if place is None:
+                continue
+            self._used[place] = self._row(use)
+            self._assumed[place] = to_int64([[use.cpu, use.memory]], 2)[0]
             if use.ports:
-                self._ports[at] = frozenset(use.ports)
+                self._ports[place] = frozenset(use.ports)
             else:
-                self._ports.pop(at, None)
+                self._ports.pop(place, None)
+            if before != use:
+                at.setdefault(_event(before, use), []).append(place)
+        for event, places in at.items():
+            self.cache.change_use(event, places)
 
     def snapshot(self, request: RoundRequest, pending: tuple[PendingPod, ...]) -> Snapshot:
         """The nodes as they are now, with these pods waiting."""
-        assert self._table is not None  # noqa: S101 - apply came first
-        return Snapshot(
+        snapshot = Snapshot(
             generation=request.generation,
             now=request.now,
             table=self._table,
@@ -116,6 +144,22 @@ class Replica:
             pending=pending,
             neighbours=self._neighbours,
         )
+        self.cache.follow(snapshot)
+        return snapshot
+
+
+def _event(before: Use | None, after: Use) -> Event:
+    pods = 0 if before is None else before.pods
+    if after.pods == pods:
+        return Event.POD_RESIZED
+    return Event.POD_ADDED if after.pods > pods else Event.POD_DELETED
+
+
+def _moved(rows: Int64s, places: Int64s) -> Int64s:
+    moved = np.zeros((len(places), rows.shape[1]), dtype=np.int64)
+    there = places >= 0
+    moved[there] = rows[places[there]]
+    return moved
 
 
 def answer(replica: Replica, request: RoundRequest) -> RoundReply:
@@ -137,14 +181,21 @@ def answer(replica: Replica, request: RoundRequest) -> RoundReply:
             kind=request.kinds[waiting.kind],
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
-    result = run_round(replica.snapshot(request, tuple(binding)), policies)
+    result = run_round(replica.snapshot(request, tuple(binding)), policies, replica.cache)
     results = [result]
     if observed:
-        results.append(run_round(replace(result.after, pending=tuple(observed)), policies))
-    return _reply(request, results, at, time.perf_counter() - started)
+        results.append(run_round(replace(result.after, pending=tuple(observed)), policies, replica.cache))
+    tallies = replica.cache.take_tallies()
+    return _reply(request, results, at, tallies, time.perf_counter() - started)
 
 
-def _reply(request: RoundRequest, results: list[RoundResult], at: dict[str, int], seconds: float) -> RoundReply:
+def _reply(
+    request: RoundRequest,
+    results: list[RoundResult],
+    at: dict[str, int],
+    tallies: dict[str, Tally],
+    seconds: float,
+) -> RoundReply:
     reasons: dict[str, int] = {}
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
     placements, left = [], []
@@ -166,6 +217,7 @@ def _reply(request: RoundRequest, results: list[RoundResult], at: dict[str, int]
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
         seconds=seconds,
+        cached=[(name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()],
     )
 
 
@@ -182,7 +234,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         try:
             reply = answer(replica, request)
         except Exception as error:  # noqa: BLE001 - the operator decides what follows; this process must go on
-            reply = RoundReply(request.number, request.generation, [], [], [], [], "", 0, 0, 0.0, repr(error))
+            reply = RoundReply(request.number, request.generation, [], [], [], [], "", 0, 0, 0.0, problem=repr(error))
         body = reply_encoder.encode(reply)
         sink.write(LENGTH.pack(len(body)) + body)
         sink.flush()

@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from support.crowds import crowds
 from support.networks import Drawn, drawn
 
+from flowcore.classes import VerdictCache
 from flowcore.model.snapshot import Snapshot
 from flowcore.rounds import flow
 from flowcore.rounds.demands import demands_of
@@ -65,7 +66,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
     room = Room(crowd)
     supplies = [
         flow._Supply(at, demand, demand.count, room.counts(demand))
-        for at, demand in enumerate(demands_of(crowd, room.load(), DEFAULT_POLICIES))
+        for at, demand in enumerate(demands_of(crowd, DEFAULT_POLICIES, VerdictCache.of(crowd)))
     ]
     supplies = [supply for supply in supplies if supply.fitting.any()]
     assume(supplies)

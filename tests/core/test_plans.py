@@ -11,6 +11,7 @@ from support.model import node, pod, snapshot
 from support.safety import check_plan, plan_checked
 from support.verdicts import snapshot_of
 
+from flowcore.classes import VerdictCache
 from flowcore.filters import judge
 from flowcore.model.policies import BUILT_IN, CostWeights, Policy, UnscheduledPrice
 from flowcore.model.snapshot import Snapshot
@@ -82,7 +83,7 @@ def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
     before = {left.pod.pod_class: judge(left.pod.pod_class, crowd, left.pod.kind).fits.any() for left in result.left}
     assume(any(before.values()))
     start = Room(crowd)
-    demands = demands_of(crowd, start.load(), policies)
+    demands = demands_of(crowd, policies, VerdictCache.of(crowd))
     turns = [
         at
         for *_, at in sorted(
