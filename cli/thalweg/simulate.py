@@ -93,6 +93,9 @@ def as_json(simulation: Simulation) -> dict[str, Any]:
         "placements": {placement.pod.key: placement.node for placement in result.placements},
         "pending": pending,
         "cost": result.cost,
+        "lowerBound": result.lower_bound,
+        "gap": round(result.gap, 6),
+        "certified": result.certified,
         "bound": len(result.placements),
         "seconds": round(simulation.seconds, 6),
     }
@@ -136,5 +139,11 @@ def _print(simulation: Simulation, after: Snapshot) -> None:
         console.print()
     console.print(
         f"{len(result.placements)} placed, {len(waits)} pending on {len(after.table.nodes)} nodes; "
-        f"cost {result.cost}, {simulation.seconds:.3f} s"
+        f"cost {result.cost}, {_proof(result)}, {simulation.seconds:.3f} s"
     )
+
+
+def _proof(result: RoundResult) -> str:
+    if result.certified:
+        return "certified: no plan costs less"
+    return f"at most {result.gap:.1%} of it more than the best plan"

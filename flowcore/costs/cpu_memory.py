@@ -67,6 +67,22 @@ class CPUMemory:
         rising: Int64s = np.maximum.accumulate(cost, axis=1)
         return rising
 
+    def slot_floors(
+        self, load: Load, smallest: Float64s, largest: Float64s, levels: Int64s, weights: CostWeights
+    ) -> Int64s:
+        """See CostModel: as full as the smallest pods make the node, and as balanced as any pods can make it."""
+        steps = levels[np.newaxis, :, np.newaxis].astype(np.float64)
+        capacity = load.capacity[:, np.newaxis, :]
+        least = load.taken[:, np.newaxis, :] + steps * smallest[:, np.newaxis, :]
+        most = load.taken[:, np.newaxis, :] + steps * largest[:, np.newaxis, :]
+        requested = weights.least_requested * _share(least, capacity).sum(axis=2) / 2
+        low = _share(least + smallest[:, np.newaxis, :], capacity)
+        high = _share(most + largest[:, np.newaxis, :], capacity)
+        apart = np.maximum(low - high[:, :, ::-1], 0).max(axis=2)
+        # The small change keeps a sum that rounds up here from being one that rounds down in ``slot_costs``.
+        floor: Int64s = np.rint(OMEGA * (requested + weights.balance * apart / 2) - 1e-6).astype(np.int64)
+        return floor
+
     def dearest_slot(self, weights: CostWeights) -> int:
         """See CostModel."""
         return OMEGA * _MOST_SHARE * (weights.least_requested + weights.balance)

@@ -36,6 +36,10 @@ class Load:
         capacity = snapshot.allocatable[:, columns].astype(np.float64)
         return cls(snapshot.table, capacity, assumed.astype(np.float64))
 
+    def at(self, nodes: Int64s) -> Load:
+        """The load of these nodes only."""
+        return Load(self.table, self.capacity[nodes], self.taken[nodes])
+
 
 class CostModel(Protocol):
     """Prices the arcs of the network; costs are positive integers, 1000 for one whole node's utilisation.
@@ -61,6 +65,17 @@ class CostModel(Protocol):
         Args:
             size: float64[N, 2], what one such pod counts for on each node.
             levels: int64[K], rising.
+        """
+
+    def slot_floors(
+        self, load: Load, smallest: Float64s, largest: Float64s, levels: Int64s, weights: CostWeights
+    ) -> Int64s:
+        """int64[N, K]: what no pod pays for the node, arc excluded, after exactly ``levels[k]`` others of the round.
+
+        Lower bounds rest on it: a floor that is too high is a wrong certificate, one that is too low a weak one.
+
+        Args:
+            smallest, largest: float64[N, 2], bounds on what each pod that may come to the node counts for.
         """
 
     def dearest_slot(self, weights: CostWeights) -> int:

@@ -30,6 +30,7 @@ class Demand:
         arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
         share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
+        turn: place in the queue, 0 for the demand whose first pod is the dearest to leave, among equals the largest.
     """
 
     group: Group
@@ -42,6 +43,7 @@ class Demand:
     arc: Int64s
     prices: Int64s
     share: float
+    turn: int
 
     @property
     def count(self) -> int:
@@ -88,18 +90,23 @@ def demands_of(snapshot: Snapshot, policies: Mapping[str, Policy], cache: Verdic
     everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
     everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
     prices = unscheduled_prices(groups, policies, snapshot.now, dearest)
+    wanted = [snapshot.vector(found.pod_class.requests) for found in groups]
+    shares = [float((each / everything).max()) for each in wanted]
+    queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -shares[at], at))
+    turns = {at: turn for turn, at in enumerate(queue)}
     return tuple(
         Demand(
             group=found,
             policy=policies[found.policy],
             model=MODELS[policies[found.policy].cost_model],
-            wanted=(wanted := snapshot.vector(found.pod_class.requests)),
-            share=float((wanted / everything).max()),
-            size=size,
-            allowed=nodes,
-            counts=_counts(found, nodes, snapshot, cache),
-            arc=arc,
-            prices=price,
+            wanted=wanted[at],
+            size=sizes[at],
+            allowed=allowed[at],
+            counts=_counts(found, allowed[at], snapshot, cache),
+            arc=arcs[at],
+            prices=prices[at],
+            share=shares[at],
+            turn=turns[at],
         )
-        for found, size, nodes, arc, price in zip(groups, sizes, allowed, arcs, prices, strict=True)
+        for at, found in enumerate(groups)
     )

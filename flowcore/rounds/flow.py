@@ -7,7 +7,7 @@ the rest goes into the next flow with the room that is left, until a flow brings
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,10 @@ from flowcore.solve import potentials, solve
 
 #: A flow that commits less than one in this many of its pods is the last: one-by-one finishes faster.
 _WORTHWHILE = 50
-_MOST_SOLVES = 12
+_MOST_FLOWS = 12
+#: How often missing arcs are priced for one flow, and by which share of the cost a flow must be cheaper than the last
+#: for another pricing: many classes that want the same nodes would go on for long for next to nothing.
+_MOST_PRICINGS, _LEAST_GAIN = 8, 1e-3
 #: Arcs from classes to nodes that the first network of a flow has room for.
 _FIRST_ARCS = 40_000
 #: Arcs that a class starts with, and gets more of, at least.
@@ -33,11 +36,17 @@ _NO_ARC = 2**60
 
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
-    """Commits of all flows in order, and what they took."""
+    """Commits of all flows in order, and what they took.
+
+    Attributes:
+        worth: int64[N], what one more pod on each node costs beyond its arc, by the potentials of the first flow; zero
+            for nodes that it did not look at.
+    """
 
     commits: tuple[Commit, ...]
     solves: int
     arcs: int
+    worth: Int64s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,27 +65,38 @@ class _Supply:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Proposal:
-    """Arcs that a flow uses: place in the supplies, node and pods, int64[M] each; the network's size and the cost."""
+    """Arcs that a flow uses: place in the supplies, node and pods, int64[M] each; the network's size and cost."""
 
     supplies: Int64s
     nodes: Int64s
     pods: Int64s
     size: int
     cost: int
+    worth: Int64s
 
 
-def plan_by_flow(demands: Sequence[Demand], room: Room) -> FlowPlan:
-    """Commits into ``room`` what flows of least cost propose."""
+def plan_by_flow(demands: Sequence[Demand], room: Room, known: Sequence[Commit]) -> Generator[None, None, FlowPlan]:
+    """Commits into ``room`` what flows of least cost propose; yields after each call of the solver.
+
+    Args:
+        known: another plan for the same demands and room: its arcs are good ones to begin with.
+    """
     commits: list[Commit] = []
     left = [demand.count for demand in demands]
-    solves = arcs = 0
-    while solves < _MOST_SOLVES:
+    worth = np.zeros(len(room.free), dtype=np.int64)
+    flows = solves = arcs = 0
+    while flows < _MOST_FLOWS:
         waiting = (_Supply(i, demands[i], count, room.counts(demands[i])) for i, count in enumerate(left) if count)
         supplies = [supply for supply in waiting if supply.fitting.any()]
-        proposal = _propose(supplies, room) if supplies else None
+        if not supplies:
+            break
+        proposal, calls = yield from _propose(supplies, room, known if not flows else ())
+        solves += calls
         if proposal is None:
             break
-        solves += 1
+        if not flows:
+            worth = proposal.worth
+        flows += 1
         arcs = max(arcs, proposal.size)
         placed = 0
         for commit in _commit(proposal, supplies, room):
@@ -85,16 +105,18 @@ def plan_by_flow(demands: Sequence[Demand], room: Room) -> FlowPlan:
             placed += commit.count
         if placed * _WORTHWHILE < sum(supply.count for supply in supplies):
             break
-    return FlowPlan(tuple(commits), solves, arcs)
+    return FlowPlan(tuple(commits), solves, arcs, worth)
 
 
-def _propose(supplies: Sequence[_Supply], room: Room) -> _Proposal | None:
-    """One flow of least cost through the slot network; None where the solver failed.
+def _propose(
+    supplies: Sequence[_Supply], room: Room, known: Sequence[Commit]
+) -> Generator[None, None, tuple[_Proposal | None, int]]:
+    """One flow of least cost through the slot network, None where the solver failed; and how often it was called.
 
     Columns are generated: each class starts with arcs to its cheapest nodes, at least twice as many as it has pods;
     node potentials of the optimal flow then price all the arcs that are missing, those that would make it cheaper are
-    added, and so on until none would. That is the optimum of the full network, and its size follows the batch, not
-    the cluster.
+    added, and so on until none would or little is gained. That is the optimum of the full network or next to it, and
+    the work follows the batch, not the cluster.
     """
     batch = sum(supply.count for supply in supplies)
     mean, limits = _mean_pod(supplies, room)
@@ -109,6 +131,11 @@ def _propose(supplies: Sequence[_Supply], room: Room) -> _Proposal | None:
         _cheapest(arc + slots[:, 0], max(first, 2 * supply.count, _FEWEST))
         for arc, supply in zip(arcs, supplies, strict=True)
     ]
+    place = {supply.at: at for at, supply in enumerate(supplies)}
+    for commit in known:
+        if commit.demand in place:
+            taken[place[commit.demand]][commit.node] = True
+    pricings, cost = 0, 2**62
     while True:
         candidates = [np.nonzero(mine)[0] for mine in taken]
         network = build(
@@ -122,11 +149,27 @@ def _propose(supplies: Sequence[_Supply], room: Room) -> _Proposal | None:
             slot_limits=np.minimum(limits, batch),
         )
         solution = solve(network)
+        pricings += 1
+        yield
         if solution.flows is None:
-            return None
+            return None, pricings
         distance = potentials(network, solution.flows)
-        if distance is None or not _add_columns(taken, arcs, slots[:, 0], distance, supplies):
-            return _Proposal(*decode(network, solution.flows), size=len(network.tails), cost=solution.cost)
+        # A node that no class has an arc to yet still has all its slots.
+        worth = slots[:, 0].copy()
+        used = np.zeros(len(worth), dtype=np.bool_)
+        used[network.arc_node] = True
+        if distance is not None:
+            worth[used] = distance[len(supplies) : -1][used]
+        gain, cost = cost - solution.cost, solution.cost
+        if (
+            distance is None
+            or pricings == _MOST_PRICINGS
+            or gain < _LEAST_GAIN * cost
+            or not _add_columns(taken, arcs, worth, distance, supplies)
+        ):
+            return _Proposal(
+                *decode(network, solution.flows), size=len(network.tails), cost=cost, worth=worth * used
+            ), pricings
 
 
 def _cheapest(cost: Int64s, count: int) -> Bools:
@@ -140,15 +183,17 @@ def _cheapest(cost: Int64s, count: int) -> Bools:
 
 
 def _add_columns(
-    taken: Sequence[Bools], arcs: Sequence[Int64s], first_slot: Int64s, distance: Int64s, supplies: Sequence[_Supply]
+    taken: Sequence[Bools], arcs: Sequence[Int64s], worth: Int64s, distance: Int64s, supplies: Sequence[_Supply]
 ) -> bool:
-    """Marks the arcs that would make the flow cheaper; False where there are none."""
-    to_sink = distance[len(supplies) : -1]
-    # A node that no class has an arc to yet still has all its slots.
-    to_sink = np.where(np.logical_or.reduce(taken), to_sink, first_slot)
+    """Marks the arcs that would make the flow cheaper; False where there are none.
+
+    Args:
+        worth: int64[N], what one more pod on each node costs beyond its arc.
+        distance: int64[V], potentials of the network.
+    """
     found = False
     for at, (mine, arc, supply) in enumerate(zip(taken, arcs, supplies, strict=True)):
-        gain = np.where(mine | (arc >= _NO_ARC), 0, np.minimum(arc + to_sink - distance[at], 0))
+        gain = np.where(mine | (arc >= _NO_ARC), 0, np.minimum(arc + worth - distance[at], 0))
         if gain.any():
             found = True
             np.logical_or(mine, _cheapest(np.where(gain < 0, gain, _NO_ARC), max(supply.count, _FEWEST)), out=mine)

@@ -34,7 +34,10 @@ class RoundResult:
         placements: in commit order; each passed every filter against the snapshot and those before it.
         left: what stays pending.
         cost: sum of all prices, of what is left too.
-        method: which way gave it: ``flow``, or the one-by-one floor where that was cheaper.
+        lower_bound: no plan for the snapshot costs less; computed from the snapshot by our own code, whatever
+            solvers said.
+        method: which way gave it.
+        steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.
         solves: how many min-cost flows were solved.
         arcs: arcs of the largest of them.
         after: the snapshot with the placements counted as taken and nothing pending.
@@ -44,7 +47,19 @@ class RoundResult:
     placements: tuple[Placement, ...]
     left: tuple[Left, ...]
     cost: int
+    lower_bound: int
     method: str
+    steps: int
     solves: int
     arcs: int
     after: Snapshot
+
+    @property
+    def gap(self) -> float:
+        """How much of the cost is not proved to be needed, 0..1."""
+        return (self.cost - self.lower_bound) / self.cost if self.cost > 0 else 0.0
+
+    @property
+    def certified(self) -> bool:
+        """Whether no plan can cost less: the cost is its lower bound."""
+        return self.cost == self.lower_bound

@@ -15,8 +15,8 @@ from flowcore.rounds.demands import Demand
 def pod_prices(commits: Sequence[Commit], demands: Sequence[Demand], load: Load) -> Int64s:
     """int64[P]: price of each committed pod, in commit order.
 
-    A pod pays for the node as the pods committed there before it left it; so plans of different methods
-    compare.
+    A pod pays for the node as the pods of the round that are dearer to leave than it make it, whichever was committed
+    first: a placement has one cost, however it was found.
 
     Args:
         load: how full the nodes were before the first commit.
@@ -27,7 +27,8 @@ def pod_prices(commits: Sequence[Commit], demands: Sequence[Demand], load: Load)
     if not len(node):
         return np.zeros(0, dtype=np.int64)
     size = np.array([each.size for each in demands])[demand]
-    order = np.argsort(node, kind="stable")
+    turn = np.array([each.turn for each in demands], dtype=np.int64)[demand]
+    order = np.lexsort((turn, node))
     running = np.cumsum(size[order], axis=0) - size[order]
     first = np.concatenate([[True], node[order][1:] != node[order][:-1]])
     running -= running[first][np.cumsum(first) - 1]

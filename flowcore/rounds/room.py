@@ -23,19 +23,40 @@ class Room:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+        self._capacity = Load.of(snapshot, snapshot.assumed).capacity
+        self._changes: list[Int64s] = []
         self.free: Int64s = snapshot.free
         self.assumed: Int64s = snapshot.assumed.copy()
         self.ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
 
     def copy(self) -> Room:
-        """An independent copy."""
+        """An independent copy, in which nothing changed yet."""
         other = Room(self._snapshot)
         other.free, other.assumed, other.ports = self.free.copy(), self.assumed.copy(), dict(self.ports)
         return other
 
     def load(self) -> Load:
         """How full the nodes are."""
-        return Load.of(self._snapshot, self.assumed)
+        return Load(self._snapshot.table, self._capacity, self.assumed.astype(np.float64))
+
+    def load_at(self, nodes: Int64s) -> Load:
+        """How full these nodes are."""
+        return Load(self._snapshot.table, self._capacity[nodes], self.assumed[nodes].astype(np.float64))
+
+    @property
+    def changes(self) -> int:
+        """How often something was committed."""
+        return len(self._changes)
+
+    def changed_since(self, change: int) -> Int64s:
+        """Nodes, each once, that commits after that many changed."""
+        recent = self._changes[change:]
+        if not recent:
+            return np.zeros(0, dtype=np.int64)
+        touched = np.zeros(len(self.free), dtype=np.bool_)
+        for nodes in recent:
+            touched[nodes] = True
+        return np.nonzero(touched)[0]
 
     def counts(self, demand: Demand) -> Int64s:
         """int64[N]: how many pods of the group each node takes now, one at most where host ports are held."""
@@ -48,13 +69,16 @@ class Room:
                     fitting[at] = 0
         return fitting
 
-    def fits_at(self, demand: Demand, at: Int64s) -> Bools:
-        """bool[len(at)]: ``counts`` above zero, for these nodes only."""
-        fits: Bools = demand.allowed[at] & (count_fitting(demand.wanted, self.free[at]) > 0)
+    def counts_at(self, demand: Demand, nodes: Int64s) -> Int64s:
+        """``counts`` of these nodes only, int64[len(nodes)]."""
+        fitting = np.where(demand.allowed[nodes], count_fitting(demand.wanted, self.free[nodes]), 0)
         ports = demand.group.pod_class.host_ports
         if ports:
-            fits &= ~np.array([clash(ports, self.ports.get(int(node), ())) for node in at], dtype=np.bool_)
-        return fits
+            fitting = np.minimum(fitting, 1)
+            for place, node in enumerate(nodes.tolist()):
+                if fitting[place] and clash(ports, self.ports.get(node, ())):
+                    fitting[place] = 0
+        return fitting
 
     def count_on(self, demand: Demand, at: int) -> int:
         """``counts`` of one node."""
@@ -71,12 +95,27 @@ class Room:
         """Commits up to ``count`` pods to a node; returns how many it took."""
         taken = min(count, self.count_on(demand, at))
         if taken:
+            self._changes.append(np.array([at], dtype=np.int64))
             self.free[at] -= demand.wanted * taken
             self.assumed[at] += demand.size.astype(np.int64) * taken
             ports = demand.group.pod_class.host_ports
             if ports:
                 self.ports[at] = self.ports.get(at, frozenset()) | frozenset(ports)
         return taken
+
+    def take_many(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
+        """Commits pods of one group to several nodes, each at most ``counts`` of that node.
+
+        Args:
+            nodes, counts: int64[M], each node once.
+        """
+        self._changes.append(nodes)
+        self.free[nodes] -= demand.wanted * counts[:, np.newaxis]
+        self.assumed[nodes] += demand.size.astype(np.int64) * counts[:, np.newaxis]
+        ports = demand.group.pod_class.host_ports
+        if ports:
+            for node in nodes.tolist():
+                self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
 
     def take_all(self, demands: Sequence[Demand], classes: Int64s, nodes: Int64s, counts: Int64s) -> Bools:
         """Commits arcs whose nodes have room for everything planned there; leaves the other nodes alone.
@@ -100,6 +139,7 @@ class Room:
         whole = (((total <= self.free[places]) & (rough < 2.0**62)) | (rough == 0)).all(axis=1)
         whole[at[holds_ports[classes]]] = False  # ports are decided one by one
         chosen: Bools = whole[at]
+        self._changes.append(nodes[chosen])
         np.subtract.at(self.free, nodes[chosen], asked[chosen])
         np.add.at(self.assumed, nodes[chosen], (size[classes] * counts[:, np.newaxis])[chosen])
         return chosen

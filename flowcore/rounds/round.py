@@ -3,67 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from flowcore.classes import VerdictCache
 from flowcore.explain.reasons import reason_for
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.snapshot import Snapshot
-from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand, demands_of
-from flowcore.rounds.flow import plan_by_flow
-from flowcore.rounds.one_by_one import Taste, plan_one_by_one
+from flowcore.rounds.field import Field
+from flowcore.rounds.fill import plan_by_filling
 from flowcore.rounds.plan import Left, Placement, RoundResult
-from flowcore.rounds.pricing import pod_prices, total_cost, unplaced
+from flowcore.rounds.planner import Planner
+from flowcore.rounds.pricing import pod_prices, unplaced
 from flowcore.rounds.room import Room
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
+#: Steps of a round that nobody gives a budget: all that are quick, and some neighbourhoods.
+DEFAULT_STEPS = 40
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A plan that one method made, with the room it leaves."""
+class Round:
+    """One round in the making: take steps for as long as there is time, then ask for the result.
 
-    method: str
-    commits: Sequence[Commit]
-    room: Room
-    solves: int = 0
-    arcs: int = 0
+    The result after so many steps is the same each time: snapshot, policies, seed and steps are all it depends on.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policies: Mapping[str, Policy] = DEFAULT_POLICIES,
+        cache: VerdictCache | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        """See ``run_round``."""
+        self._snapshot, self._start = snapshot, Room(snapshot)
+        self._cache = VerdictCache.of(snapshot) if cache is None else cache
+        self._demands = demands_of(snapshot, policies, self._cache)
+        self._planner = Planner(self._demands, self._start, seed)
+
+    def step(self) -> bool:
+        """Takes one step; False when nothing is left to do. Every step leaves a plan at least as good."""
+        return self._planner.step()
+
+    def result(self) -> RoundResult:
+        """The best plan so far."""
+        planner = self._planner
+        return _result(self._snapshot, self._demands, self._start, planner, self._cache)
 
 
 def run_round(
-    snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES, cache: VerdictCache | None = None
+    snapshot: Snapshot,
+    policies: Mapping[str, Policy] = DEFAULT_POLICIES,
+    cache: VerdictCache | None = None,
+    *,
+    steps: int = DEFAULT_STEPS,
+    seed: int = 0,
 ) -> RoundResult:
     """Plans all pending pods of a snapshot at once.
 
     Args:
         snapshot: nodes, what is taken, what waits. Each pending pod's ``policy`` must be a key of ``policies``.
         cache: what is remembered of earlier rounds; it makes a round faster and changes nothing else.
+        steps: how much work to do at most, at least one.
+        seed: of the choices that the search makes.
 
     Returns:
         A plan in which every pending pod is either placed or left with a reason. It never overcommits a resource
-        and never breaks a filter; what stays out fits nowhere beside what was placed. Where the flow leaves pods
-        out that had room when the round began, two one-by-one plans are tried too and the cheapest of the three is
-        returned: no round is dearer than one-by-one scheduling of the same pods in the order of their price.
+        and never breaks a filter; what stays out fits nowhere beside what was placed.
     """
-    start = Room(snapshot)
-    load = start.load()
-    cache = cache or VerdictCache.of(snapshot)
-    demands = demands_of(snapshot, policies, cache)
-    room = start.copy()
-    flow = plan_by_flow(demands, room)
-    commits = list(flow.commits)
-    commits += plan_one_by_one(demands, _by_price(demands, unplaced(commits, demands)), room)
-    draft = _Draft("flow", commits, room, flow.solves, flow.arcs)
-    if any(count and demand.counts.any() for count, demand in zip(unplaced(commits, demands), demands, strict=True)):
-        everyone = _by_price(demands, [demand.count for demand in demands])
-        drafts = [draft]
-        for taste in Taste:
-            room = start.copy()
-            commits = plan_one_by_one(demands, everyone, room, taste)
-            drafts.append(_Draft(f"one-by-one, {taste.value}", commits, room, flow.solves, flow.arcs))
-        draft = min(drafts, key=lambda each: total_cost(each.commits, demands, load))
-    return _result(snapshot, demands, start, draft, cache)
+    this = Round(snapshot, policies, cache, seed=seed)
+    for _ in range(max(1, steps)):
+        if not this.step():
+            break
+    return this.result()
 
 
 def run_one_by_one(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> RoundResult:
@@ -80,24 +92,16 @@ def run_one_by_one(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_
         for at, demand in enumerate(demands)
         for pod in demand.group.pods
     )
+    planner = Planner(demands, start)
     room = start.copy()
-    commits = plan_one_by_one(demands, [at for *_, at in turns], room)
-    return _result(snapshot, demands, start, _Draft("one-by-one", commits, room), cache)
-
-
-def _by_price(demands: Sequence[Demand], left: Sequence[int]) -> list[int]:
-    """Demand of each pod that is left, dearest to leave first, among equals the largest: big pods need first choice."""
-    entries = [
-        (-int(price), -demand.share, at)
-        for at, (demand, count) in enumerate(zip(demands, left, strict=True))
-        for price in demand.prices_of_last(count)
-    ]
-    return [at for *_, at in sorted(entries)]
+    planner.offer("one by one", plan_by_filling(Field.of(demands, start), ((at, 1) for *_, at in turns), room), room)
+    return _result(snapshot, demands, start, planner, cache)
 
 
 def _result(
-    snapshot: Snapshot, demands: Sequence[Demand], start: Room, draft: _Draft, cache: VerdictCache
+    snapshot: Snapshot, demands: Sequence[Demand], start: Room, planner: Planner, cache: VerdictCache
 ) -> RoundResult:
+    draft = planner.conclude()
     prices = iter(pod_prices(draft.commits, demands, start.load()).tolist())
     nodes = snapshot.table.nodes
     waiting = [iter(demand.group.pods) for demand in demands]
@@ -118,9 +122,11 @@ def _result(
         generation=snapshot.generation,
         placements=placements,
         left=tuple(left),
-        cost=sum(p.price for p in placements) + sum(p.price for p in left),
+        cost=draft.cost,
+        lower_bound=min(planner.bound, draft.cost),
         method=draft.method,
-        solves=draft.solves,
-        arcs=draft.arcs,
+        steps=planner.steps,
+        solves=planner.solves,
+        arcs=planner.arcs,
         after=after,
     )

@@ -126,6 +126,8 @@ class PolicyStatus:
                 "placed": report.placed,
                 "waiting": report.waiting,
                 "cost": report.cost,
+                "gap": f"{report.gap:.1%}",
+                "certified": report.certified,
             }
         return status
 

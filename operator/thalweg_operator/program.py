@@ -74,6 +74,7 @@ class Operator:
             self._metrics,
             batcher,
             settings.resync,
+            settings.round_budget,
         )
         self._status = PolicyStatus(connection, self._state, self._policies, self._rounds)
         intern = Interner()

@@ -42,6 +42,8 @@ class RoundReport:
     placed: int
     waiting: int
     cost: int
+    gap: float
+    certified: bool
 
 
 @dataclass(slots=True)
@@ -78,11 +80,12 @@ class RoundLoop:
         metrics: Metrics,
         batcher: Batcher,
         resync: float,
+        budget: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._state, self._policies, self._worker = state, policies, worker
         self._binder, self._waiting, self._metrics = binder, waiting, metrics
-        self._batcher, self._resync, self._clock = batcher, resync, clock
+        self._batcher, self._resync, self._budget, self._clock = batcher, resync, budget, clock
         self._number = 0
         self._told = False
         self._most: int | None = None
@@ -219,6 +222,7 @@ class RoundLoop:
             policies=list(ordered),
             classes=list(classes),
             waiting=waiting,
+            budget=self._budget,
         )
         return _Question(request, pods, blocked, whole=whole)
 
@@ -284,7 +288,9 @@ class RoundLoop:
         if reply is not None:
             for at, policy in enumerate(request.policies):
                 if placed[at] or left[at]:
-                    self.reports[policy.name] = RoundReport(request.number, now, placed[at], left[at], reply.costs[at])
+                    self.reports[policy.name] = RoundReport(
+                        request.number, now, placed[at], left[at], reply.costs[at], reply.gap, reply.certified
+                    )
             _log.debug("round", number=request.number, placed=len(reply.placements), left=len(reply.left),
                        method=reply.method, seconds=round(reply.seconds, 4))  # fmt: skip
         self._metrics.waiting.set(sum(left))

@@ -43,6 +43,9 @@ class RoundRequest(msgspec.Struct):
 
     Attributes:
         fresh: the worker is to forget what it has first.
+        budget: seconds after which no further step of the round begins.
+        steps: how many steps to take whatever the clock says, for a replay; 0 leaves it to the budget.
+        seed: of the choices that the round makes.
         namespaces: labels of those that changed, None for those that are gone.
         neighbours: kind by its place in ``kinds``, node name, and how many more (or fewer) of them run there.
     """
@@ -60,6 +63,9 @@ class RoundRequest(msgspec.Struct):
     policies: list[Policy]
     classes: list[PodClass]
     waiting: list[Waiting]
+    budget: float
+    steps: int = 0
+    seed: int = 0
 
 
 class RoundReply(msgspec.Struct):
@@ -72,6 +78,10 @@ class RoundReply(msgspec.Struct):
     reasons: list[str]
     #: Cost per policy, by its place in the request.
     costs: list[int]
+    #: Of the pods that are bound: what no plan costs less than, and steps taken.
+    cost: int
+    lower_bound: int
+    steps: int
     method: str
     solves: int
     arcs: int
@@ -79,6 +89,36 @@ class RoundReply(msgspec.Struct):
     #: What verdicts were asked for and how often they were hits, refreshed in part, misses, and rows computed.
     cached: list[tuple[str, int, int, int, int]] = []
     problem: str = ""
+
+    @property
+    def gap(self) -> float:
+        """How much of the cost is not proved to be needed, 0..1."""
+        return (self.cost - self.lower_bound) / self.cost if self.cost > 0 else 0.0
+
+    @property
+    def certified(self) -> bool:
+        """Whether no plan can cost less."""
+        return self.cost == self.lower_bound
+
+
+def failed(request: RoundRequest, problem: str) -> RoundReply:
+    """The reply to a request that could not be answered."""
+    return RoundReply(
+        number=request.number,
+        generation=request.generation,
+        placements=[],
+        left=[],
+        reasons=[],
+        costs=[],
+        cost=0,
+        lower_bound=0,
+        steps=0,
+        method="",
+        solves=0,
+        arcs=0,
+        seconds=0.0,
+        problem=problem,
+    )
 
 
 request_encoder = msgspec.msgpack.Encoder()

@@ -24,15 +24,19 @@ from flowcore.model.pods import HostPort
 from flowcore.model.policies import Delivery
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
-from flowcore.rounds import RoundResult, run_round
+from flowcore.rounds import Round, RoundResult, run_round
 from thalweg_operator.wire import (
     LENGTH,
     RoundReply,
     RoundRequest,
     Use,
+    failed,
     reply_encoder,
     request_decoder,
 )
+
+#: Steps of the plan for pods that are only observed.
+_OBSERVED_STEPS = 4
 
 
 class Replica:
@@ -181,12 +185,26 @@ def answer(replica: Replica, request: RoundRequest) -> RoundReply:
             kind=request.kinds[waiting.kind],
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
-    result = run_round(replica.snapshot(request, tuple(binding)), policies, replica.cache)
+    until, cache = started + request.budget, replica.cache
+    snapshot = replica.snapshot(request, tuple(binding))
+    result = _plan(Round(snapshot, policies, cache, seed=request.seed), request.steps, until)
     results = [result]
     if observed:
-        results.append(run_round(replace(result.after, pending=tuple(observed)), policies, replica.cache))
-    tallies = replica.cache.take_tallies()
-    return _reply(request, results, at, tallies, time.perf_counter() - started)
+        # Nobody acts on these: their plan gets the work that every plan gets, and no search.
+        results.append(
+            run_round(replace(result.after, pending=tuple(observed)), policies, cache, steps=_OBSERVED_STEPS)
+        )
+    return _reply(request, results, at, cache.take_tallies(), time.perf_counter() - started)
+
+
+def _plan(this: Round, steps: int, until: float) -> RoundResult:
+    """Takes steps while there is time, at least one; the result says how many, so that it can be replayed."""
+    taken = 0
+    while this.step():
+        taken += 1
+        if taken >= steps if steps else time.perf_counter() >= until:
+            break
+    return this.result()
 
 
 def _reply(
@@ -213,6 +231,9 @@ def _reply(
         left=left,
         reasons=list(reasons),
         costs=list(costs.values()),
+        cost=results[0].cost,
+        lower_bound=results[0].lower_bound,
+        steps=results[0].steps,
         method=results[0].method,
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
@@ -234,7 +255,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         try:
             reply = answer(replica, request)
         except Exception as error:  # noqa: BLE001 - the operator decides what follows; this process must go on
-            reply = RoundReply(request.number, request.generation, [], [], [], [], "", 0, 0, 0.0, problem=repr(error))
+            reply = failed(request, repr(error))
         body = reply_encoder.encode(reply)
         sink.write(LENGTH.pack(len(body)) + body)
         sink.flush()

@@ -70,11 +70,23 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
     ]
     supplies = [supply for supply in supplies if supply.fitting.any()]
     assume(supplies)
-    whole = flow._propose(supplies, room)
+    whole = _proposal(supplies, room)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow, "_FIRST_ARCS", 0)
         patch.setattr(flow, "_FEWEST", 1)
-        grown = flow._propose([*supplies], room)
+        patch.setattr(flow, "_LEAST_GAIN", -1)
+        patch.setattr(flow, "_MOST_PRICINGS", 1000)
+        grown = _proposal([*supplies], room)
     assert whole is not None
     assert grown is not None
     assert grown.cost == whole.cost
+
+
+def _proposal(supplies: list[flow._Supply], room: Room) -> flow._Proposal | None:
+    going = flow._propose(supplies, room, ())
+    while True:
+        try:
+            next(going)
+        except StopIteration as end:
+            proposal, _ = end.value
+            return proposal

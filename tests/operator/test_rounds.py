@@ -91,6 +91,7 @@ class Case:
             self.metrics,
             self.batcher,
             0.05,
+            0.3,
             lambda: self.now,  # type: ignore[arg-type]
         )
         self.state.set_namespace("ns", ())

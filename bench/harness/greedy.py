@@ -1,0 +1,59 @@
+"""One pod after the other, in plain loops that share nothing with the engine: what it is compared with.
+
+Scores are kube-scheduler's (plugins/noderesources least_allocated.go and most_allocated.go): of cpu and memory, as its
+defaults have it, weight 1 each, in its integers. GPUs are room to be had, not part of the score. Among equal scores
+the first node wins, where kube-scheduler draws one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+import numpy as np
+
+from flowcore.model.pods import PodClass
+from flowcore.model.snapshot import PendingPod
+from harness.rechecks import Checker, Int64s, Placed
+
+_MOST = 100
+
+
+class Taste(Enum):
+    """Which of the nodes that fit a pod gets."""
+
+    PREFERENCE = "greedy by preference"  #: the first in its class's own ranking of the nodes, drawn at random
+    LEAST = "least allocated"
+    MOST = "most allocated"
+
+
+def place(checker: Checker, pods: Iterable[PendingPod], taste: Taste, seed: int = 0) -> list[Placed]:
+    """Places pods in the order given; those that fit nowhere at their turn are left out."""
+    snapshot = checker.snapshot
+    columns = [snapshot.resources.index(name) for name in ("cpu", "memory")]
+    capacity = np.maximum(snapshot.allocatable[:, columns], 1)
+    free = checker.free()
+    draw = np.random.default_rng(seed)
+    rankings: dict[PodClass, Int64s] = {}
+    hopeless: set[PodClass] = set()
+    placed: list[Placed] = []
+    for pod in pods:
+        asked = pod.pod_class
+        if asked in hopeless:
+            continue
+        nodes = np.nonzero(checker.fits(asked, free))[0]
+        if not len(nodes):
+            hopeless.add(asked)  # room only shrinks
+            continue
+        if taste is Taste.PREFERENCE:
+            if asked not in rankings:
+                rankings[asked] = draw.permutation(len(free))
+            score = -rankings[asked][nodes]
+        else:
+            left = free[np.ix_(nodes, columns)] - checker.wanted(asked)[columns]
+            share = left if taste is Taste.LEAST else capacity[nodes] - left
+            score = (share * _MOST // capacity[nodes]).sum(axis=1) // len(columns)
+        at = int(nodes[score.argmax()])
+        free[at] -= checker.wanted(asked)
+        placed.append((pod, at))
+    return placed

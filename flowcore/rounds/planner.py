@@ -1,0 +1,205 @@
+"""A round as a row of steps, each of which leaves the best plan so far at least as good.
+
+Whoever runs a planner may stop after any step: the number of steps taken replays to the same plan. So a wall clock can
+stop a round without making it irreproducible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.costs.model import Float64s
+from flowcore.model.snapshot import Bools, Int64s
+from flowcore.rounds.bounds import lower_bound
+from flowcore.rounds.commits import Commit
+from flowcore.rounds.demands import Demand
+from flowcore.rounds.field import Field
+from flowcore.rounds.fill import plan_by_filling
+from flowcore.rounds.flow import plan_by_flow
+from flowcore.rounds.neighbourhoods import Neighbourhoods
+from flowcore.rounds.pricing import total_cost, unplaced
+from flowcore.rounds.relaxation import guide
+from flowcore.rounds.room import Room
+
+#: Where more than one in this many pods stays out although there was room for some of its kind, room is what
+#: decides, not cost: a flow, which knows slots but no resources, would not help.
+_SCARCE = 50
+#: Interleavings of classes that are tried, in parts of each class. With many parts nodes get a mix of all classes, with
+#: few the dear ones come first.
+_PARTS = (4, 16)
+#: So many neighbourhoods in a row that bring nothing end the search, or a tenth as many as there are nodes.
+_PATIENCE = 4
+#: One-by-one scheduling is tried up to so many pods.
+_FEW = 3_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """A plan that one method made, with the room it leaves and its true cost."""
+
+    method: str
+    commits: Sequence[Commit]
+    room: Room
+    cost: int
+
+
+class Planner:
+    """Plans a round step by step.
+
+    Attributes:
+        best: the best plan so far, less what the search for better neighbourhoods found (see ``conclude``).
+        steps: steps taken.
+        solves, arcs: min-cost flows solved, and arcs of the largest.
+        bound: a cost that no plan goes below.
+    """
+
+    def __init__(self, demands: Sequence[Demand], start: Room, seed: int = 0) -> None:
+        self._demands, self._start, self._seed = demands, start, seed
+        self._load = start.load()
+        self._queue = sorted(range(len(demands)), key=lambda at: demands[at].turn)
+        self.steps = self.solves = self.arcs = self.bound = 0
+        self.best = self._draft("nothing", [], start.copy())
+        self._searched: Neighbourhoods | None = None
+        self._going = self._run()
+
+    def step(self) -> bool:
+        """Takes the next step; False when there is none."""
+        try:
+            next(self._going)
+        except StopIteration:
+            return False
+        self.steps += 1
+        return True
+
+    def _run(self) -> Generator[None, None, None]:
+        demands = self._demands
+        if not demands or not len(self._start.free):
+            self.bound = self.best.cost
+            return
+        field = Field.of(demands, self._start)
+        self._fill(field)
+        self.bound = lower_bound(field)
+        yield
+        placeable = field.placeable
+        hopeful = sum(demand.count for demand, hope in zip(demands, placeable, strict=True) if hope)
+        if not hopeful or self.best.cost == self.bound:
+            return
+        if self._left(placeable) and hopeful <= _FEW:
+            self._one_by_one(field)
+            yield
+        if self._left(placeable) * _SCARCE <= hopeful:
+            yield from self._flow(field)
+        if not self._left(placeable):
+            return
+        yield from self._share_out(field)
+        yield from self._search(field)
+
+    def _fill(self, field: Field) -> None:
+        """The floor: every class in turn takes the cheapest slots there are."""
+        room = self._start.copy()
+        self.offer("fill", self._filled([], field, room), room)
+
+    def _one_by_one(self, field: Field) -> None:
+        """Pods in turn whatever their class, as kube-scheduler has it."""
+        room = self._start.copy()
+        everyone = by_price(self._demands, [demand.count for demand in self._demands])
+        self.offer("one by one", plan_by_filling(field, ((at, 1) for at in everyone), room), room)
+
+    def _flow(self, field: Field) -> Generator[None, None, None]:
+        """Min-cost flows, and what they leave over filled in."""
+        room = self._start.copy()
+        plan = yield from plan_by_flow(self._demands, room, self.best.commits)
+        self.solves, self.arcs = plan.solves, plan.arcs
+        self.offer("flow", self._filled(plan.commits, field, room), room)
+        self.bound = max(self.bound, lower_bound(field, worth=plan.worth))
+        yield
+
+    def _share_out(self, field: Field) -> Generator[None, None, None]:
+        """The linear program says how many of each class, and at what tolls; classes take turns in parts."""
+        guided = guide(field)
+        if guided is None:
+            return
+        self.bound = max(self.bound, lower_bound(field, tolls=guided.tolls))
+        yield
+        demands = self._demands
+        worth = _least_tolls(field, guided.tolls)
+        order = sorted(range(len(demands)), key=lambda at: (-worth[at], -demands[at].share, at))
+        everyone = np.array([demand.count for demand in demands], dtype=np.int64)
+        chosen = np.minimum(np.floor(guided.placed + 1e-6).astype(np.int64), everyone)
+        for parts in _PARTS:
+            for counts in (chosen, everyone):
+                for tolls in (None, guided.tolls):
+                    room = self._start.copy()
+                    commits = plan_by_filling(field, _in_parts(counts, order, parts), room, tolls)
+                    self.offer("shares", self._filled(commits, field, room), room)
+                    yield
+
+    def _search(self, field: Field) -> Generator[None, None, None]:
+        """Neighbourhoods, for as long as they are asked for."""
+        self._searched = search = Neighbourhoods(field, self.best.commits, self.best.room, self._seed)
+        patience = max(_PATIENCE, len(self._start.free) // 10)
+        fruitless = 0
+        while fruitless < patience and self.best.cost - search.gain > self.bound:
+            before = search.gain
+            if not search.improve():
+                return
+            fruitless = 0 if search.gain > before else fruitless + 1
+            yield
+
+    def conclude(self) -> Draft:
+        """The best plan so far, verified: every commit goes through an empty room once more."""
+        search = self._searched
+        if search is not None and search.gain:
+            room = self._start.copy()
+            commits = [c for c in search.commits if room.take(self._demands[c.demand], c.node, c.count) == c.count]
+            self.offer("neighbourhoods", self._filled(commits, search.field, room), room)
+            self._searched = None
+        return self.best
+
+    def _filled(self, commits: Sequence[Commit], field: Field, room: Room) -> list[Commit]:
+        """A plan with whatever else fits into the room that it leaves, the dearest first."""
+        left = unplaced(commits, self._demands)
+        return [*commits, *plan_by_filling(field, ((at, left[at]) for at in self._queue), room)]
+
+    def _left(self, placeable: Bools) -> int:
+        left = unplaced(self.best.commits, self._demands)
+        return sum(count for count, hope in zip(left, placeable, strict=True) if hope)
+
+    def _draft(self, method: str, commits: Sequence[Commit], room: Room) -> Draft:
+        return Draft(method, commits, room, total_cost(commits, self._demands, self._load))
+
+    def offer(self, method: str, commits: Sequence[Commit], room: Room) -> None:
+        """Takes a plan over if it is cheaper than the best so far."""
+        draft = self._draft(method, commits, room)
+        if draft.cost < self.best.cost:
+            self.best = draft
+
+
+def by_price(demands: Sequence[Demand], left: Sequence[int]) -> list[int]:
+    """Demand of each pod that is left, dearest to leave first, among equals the largest: big pods need first choice."""
+    entries = [
+        (-int(price), -demand.share, at)
+        for at, (demand, count) in enumerate(zip(demands, left, strict=True))
+        for price in demand.prices_of_last(count)
+    ]
+    return [at for *_, at in sorted(entries)]
+
+
+def _least_tolls(field: Field, tolls: Float64s) -> list[float]:
+    """What each demand's pod pays in tolls where it pays the least."""
+    return [
+        float((tolls[counts > 0] @ demand.wanted).min(initial=np.inf))
+        for demand, counts in zip(field.demands, field.counts, strict=True)
+    ]
+
+
+def _in_parts(counts: Int64s, order: Sequence[int], parts: int) -> list[tuple[int, int]]:
+    """Each class's pods in so many parts, the classes taking turns in this order."""
+    return [
+        (at, int(counts[at]) * (part + 1) // parts - int(counts[at]) * part // parts)
+        for part in range(parts)
+        for at in order
+    ]

@@ -1,0 +1,113 @@
+"""The round as a linear program: what is worth its room, and what a unit of room is worth.
+
+A flow in which each class consumes several resources is a generalised flow (seeds: arcs with gain); as a linear program
+over classes and groups of nodes it is small. A group is nodes that the same classes may use; its resources count as
+one pool, so the program is a relaxation. Its duals are tolls: the worth of a unit of each resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.costs.model import Float64s
+from flowcore.model.snapshot import Bools, Int64s
+from flowcore.rounds.demands import Demand
+from flowcore.rounds.field import Field
+from flowcore.solve import LinearProgram, solve_relaxed
+
+#: Prices of a class are merged into so many steps for the program; the bound uses each pod's own.
+_STEPS = 4
+#: A program with more columns than this takes longer than it helps.
+_MOST_COLUMNS = 30_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guide:
+    """What the linear program says.
+
+    Attributes:
+        tolls: float64[N, R], worth of a unit of each resource on each node.
+        placed: float64[C], how many pods of each demand have room.
+    """
+
+    tolls: Float64s
+    placed: Float64s
+
+
+def guide(field: Field) -> Guide | None:
+    """Solves the linear program; None where it is too large or the solver failed."""
+    fits = field.counts > 0
+    usable = np.asarray(fits.any(axis=0), dtype=np.bool_)
+    group, groups = _groups(fits, usable)
+    free = np.maximum(field.room.free, 0).astype(np.float64)
+    classes, resources = len(field.demands), free.shape[1]
+    if classes * groups > _MOST_COLUMNS or not groups:
+        return None
+    pools = np.zeros((groups, resources))
+    np.add.at(pools, group[usable], free[usable])
+    cost = np.full((classes, groups), np.inf)
+    most = np.zeros((classes, groups))
+    turn = np.nonzero(usable)[0][np.argsort(group[usable], kind="stable")]
+    starts = np.searchsorted(group[turn], np.arange(groups))
+    for at in range(classes):
+        cost[at] = np.minimum.reduceat(field.opening[at, turn], starts)
+        most[at] = np.add.reduceat(field.counts[at, turn], starts)
+    program, pairs, scale = _program(field.demands, cost, most, pools)
+    solution = solve_relaxed(program)
+    if solution is None:
+        return None
+    # Rows: a class each, then a resource of a group each; a resource that runs short has a negative dual.
+    worth = np.maximum(-solution.duals[classes:], 0.0).reshape(groups, resources) / scale
+    tolls = np.zeros(free.shape)
+    tolls[usable] = worth[group[usable]]
+    placed = np.zeros(classes)
+    np.add.at(placed, pairs[0], solution.values[: len(pairs[0])])
+    return Guide(tolls, placed)
+
+
+def _groups(fits: Bools, usable: Bools) -> tuple[Int64s, int]:
+    """int64[N], group of each usable node: those that the same demands fit on; how many groups there are."""
+    group = np.full(fits.shape[1], -1, dtype=np.int64)
+    if not usable.any():
+        return group, 0
+    packed = np.ascontiguousarray(np.packbits(fits[:, usable], axis=0).T)
+    _, found = np.unique(packed.view([("", np.void, packed.shape[1])]).ravel(), return_inverse=True)
+    group[usable] = found
+    return group, int(found.max()) + 1
+
+
+def _program(
+    demands: Sequence[Demand], cost: Float64s, most: Float64s, pools: Float64s
+) -> tuple[LinearProgram, tuple[Int64s, Int64s], Float64s]:
+    """Columns: pods of a class in a group, then pods of a class left at a price. Amounts are scaled to the pools."""
+    classes = len(demands)
+    groups, resources = pools.shape
+    scale = np.maximum(pools.max(axis=0), 1.0)
+    wanted = np.array([demand.wanted for demand in demands], dtype=np.float64) / scale
+    who, where = np.nonzero(most > 0)
+    steps = [np.array_split(demand.prices.astype(np.float64), min(_STEPS, demand.count)) for demand in demands]
+    owner = np.repeat(np.arange(classes), [len(each) for each in steps])
+    price = np.array([part.mean() for each in steps for part in each])
+    width = np.array([len(part) for each in steps for part in each], dtype=np.float64)
+    pairs = len(who)
+    pair, resource = np.nonzero(wanted[who] > 0)
+    rows = np.concatenate([who, owner, classes + where[pair] * resources + resource])
+    columns = np.concatenate([np.arange(pairs), pairs + np.arange(len(owner)), pair])
+    coefficients = np.concatenate([np.ones(pairs + len(owner)), wanted[who[pair], resource]])
+    supply = np.array([demand.count for demand in demands], dtype=np.float64)
+    return (
+        LinearProgram(
+            costs=np.concatenate([cost[who, where], price]),
+            most=np.concatenate([most[who, where], width]),
+            lower=np.concatenate([supply, np.full(groups * resources, -np.inf)]),
+            upper=np.concatenate([supply, (pools / scale).ravel()]),
+            rows=rows,
+            columns=columns,
+            coefficients=coefficients,
+        ),
+        (who, where),
+        scale,
+    )

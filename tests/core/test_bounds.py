@@ -1,0 +1,101 @@
+"""Lower bounds hold against every plan there is, and a certified plan is the cheapest of them."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.crowds import crowds
+from support.model import node, pod, snapshot
+
+from flowcore.classes import VerdictCache
+from flowcore.model.policies import BUILT_IN, CostWeights, Policy, UnscheduledPrice
+from flowcore.model.snapshot import Snapshot
+from flowcore.rounds import run_round
+from flowcore.rounds.bounds import lower_bound
+from flowcore.rounds.commits import Commit
+from flowcore.rounds.demands import Demand, demands_of
+from flowcore.rounds.field import Field
+from flowcore.rounds.pricing import total_cost
+from flowcore.rounds.room import Room
+
+_small_pods = st.lists(
+    st.tuples(st.sampled_from((500, 1000, 1500, 4000)), st.sampled_from((0, 2**30, 3 * 2**30))), min_size=1, max_size=5
+)
+_small_nodes = st.lists(st.sampled_from((2000, 4000, 8000)), min_size=1, max_size=3)
+_policies = st.builds(
+    lambda requested, balance, base: Policy(
+        BUILT_IN.name,
+        weights=CostWeights(least_requested=requested, balance=balance),
+        unscheduled=UnscheduledPrice(base=base),
+    ),
+    st.sampled_from((0, 1, 3)),
+    st.sampled_from((0, 1, 5)),
+    st.sampled_from((0, 1_000, 100_000)),
+)
+
+
+def _all_plans(demands: Sequence[Demand], start: Room) -> Iterator[list[Commit]]:
+    """Every way to place or leave each pod that fits together."""
+    pods = [at for at, demand in enumerate(demands) for _ in range(demand.count)]
+    for nodes in product((None, *range(len(start.free))), repeat=len(pods)):
+        room = start.copy()
+        commits = [Commit(at, to, 1) for at, to in zip(pods, nodes, strict=True) if to is not None]
+        if all(room.take(demands[commit.demand], commit.node, 1) for commit in commits):
+            yield commits
+
+
+@settings(max_examples=60, deadline=None)
+@given(_small_nodes, _small_pods, _policies)
+@example([4000, 4000], [(500, 2**30)] * 4, BUILT_IN)
+def test_no_plan_beats_the_bound(nodes: list[int], pods: list[tuple[int, int]], policy: Policy) -> None:
+    """Against all plans of small clusters, priced one by one."""
+    cluster = snapshot(
+        [node(f"n{at}", cpu) for at, cpu in enumerate(nodes)],
+        [pod(f"p{at}", cpu, memory) for at, (cpu, memory) in enumerate(pods)],
+    )
+    policies = {BUILT_IN.name: policy}
+    start = Room(cluster)
+    demands = demands_of(cluster, policies, VerdictCache.of(cluster))
+    best = min(total_cost(commits, demands, start.load()) for commits in _all_plans(demands, start))
+    result = run_round(cluster, policies)
+    assert result.lower_bound <= best <= result.cost
+    if result.certified:
+        assert result.cost == best
+
+
+@settings(max_examples=100)
+@given(crowds(), st.integers(0, 2**32), st.sampled_from((0.0, 1e-6, 1.0, 1e4)), st.sampled_from((0, 10, 10_000)))
+def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, toll: float, worth: int) -> None:
+    """Whatever prices come from a solver, right or wrong."""
+    result = run_round(crowd)
+    start = Room(crowd)
+    demands = demands_of(crowd, {BUILT_IN.name: BUILT_IN}, VerdictCache.of(crowd))
+    if not demands:
+        return
+    random = np.random.default_rng(seed)
+    tolls = random.random(start.free.shape) * toll
+    slots = random.integers(0, worth + 1, len(start.free))
+    field = Field.of(demands, start)
+    for bound in (lower_bound(field, tolls=tolls), lower_bound(field, worth=slots), lower_bound(field)):
+        assert bound <= result.cost
+
+
+def test_equal_pods_with_room_are_certified() -> None:
+    """One class, one size: the flow's slots are what pods truly pay, and the bound meets the cost."""
+    cluster = snapshot([node(f"n{at}") for at in range(4)], [pod(f"p{at}", 1000, 2**31) for at in range(8)])
+    result = run_round(cluster)
+    assert result.certified
+    assert result.gap == 0.0
+
+
+def test_a_plan_that_is_not_proved_cheapest_says_so() -> None:
+    """Pods of several sizes: the bound stays below the cost."""
+    cluster = snapshot(
+        [node(f"n{at}") for at in range(3)],
+        [pod(f"p{at}", 700 + 400 * (at % 3), 2**30 * (1 + at % 2)) for at in range(11)],
+    )
+    result = run_round(cluster)
+    assert not result.certified
+    assert 0 < result.gap < 1
