@@ -83,20 +83,7 @@ class World:
         """What the replica makes of all that changed, or of everything."""
         if everything:
             self.state.mark_all_dirty()
-        changes = self.state.take_changes()
-        kinds: dict[Kind, int] = {}
-        neighbours = [(kinds.setdefault(kind, len(kinds)), node, by) for (kind, node), by in changes.neighbours.items()]
-        uses = [
-            Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports))
-            for name, use in changes.uses.items()
-        ]
-        request = RoundRequest(
-            number=1, generation=1, now=0.0, fresh=False, nodes=changes.nodes, gone=changes.gone, uses=uses,
-            namespaces=changes.namespaces, kinds=list(kinds), neighbours=neighbours, policies=[BUILT_IN],
-            classes=[pod.pod_class for pod in self._pending], waiting=[],
-        )  # fmt: skip
-        replica.apply(request)
-        return replica.snapshot(request, self._waiting())
+        return tell(self.state, replica, [pod.pod_class for pod in self._pending], self._waiting())
 
     def _waiting(self) -> tuple[PendingPod, ...]:
         return tuple(
@@ -176,3 +163,23 @@ class World:
 
 def _renamed(manifests: list[Manifest]) -> list[Manifest]:
     return [{**each, "metadata": {**each["metadata"], "name": f"q{at}"}} for at, each in enumerate(manifests)]
+
+
+def tell(
+    state: ClusterState, replica: Replica, classes: list[PodClass], pending: tuple[PendingPod, ...] = ()
+) -> Snapshot:
+    """Tells a replica what changed in a state since it was last asked."""
+    changes = state.take_changes()
+    kinds: dict[Kind, int] = {}
+    neighbours = [(kinds.setdefault(kind, len(kinds)), name, by) for (kind, name), by in changes.neighbours.items()]
+    uses = [
+        Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports))
+        for name, use in changes.uses.items()
+    ]
+    request = RoundRequest(
+        number=1, generation=1, now=0.0, fresh=False, nodes=changes.nodes, gone=changes.gone, uses=uses,
+        namespaces=changes.namespaces, kinds=list(kinds), neighbours=neighbours, policies=[BUILT_IN],
+        classes=classes, waiting=[], budget=0.0,
+    )  # fmt: skip
+    replica.apply(request)
+    return replica.snapshot(request, pending)
