@@ -188,7 +188,9 @@ class VerdictCache:
                 case Scope.NAMESPACES:
                     found.append(max((crowd.made for crowd in crowds), default=0))
                 case Scope.DOMAIN:
-                    found.append(sum(len(crowd.on(snapshot.table.index)[0]) for crowd in crowds))
+                    # How many of the nodes where these pods are, or were, are not in the table.
+                    index = snapshot.table.index
+                    found.append(sum(len(crowd.by_node) - len(crowd.on(index)[0]) for crowd in crowds))
                 case Scope.NODE:
                     pass
         return tuple(found)

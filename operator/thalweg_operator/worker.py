@@ -59,10 +59,11 @@ class Replica:
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
+        added = {node.name for node in request.nodes if node.name not in self._table.index}
         if request.nodes or request.gone:
             self._change_nodes(request.nodes, request.gone)
         self._offer_columns({name for pod_class in request.classes for name, _ in pod_class.requests})
-        self._change_uses(request.uses)
+        self._change_uses(request.uses, added)
         for namespace, labels in request.namespaces.items():
             self._neighbours.set_namespace(namespace, labels)
         for kind, name, by in request.neighbours:
@@ -115,7 +116,7 @@ class Replica:
         values: Int64s = to_int64([list(row.values())], len(row))[0]
         return values
 
-    def _change_uses(self, uses: list[Use]) -> None:
+    def _change_uses(self, uses: list[Use], added: set[str]) -> None:
         at: dict[Event, list[int]] = {}
         for use in uses:
             before = self._uses.get(use.node)
@@ -129,7 +130,7 @@ class Replica:
                 self._ports[place] = frozenset(use.ports)
             else:
                 self._ports.pop(place, None)
-            if before != use:
+            if before != use and use.node not in added:  # that those came is told already
                 at.setdefault(_event(before, use), []).append(place)
         for event, places in at.items():
             self.cache.change_use(event, places)

@@ -1,4 +1,4 @@
-"""Verdicts that are remembered equal those that are not, whatever happens in between; and what is remembered is little."""
+"""Verdicts that are remembered equal those that are not, whatever happens in between."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -126,7 +126,7 @@ def web(name: str, at: str, cpu: int = 1000, **fields: Any) -> Pod:
     return Pod("default", name, name, pod_class, labels=labels, node_name=at, usage=pod_class.requests, **fields)
 
 
-#: Objects of a cluster at first; what comes (nodes, pods, a namespace by name and labels) or goes (names); who is asked.
+#: Objects of a cluster at first; what comes (nodes, pods, a namespace and its labels) or goes (names); who is asked.
 Scenario = tuple[list[Any], list[Any], tuple[PodClass, Kind]]
 FIT, NEARBY = PodClass(requests=(("cpu", 4000),)), Kind("default", (), rules=Rules(affinity=(NEAR,)))
 ANY, PORTED = PodClass(), PodClass(host_ports=(PORT,))
