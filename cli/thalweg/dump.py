@@ -14,12 +14,30 @@ from thalweg_operator.errors import PolicyError
 from thalweg_operator.names import GROUP
 from thalweg_operator.policies import parse
 
+from flowcore.model.devices import DeviceClass, device_resources, needs_devices
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels
-from flowcore.model.wire import Interner, WireNamespace, WireNode, WirePod, to_labels, to_node, to_pod
+from flowcore.model.volumes import StorageObject
+from flowcore.model.wire import (
+    STORAGE_KINDS,
+    Interner,
+    WireDeviceClass,
+    WireNamespace,
+    WireNode,
+    WirePod,
+    to_device_class,
+    to_labels,
+    to_node,
+    to_pod,
+    to_storage_object,
+)
+
+#: Kinds that are read; all others are passed over.
+_KINDS = ("Node", "Pod", "Namespace", "FlowSchedulingPolicy", "DeviceClass", *STORAGE_KINDS)
+_NAMESPACED = ("Pod", "PersistentVolumeClaim", "CSIStorageCapacity")
 
 
 class DumpError(Exception):
@@ -44,6 +62,8 @@ class Dump:
     pods: dict[str, Pod] = field(default_factory=dict)
     namespaces: dict[str, Labels] = field(default_factory=dict)
     policies: dict[str, Policy] = field(default_factory=dict)
+    storage: dict[tuple[str, str, str], StorageObject] = field(default_factory=dict)
+    device_classes: dict[str, DeviceClass] = field(default_factory=dict)
 
     def running(self) -> list[Pod]:
         """Pods that hold room on a node, known or not."""
@@ -51,7 +71,12 @@ class Dump:
 
     def waiting(self) -> list[Pod]:
         """Pods without a node, those too that may not be placed."""
-        return [pod for pod in self.pods.values() if not pod.node_name and not pod.terminal]
+        return [self.with_devices(pod) for pod in self.pods.values() if not pod.node_name and not pod.terminal]
+
+    def with_devices(self, pod: Pod) -> Pod:
+        """The pod as it is once the DeviceClasses are known: one that needs devices is left to kube-scheduler."""
+        blocked = pod.blocked or needs_devices(pod.pod_class.requests, device_resources(self.device_classes.values()))
+        return pod if blocked == pod.blocked else msgspec.structs.replace(pod, blocked=blocked)
 
     def neighbours(self) -> Neighbours:
         """The running pods as rules between pods see them."""
@@ -126,7 +151,7 @@ def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
 
 def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None:
     kind = item["kind"]
-    if kind not in ("Node", "Pod", "Namespace", "FlowSchedulingPolicy"):
+    if kind not in _KINDS:
         return
     metadata = item.get("metadata")
     if not isinstance(metadata, dict):
@@ -135,7 +160,8 @@ def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None
     if not isinstance(name, str) or not name:
         raise DumpError(f"{file}: {kind}: metadata.name: every object has a name")
     namespace = metadata.get("namespace")
-    shown = f"{file}: {kind} {namespace or 'default'}/{name}" if kind == "Pod" else f"{file}: {kind} {name}"
+    namespaced = kind in _NAMESPACED
+    shown = f"{file}: {kind} {namespace or 'default'}/{name}" if namespaced else f"{file}: {kind} {name}"
     try:
         if kind == "Node":
             dump.nodes[name] = to_node(msgspec.convert(item, WireNode), intern)
@@ -144,6 +170,12 @@ def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None
             dump.pods[pod.key] = pod
         elif kind == "Namespace":
             dump.namespaces[name] = to_labels(msgspec.convert(item, WireNamespace).metadata.labels)
+        elif kind in STORAGE_KINDS:
+            found = to_storage_object(kind, item)
+            if found is not None:
+                dump.storage[kind, namespace or "default" if namespaced else "", name] = found
+        elif kind == "DeviceClass":
+            dump.device_classes[name] = to_device_class(msgspec.convert(item, WireDeviceClass))
         elif str(item.get("apiVersion", "")).startswith(f"{GROUP}/"):
             spec = item.get("spec")
             if not isinstance(spec, dict):

@@ -19,6 +19,7 @@ from flowcore.filters import Verdicts, judge
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.snapshot import NodeTable, PendingPod, build_snapshot
+from flowcore.model.volumes import Storage
 from thalweg.dump import Dump, DumpError, read
 
 #: Rows of a table that people read; ``-o json`` has them all.
@@ -60,19 +61,21 @@ def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
             raise UnknownPodError(
                 f"pod {key}: it has its node already, {pod.node_name}; only pods that wait are explained"
             )
-        found[key] = pod
+        found[key] = dump.with_devices(pod)
     return list(found.values())
 
 
 def explain(dump: Dump, pods: list[Pod]) -> Iterator[Explanation]:
     """Verdicts for the state as it stands; no waiting pod is placed before another one is judged."""
+    running = dump.running()
     snapshot = build_snapshot(
         generation=0,
         now=0.0,
         table=NodeTable.of(dump.nodes.values()),
-        running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in dump.running()),
+        running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running),
         pending=tuple(PendingPod(pod.key, pod.uid, pod.pod_class, BUILT_IN.name, kind=pod.kind) for pod in pods),
         neighbours=dump.neighbours(),
+        storage=Storage.of(dump.storage.values(), ((pod.node_name, pod.pod_class.volumes) for pod in running)),
     )
     groups = {pod.key: found for found in group(snapshot.pending, snapshot.neighbours) for pod in found.pods}
     known: dict[int, Verdicts] = {}

@@ -37,7 +37,13 @@ def main() -> None:
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-def run(kubeconfig: Path | None, listen: str, log_format: str, log_level: str) -> None:
+@click.option("--round-budget", default=0.3, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS",
+              help="How long a round goes on looking for a better plan.")  # fmt: skip
+@click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder to keep the last 20 rounds in, for `thalweg replay`.")  # fmt: skip
+def run(
+    kubeconfig: Path | None, listen: str, log_format: str, log_level: str, round_budget: float, records: Path | None
+) -> None:
     """Run the operator: snapshot, rounds and binder.
 
     Pods that name the scheduler `thalweg` are placed; FlowSchedulingPolicy objects say more. Ctrl-C stops it.
@@ -49,7 +55,25 @@ def run(kubeconfig: Path | None, listen: str, log_format: str, log_level: str) -
     """  # noqa: D301
     from thalweg.run import run_operator
 
-    run_operator(kubeconfig, listen, log_format, log_level)
+    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records)
+
+
+@main.command()
+@click.argument("record", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def replay(record: Path, output: str) -> None:
+    """Play a round again that `thalweg run --record` kept, and say whether it gives the same plan.
+
+    Exit code 1: it does not. 2: the file cannot be read.
+
+    \b
+    Examples:
+      thalweg replay rounds/round-000000042.msgpack
+      thalweg replay rounds/round-000000042.msgpack -o json
+    """  # noqa: D301
+    from thalweg.replay import run_replay
+
+    run_replay(record, output)
 
 
 @main.command()
@@ -90,11 +114,13 @@ def explain(pods: tuple[str, ...], files: tuple[str, ...], output: str) -> None:
 
     The verdicts are those of kube-scheduler's filters for the state as it stands, no other waiting pod placed first.
     Pods named are shown node by node; without a name every waiting pod is shown in a line. Rules between pods that
-    select namespaces by label need the namespaces in the dump.
+    select namespaces by label need the namespaces in the dump, pods with volumes the storage objects (csidrivers and
+    csistoragecapacities too, where drivers track capacity), pods that ask for extended resources the DeviceClasses.
 
     \b
     Examples:
       kubectl get nodes,pods,namespaces -A -o json > now.json && thalweg explain -f now.json
+      kubectl get nodes,pods,pv,pvc,sc,csinodes,volumeattachments -A -o json | thalweg explain -f -
       thalweg explain shop/cart-0 -f now.json
       thalweg explain -f now.json -o json
     """  # noqa: D301

@@ -14,13 +14,21 @@ from thalweg_operator.program import run
 from thalweg_operator.settings import Settings
 
 
-def run_operator(kubeconfig: Path | None, listen: str, log_format: str, log_level: str) -> None:
+def run_operator(
+    kubeconfig: Path | None, listen: str, log_format: str, log_level: str, budget: float, records: Path | None
+) -> None:
     """Runs the operator until a signal ends it; a failure is one line and exit code 1."""
     host, _, port = listen.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise click.BadParameter(f'"{listen}" is not HOST:PORT, such as 127.0.0.1:8080', param_hint="--listen")
     set_up_logging(log_format, log_level)
-    settings = Settings(kubeconfig=kubeconfig, host=host.strip("[]") or "0.0.0.0", port=int(port))  # noqa: S104
+    settings = Settings(
+        kubeconfig=kubeconfig,
+        host=host.strip("[]") or "0.0.0.0",  # noqa: S104
+        port=int(port),
+        round_budget=budget,
+        records=records,
+    )
     try:
         asyncio.run(run(settings))
     except OperatorError as error:

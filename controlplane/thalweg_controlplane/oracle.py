@@ -68,14 +68,23 @@ class Oracle:
         pending: Sequence[Mapping[str, Any]],
         filters: Sequence[str] = (),
         namespaces: Sequence[Mapping[str, Any]] = (),
+        storage: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     ) -> Verdicts:
         """Ask whether each pending pod may go to each node, while `pods` are on theirs.
 
         Each of `filters` (a plugin's name, such as NodeResourcesFit) judges for itself; without any, the default
         profile does as a whole, less DynamicResources, and stops at the first plugin that rejects. No pending pod is
-        placed before another one is judged. Raises OracleError.
+        placed before another one is judged. `storage` holds persistentVolumes, persistentVolumeClaims, storageClasses,
+        csiNodes, volumeAttachments, csiDrivers and csiStorageCapacities under these names. Raises OracleError.
         """
-        case = {"nodes": nodes, "pods": pods, "pending": pending, "filters": filters, "namespaces": namespaces}
+        case = {
+            "nodes": nodes,
+            "pods": pods,
+            "pending": pending,
+            "filters": filters,
+            "namespaces": namespaces,
+            "storage": storage or {},
+        }
         if self._process.stdin is None or self._process.stdout is None:
             raise OracleError("the oracle has no pipes")
         try:

@@ -13,12 +13,17 @@ from enum import Enum
 from flowcore.filters import (
     inter_pod_affinity,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
 )
 from flowcore.filters.registry import UNSOUND
 from flowcore.model.nodes import Node
@@ -36,6 +41,15 @@ class Event(Enum):
     NODE_TAINTS = "taints of a node change"
     NODE_UNSCHEDULABLE = "a node is cordoned or uncordoned"
     NODE_ALLOCATABLE = "allocatable of a node changes, or whether it can be read"
+    NODE_FEATURES = "a node declares other features"
+    POD_VOLUMES = "a pod with volumes takes a node or leaves it"
+    PERSISTENT_VOLUME = "a PersistentVolume comes, goes or changes"
+    CLAIM = "a PersistentVolumeClaim comes, goes or changes"
+    STORAGE_CLASS = "a StorageClass comes, goes or changes"
+    CSI_NODE = "a CSINode comes, goes or changes"
+    CSI_DRIVER = "a CSIDriver comes, goes or changes"
+    VOLUME_ATTACHMENT = "a VolumeAttachment comes, goes or changes"
+    STORAGE_CAPACITY = "a CSIStorageCapacity comes, goes or changes"
     NAMESPACE_LABELS = "a namespace comes, goes or changes its labels"
 
 
@@ -46,11 +60,12 @@ NODE_FIELDS: Mapping[str, Event] = {
     "unschedulable": Event.NODE_UNSCHEDULABLE,
     "allocatable": Event.NODE_ALLOCATABLE,
     "problem": Event.NODE_ALLOCATABLE,
+    "features": Event.NODE_FEATURES,
 }
 
 
 #: After which what a node has, holds or offers may be another.
-OF_A_NODE = frozenset(Event) - {Event.NODE_DELETED, Event.NAMESPACE_LABELS}
+OF_A_NODE = frozenset({*NODE_FIELDS.values(), Event.NODE_ADDED, Event.POD_ADDED, Event.POD_DELETED, Event.POD_RESIZED})
 
 
 class Scope(Enum):
@@ -80,6 +95,8 @@ class Row:
 
 
 _FIT, _PORTS = node_resources_fit.NAME, node_ports.NAME
+_MOUNTS, _LIMITS = volume_restrictions.NAME, node_volume_limits.NAME
+_BINDING, _ZONE = volume_binding.NAME, volume_zone.NAME
 _AFFINITY, _SPREAD = inter_pod_affinity.NAME, pod_topology_spread.NAME
 
 INVALIDATES: tuple[Row, ...] = (
@@ -114,6 +131,32 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.NODE_UNSCHEDULABLE, node_unschedulable.NAME, Scope.NODE, "the cordon decides"),
     Row(Event.NODE_ALLOCATABLE, UNSOUND, Scope.NODE, "whether it can be read decides"),
     Row(Event.NODE_ALLOCATABLE, _FIT, Scope.NODE, "there is more room, or less"),
+    Row(Event.NODE_ADDED, node_declared_features.NAME, Scope.NODE, "there is no verdict for it"),
+    Row(Event.NODE_FEATURES, node_declared_features.NAME, Scope.NODE, "what it declares decides"),
+    Row(Event.NODE_ADDED, _MOUNTS, Scope.EVERYWHERE, "pods bound to it may use a claim that only one pod may use"),
+    Row(Event.NODE_ADDED, _LIMITS, Scope.EVERYWHERE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, _BINDING, Scope.EVERYWHERE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, _ZONE, Scope.EVERYWHERE, "there is no verdict for it"),
+    Row(Event.NODE_DELETED, _MOUNTS, Scope.EVERYWHERE, "so may those that were bound to it"),
+    Row(Event.NODE_LABELS, _BINDING, Scope.EVERYWHERE, "volumes and classes name nodes by labels"),
+    Row(Event.NODE_LABELS, _ZONE, Scope.EVERYWHERE, "zones are labels"),
+    Row(Event.POD_VOLUMES, _MOUNTS, Scope.EVERYWHERE, "it holds disks there, or a claim that only one pod may use"),
+    Row(Event.POD_VOLUMES, _LIMITS, Scope.EVERYWHERE, "it uses up attachments there"),
+    Row(Event.PERSISTENT_VOLUME, _LIMITS, Scope.EVERYWHERE, "it says which driver attaches the claims bound to it"),
+    Row(Event.PERSISTENT_VOLUME, _BINDING, Scope.EVERYWHERE, "it says where claims that have or want it can be had"),
+    Row(Event.PERSISTENT_VOLUME, _ZONE, Scope.EVERYWHERE, "its labels name zones"),
+    Row(Event.CLAIM, _MOUNTS, Scope.EVERYWHERE, "it may be for one pod only, or missing"),
+    Row(Event.CLAIM, _LIMITS, Scope.EVERYWHERE, "it says which volume is attached"),
+    Row(Event.CLAIM, _BINDING, Scope.EVERYWHERE, "it is bound or not, or missing"),
+    Row(Event.CLAIM, _ZONE, Scope.EVERYWHERE, "it says which volume's zone counts"),
+    Row(Event.STORAGE_CLASS, _LIMITS, Scope.EVERYWHERE, "it names the driver of claims that are not bound yet"),
+    Row(Event.STORAGE_CLASS, _BINDING, Scope.EVERYWHERE, "it says when and where claims are bound"),
+    Row(Event.STORAGE_CLASS, _ZONE, Scope.EVERYWHERE, "it says whether an unbound claim may wait"),
+    Row(Event.CSI_NODE, _LIMITS, Scope.EVERYWHERE, "it names the limits"),
+    Row(Event.CSI_NODE, _BINDING, Scope.EVERYWHERE, "it says which in-tree volumes its node serves by CSI"),
+    Row(Event.CSI_DRIVER, _BINDING, Scope.EVERYWHERE, "it says whether capacity counts"),
+    Row(Event.VOLUME_ATTACHMENT, _LIMITS, Scope.EVERYWHERE, "it uses up an attachment"),
+    Row(Event.STORAGE_CAPACITY, _BINDING, Scope.EVERYWHERE, "it says where volumes can be made"),
     Row(Event.NAMESPACE_LABELS, _AFFINITY, Scope.NAMESPACES, "other pods are among those that a term speaks of"),
 )  # fmt: skip
 

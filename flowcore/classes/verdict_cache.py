@@ -77,6 +77,10 @@ class VerdictCache:
         """Pods came to these nodes, left them or were resized there."""
         self._columns.happened(event, nodes)
 
+    def change_storage(self, event: Event) -> None:
+        """Storage objects, or volumes of pods that run, changed."""
+        self._columns.happened(event)
+
     def follow(self, state: Snapshot) -> None:
         """The state that is asked about from now on."""
         self._state, self._part = state, None

@@ -55,12 +55,10 @@ class CPUMemory:
 
     def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:
         """See CostModel."""
-        steps = levels[np.newaxis, :, np.newaxis].astype(np.float64)
-        taken = load.taken[:, np.newaxis, :] + steps * size[:, np.newaxis, :]
-        before = _share(taken, load.capacity[:, np.newaxis, :])
-        after = _share(taken + size[:, np.newaxis, :], load.capacity[:, np.newaxis, :])
-        requested = weights.least_requested * before.sum(axis=2) / 2
-        imbalance = weights.balance * np.abs(after[:, :, 0] - after[:, :, 1]) / 2
+        cpu, memory = (_filled(load, size, part, levels) for part in (0, 1))
+        own_cpu, own_memory = (_filled(load, size, part, levels + 1) for part in (0, 1))
+        requested = weights.least_requested * (cpu + memory) / 2
+        imbalance = weights.balance * np.abs(own_cpu - own_memory) / 2
         cost = np.rint(OMEGA * (requested + imbalance)).astype(np.int64)
         # A min-cost flow fills slots in order only if they never get cheaper; with balance above leastRequested
         # a pod that evens a node out would make them fall.
@@ -71,16 +69,13 @@ class CPUMemory:
         self, load: Load, smallest: Float64s, largest: Float64s, levels: Int64s, weights: CostWeights
     ) -> Int64s:
         """See CostModel: as full as the smallest pods make the node, and as balanced as any pods can make it."""
-        steps = levels[np.newaxis, :, np.newaxis].astype(np.float64)
-        capacity = load.capacity[:, np.newaxis, :]
-        least = load.taken[:, np.newaxis, :] + steps * smallest[:, np.newaxis, :]
-        most = load.taken[:, np.newaxis, :] + steps * largest[:, np.newaxis, :]
-        requested = weights.least_requested * _share(least, capacity).sum(axis=2) / 2
-        low = _share(least + smallest[:, np.newaxis, :], capacity)
-        high = _share(most + largest[:, np.newaxis, :], capacity)
-        apart = np.maximum(low - high[:, :, ::-1], 0).max(axis=2)
+        requested = (_filled(load, smallest, 0, levels) + _filled(load, smallest, 1, levels)) / 2
+        low = [_filled(load, smallest, part, levels + 1) for part in (0, 1)]
+        high = [_filled(load, largest, part, levels + 1) for part in (0, 1)]
+        apart = np.maximum(np.maximum(low[0] - high[1], low[1] - high[0]), 0) / 2
         # The small change keeps a sum that rounds up here from being one that rounds down in ``slot_costs``.
-        floor: Int64s = np.rint(OMEGA * (requested + weights.balance * apart / 2) - 1e-6).astype(np.int64)
+        cost = OMEGA * (weights.least_requested * requested + weights.balance * apart)
+        floor: Int64s = np.rint(cost - 1e-6).astype(np.int64)
         return floor
 
     def dearest_slot(self, weights: CostWeights) -> int:
@@ -90,6 +85,11 @@ class CPUMemory:
 
 def _share(amount: Float64s, capacity: Float64s) -> Float64s:
     """Amount over capacity; a node without the resource counts as full."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(capacity > 0, amount / np.where(capacity > 0, capacity, 1), 1.0)
-    return np.minimum(share, float(_MOST_SHARE))
+    share = np.where(capacity > 0, amount / np.maximum(capacity, 1.0), 1.0)
+    return np.minimum(share, float(_MOST_SHARE), out=share)
+
+
+def _filled(load: Load, size: Float64s, part: int, levels: Int64s) -> Float64s:
+    """float64[N, K]: share of cpu (part 0) or memory (1) that is taken once ``levels`` such pods came."""
+    taken = load.taken[:, part, np.newaxis] + levels.astype(np.float64) * size[:, part, np.newaxis]
+    return _share(taken, load.capacity[:, part, np.newaxis])

@@ -75,7 +75,8 @@ class CostModel(Protocol):
         Lower bounds rest on it: a floor that is too high is a wrong certificate, one that is too low a weak one.
 
         Args:
-            smallest, largest: float64[N, 2], bounds on what each pod that may come to the node counts for.
+            smallest, largest: float64[N, 2], bounds on what each pod that may come to the node counts for. Where
+                ``largest`` is infinite the floor never falls along K.
         """
 
     def dearest_slot(self, weights: CostWeights) -> int:

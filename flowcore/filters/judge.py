@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.filters import inter_pod_affinity, pod_topology_spread
+from flowcore.filters import inter_pod_affinity, pod_topology_spread, volume_filters
 from flowcore.filters.registry import IN_ORDER, LASTING, UNSOUND, Ask, ask
 from flowcore.filters.rejection import Rejection
 from flowcore.model.neighbours import ANY_KIND, Kind
@@ -64,6 +64,7 @@ def judge(pod_class: PodClass, snapshot: Snapshot, kind: Kind = ANY_KIND, ask: A
     """
     table = snapshot.table
     found = (
+        *volume_filters.outright(pod_class.volumes, snapshot.storage, table),
         *_unreadable(kind, table),
         *((each.name, ask(each, pod_class, kind, snapshot)) for each in IN_ORDER),
     )

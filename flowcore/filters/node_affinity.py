@@ -6,6 +6,8 @@ decided once per distinct value of its label, then spread over the nodes by code
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from flowcore.filters.rejection import Reads, Rejection
@@ -62,16 +64,25 @@ def preference(pod_class: PodClass, table: NodeTable) -> Int64s:
 def _matches(term: NodeSelectorTerm, table: NodeTable) -> Bools:
     if term.selects_nothing:
         return np.zeros(len(table.nodes), dtype=np.bool_)
-    matching = np.ones(len(table.nodes), dtype=np.bool_)
-    for requirement in term.expressions:
-        matching &= _meets(requirement, table)
+    matching = meets_all(term.expressions, table)
     for requirement in term.fields:
         matching &= _field_meets(requirement, table)
     return matching
 
 
+def meets_all(requirements: Iterable[Requirement], table: NodeTable) -> Bools:
+    """bool[N]: nodes whose labels meet all of these."""
+    matching = np.ones(len(table.nodes), dtype=np.bool_)
+    for requirement in requirements:
+        matching &= _meets(requirement, table)
+    return matching
+
+
 def _meets(requirement: Requirement, table: NodeTable) -> Bools:
     column = table.column(requirement.key)
+    if requirement.operator == "In":  # one of few values, while a label such as the hostname has as many as nodes
+        wanted = [column.values.index(value) for value in requirement.values if value in column.values]
+        return np.isin(column.codes, wanted)
     accepted = [requirement.accepts(value) for value in column.values]
     accepted.append(requirement.accepts(None))  # code -1, no such label, is the last entry
     return np.array(accepted, dtype=np.bool_)[column.codes]

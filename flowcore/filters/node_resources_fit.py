@@ -47,6 +47,7 @@ def count_fitting(wanted: Int64s, free: Int64s) -> Int64s:
         wanted: int64[R], with a positive entry for ``pods``.
         free: int64[N, R], may be negative.
     """
-    asked = wanted > 0
-    fitting: Int64s = np.maximum(free[:, asked] // wanted[asked], 0).min(axis=1)
-    return fitting
+    fitting: Int64s = np.full(len(free), 2**31, dtype=np.int64)
+    for column in np.nonzero(wanted > 0)[0].tolist():
+        np.minimum(fitting, free[:, column] // wanted[column], out=fitting)
+    return np.maximum(fitting, 0, out=fitting)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from flowcore.filters import (
     inter_pod_affinity,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
     node_unschedulable,
     pod_topology_spread,
     taint_toleration,
+    volume_filters,
 )
 from flowcore.filters.rejection import Reads, Rejection
 from flowcore.model.neighbours import Kind
@@ -23,7 +25,15 @@ from flowcore.model.snapshot import Snapshot
 #: Filters that read only the node object and the pod class: they hold for a whole round.
 STATIC_FILTERS = (node_unschedulable.NAME, node_name.NAME, taint_toleration.NAME, node_affinity.NAME)
 #: All filters, in kube-scheduler's default order (apis/config/v1/default_plugins.go).
-FILTERS = (*STATIC_FILTERS, node_ports.NAME, node_resources_fit.NAME, pod_topology_spread.NAME, inter_pod_affinity.NAME)
+FILTERS = (
+    *STATIC_FILTERS,
+    node_ports.NAME,
+    node_resources_fit.NAME,
+    *volume_filters.NAMES,
+    pod_topology_spread.NAME,
+    inter_pod_affinity.NAME,
+    node_declared_features.NAME,
+)
 #: Not a plugin of kube-scheduler's: a node whose allocatable cannot be read takes nothing.
 UNSOUND = "NodeUnreadable"
 
@@ -59,6 +69,28 @@ PORTS = Filter(
     state=lambda snapshot: snapshot.ports,
 )
 
+RUNNING_TERMS = Filter(
+    inter_pod_affinity.NAME,
+    lambda _class, kind, snapshot: inter_pod_affinity.reads(kind, snapshot.neighbours),
+    lambda _class, kind, snapshot: inter_pod_affinity.rejections(kind, snapshot.neighbours, snapshot.table),
+    part="running pods' terms",
+    state=lambda snapshot: snapshot.neighbours,
+    by_node=False,
+)
+
+
+def _of_volumes(name: str) -> Filter:
+    return Filter(
+        name,
+        lambda pod_class, _kind, _snapshot: volume_filters.reads(pod_class.volumes),
+        lambda pod_class, _kind, snapshot: volume_filters.rejections(
+            name, pod_class.volumes, snapshot.storage, snapshot.table
+        ),
+        state=lambda snapshot: snapshot.storage,
+        by_node=False,
+    )
+
+
 #: In the order in which a verdict names them; those that ``STATIC_FILTERS`` names come first, after ``UNSOUND``.
 IN_ORDER = (
     Filter(UNSOUND, lambda _class, _kind, _snapshot: Reads(()), _unsound),
@@ -89,6 +121,7 @@ IN_ORDER = (
         lambda pod_class, _kind, snapshot: node_resources_fit.rejections(pod_class, snapshot),
         state=lambda snapshot: snapshot.used,
     ),
+    *(_of_volumes(name) for name in volume_filters.NAMES),
     Filter(
         pod_topology_spread.NAME,
         lambda pod_class, kind, snapshot: pod_topology_spread.reads(pod_class, kind, snapshot.neighbours),
@@ -107,18 +140,16 @@ IN_ORDER = (
         state=lambda snapshot: snapshot.neighbours,
         by_node=False,
     ),
+    RUNNING_TERMS,
     Filter(
-        inter_pod_affinity.NAME,
-        lambda _class, kind, snapshot: inter_pod_affinity.reads(kind, snapshot.neighbours),
-        lambda _class, kind, snapshot: inter_pod_affinity.rejections(kind, snapshot.neighbours, snapshot.table),
-        part="running pods' terms",
-        state=lambda snapshot: snapshot.neighbours,
-        by_node=False,
+        node_declared_features.NAME,
+        lambda pod_class, _kind, _snapshot: node_declared_features.reads(pod_class),
+        lambda pod_class, _kind, snapshot: node_declared_features.rejections(pod_class, snapshot.table),
     ),
 )
 
 #: Those whose rejections hold for a whole round, whatever it places.
-LASTING = tuple(each for each in IN_ORDER if each.state is None) + IN_ORDER[-1:]
+LASTING = (*(each for each in IN_ORDER if each.state is None), RUNNING_TERMS)
 
 #: What a filter says of a class on every node of a snapshot.
 Ask = Callable[[Filter, PodClass, Kind, Snapshot], tuple[Rejection, ...]]

@@ -25,5 +25,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     allocatable: Amounts = ()
+    #: What its kubelet declares that it can do, of what pods may need.
+    features: tuple[str, ...] = ()
     #: Why nothing may be placed on it, "" for a sound node (an allocatable that does not parse).
     problem: str = ""

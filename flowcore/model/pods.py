@@ -12,6 +12,7 @@ from flowcore.model.neighbours import Kind
 from flowcore.model.resources import Amounts
 from flowcore.model.rules import Rules
 from flowcore.model.selectors import Labels, NodeSelectorTerm
+from flowcore.model.volumes import Volumes
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +58,10 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     #: spec.nodeName of a pod that is asked about although it names its node.
     node_name: str = ""
     priority: int = 0
+    #: Those that a filter reads; most pods have none.
+    volumes: Volumes = ()
+    #: What the node must declare that its kubelet can do.
+    features: tuple[str, ...] = ()
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):

@@ -18,6 +18,7 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.resources import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts
 from flowcore.model.selectors import Labels
+from flowcore.model.volumes import Storage
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -153,6 +154,7 @@ class Snapshot:
         allocatable, used: int64[N, R]; ``used`` includes reservations. Used may exceed allocatable.
         assumed: int64[N, 2], cpu and memory as the cost model counts them (see ASSUMED_CPU).
         ports: host ports taken, for the nodes that have any.
+        storage: what filters on volumes read; rounds place no pod with volumes, so theirs is empty.
         neighbours: the pods that run there, reservations too, as rules between pods see them.
     """
 
@@ -165,6 +167,7 @@ class Snapshot:
     assumed: Int64s
     ports: Mapping[int, frozenset[HostPort]]
     pending: tuple[PendingPod, ...] = ()
+    storage: Storage = field(default_factory=Storage)
     neighbours: Neighbours = field(default_factory=Neighbours)
 
     @property
@@ -223,6 +226,7 @@ def build_snapshot(
     table: NodeTable,
     running: Iterable[tuple[str, Amounts, tuple[HostPort, ...]]],
     pending: tuple[PendingPod, ...],
+    storage: Storage | None = None,
     neighbours: Neighbours | None = None,
 ) -> Snapshot:
     """A snapshot from values.
@@ -271,6 +275,7 @@ def build_snapshot(
         assumed=to_int64(assumed, 2),
         ports=ports,
         pending=pending,
+        storage=storage or Storage(),
         neighbours=Neighbours() if neighbours is None else neighbours,
     )
 

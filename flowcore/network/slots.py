@@ -9,7 +9,7 @@ Network nodes: 0..C-1 the classes, C..C+N-1 the cluster's nodes that any class m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +61,7 @@ def build(
     arc_costs: Sequence[Int64s],
     arc_capacities: Sequence[Int64s],
     unscheduled: Sequence[Int64s],
-    slot_costs: Int64s,
+    slots_of: Callable[[Int64s], Int64s],
     slot_widths: Int64s,
     slot_limits: Int64s,
 ) -> Network:
@@ -71,7 +71,8 @@ def build(
         candidates: per class, int64[k] nodes it may use.
         arc_costs, arc_capacities: per class, int64[k] beside its candidates.
         unscheduled: per class, prices of its pods, falling; their count is the class's supply.
-        slot_costs: int64[N, K], rising along K.
+        slots_of: for int64[M] nodes int64[M, K], what their slots cost, rising along K; asked once, for the nodes that
+            any class may use.
         slot_widths: int64[K], slots at each level.
         slot_limits: int64[N], slots that each node has.
     """
@@ -89,7 +90,7 @@ def build(
         tails=np.concatenate([arc_class, classes + used[row], price_class]),
         heads=np.concatenate([classes + arc_node, np.full(len(row) + len(price), sink, dtype=np.int64)]),
         capacities=np.concatenate([_join(arc_capacities), widths[row, level], price_count]),
-        costs=np.concatenate([_join(arc_costs), slot_costs[used[row], level], price]),
+        costs=np.concatenate([_join(arc_costs), slots_of(used)[row, level], price]),
         supplies=np.concatenate([supply, np.zeros(node_count, dtype=np.int64), [-int(supply.sum())]]),
         placing=len(arc_class),
         arc_class=arc_class,

@@ -17,7 +17,7 @@ from flowcore.rounds.demands import Demand
 from flowcore.rounds.field import Field
 
 #: Slots of a node that are looked at in one go.
-_DEPTH = 32
+_DEPTH = 8
 
 
 def lower_bound(field: Field, *, tolls: Float64s | None = None, worth: Int64s | None = None) -> int:
@@ -67,10 +67,15 @@ class _Bounds:
         wanted = np.array([demand.wanted for demand in demands], dtype=np.int64)
         return cls(demands, sizes.min(axis=0), sizes.max(axis=0), wanted.min(axis=0))
 
-    def floors(self, load: Load, levels: Int64s) -> Int64s:
-        """int64[N, K]: the least that any pod pays for slots, by the models of all policies in play."""
+    def floors(self, load: Load, levels: Int64s, *, rising: bool = False) -> Int64s:
+        """int64[N, K]: the least that any pod pays for slots, by the models of all policies in play.
+
+        Args:
+            rising: a lower floor that never falls along K.
+        """
         shape = load.taken.shape
-        smallest, largest = np.broadcast_to(self.smallest, shape), np.broadcast_to(self.largest, shape)
+        smallest = np.broadcast_to(self.smallest, shape)
+        largest = np.broadcast_to(self.largest if not rising else np.full(2, np.inf), shape)
         pricing = {(demand.model.name, demand.policy.weights): demand for demand in self.demands}
         found: Int64s = np.minimum.reduce(
             [
@@ -88,11 +93,13 @@ def _overcharged(field: Field, bounds: _Bounds, slots: Int64s, dear: Int64s) -> 
     most = np.minimum((free // bounds.wanted[asked]).min(axis=1), sum(demand.count for demand in bounds.demands))
     over, depth = 0.0, 0
     while len(dear):
+        # Where even a floor that only rises is above what a slot is worth, deeper ones bring nothing.
+        deeper = bounds.floors(field.room.load_at(dear), np.array([depth], dtype=np.int64), rising=True)[:, 0]
+        going = (most > depth) & (deeper < slots[dear])
+        dear, most = dear[going], most[going]
         levels = np.arange(depth, depth + _DEPTH, dtype=np.int64)
         floors = bounds.floors(field.room.load_at(dear), levels)
         gain = np.where(levels < most[:, np.newaxis], np.maximum(slots[dear, np.newaxis] - floors, 0), 0)
         over += float(gain.sum())
         depth += _DEPTH
-        going = most > depth
-        dear, most = dear[going], most[going]
     return over

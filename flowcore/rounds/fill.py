@@ -45,7 +45,7 @@ def plan_by_filling(
 
 
 class _Standing:
-    """How many pods of a demand each node takes now, and what the next one costs there.
+    """The nodes that take a demand's pods: how many now, and what the next one costs there.
 
     Only nodes that changed since the demand's last turn are looked at again.
     """
@@ -55,23 +55,27 @@ class _Standing:
         self._room = room
         self._asked = self._demand.wanted > 0
         self._toll: Float64s | None = None
-        self._most = field.counts[at].copy()
-        self._next = field.opening[at].copy()
+        self._nodes = np.nonzero(field.counts[at])[0]
+        self._most = field.counts[at][self._nodes]
+        self._next = field.opening[at][self._nodes]
         if tolls is not None:
             self._toll = tolls[:, self._asked] @ self._demand.wanted[self._asked]
-            self._next += self._toll
+            self._next = self._next + self._toll[self._nodes]
         self._seen = 0
 
     def choose(self, count: int) -> tuple[Int64s, Int64s]:
         """Nodes and how many pods each gets: ``count`` pods, or as many as there is room for."""
         self._look_again()
-        if len(self._next) > count:
+        nodes, most = self._nodes, self._most
+        if len(nodes) > count:
             # With rising slots a class needs no more nodes than it has pods: the cheapest ones.
-            nodes = np.argpartition(self._next, count - 1)[:count] if count > 1 else self._next.argmin(keepdims=True)
-            nodes = np.sort(nodes[np.isfinite(self._next[nodes])])
-        else:
-            nodes = np.nonzero(np.isfinite(self._next))[0]
-        most = np.minimum(self._most[nodes], count)
+            near = (
+                np.sort(np.argpartition(self._next, count - 1)[:count])
+                if count > 1
+                else self._next.argmin(keepdims=True)
+            )
+            nodes, most = nodes[near], most[near]
+        most = np.minimum(most, count)
         if int(most.sum()) <= count:
             return nodes, most
         return self._cheapest_slots(nodes, most, count)
@@ -79,15 +83,18 @@ class _Standing:
     def _look_again(self) -> None:
         changed = self._room.changed_since(self._seen)
         self._seen = self._room.changes
-        if not len(changed):
+        if changed is None:
             return
-        changed = changed[self._most[changed] > 0]  # room only shrinks
-        if not len(changed):
+        rows = np.nonzero(changed[self._nodes])[0]
+        if not len(rows):
             return
-        most = self._room.counts_at(self._demand, changed)
-        self._most[changed] = most
-        cost = self._arc(changed) + self._slots(changed, np.zeros(1, dtype=np.int64))[:, 0]
-        self._next[changed] = np.where(most > 0, cost, np.inf)
+        nodes = self._nodes[rows]
+        most = self._room.counts_at(self._demand, nodes)
+        self._most[rows] = most
+        self._next[rows] = self._arc(nodes) + self._slots(nodes, np.zeros(1, dtype=np.int64))[:, 0]
+        if not most.all():
+            alive = self._most > 0
+            self._nodes, self._most, self._next = self._nodes[alive], self._most[alive], self._next[alive]
 
     def _arc(self, nodes: Int64s) -> Float64s:
         arc: Float64s = self._demand.arc[nodes].astype(np.float64)

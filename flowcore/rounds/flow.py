@@ -27,7 +27,7 @@ _MOST_FLOWS = 12
 #: for another pricing: many classes that want the same nodes would go on for long for next to nothing.
 _MOST_PRICINGS, _LEAST_GAIN = 8, 1e-3
 #: Arcs from classes to nodes that the first network of a flow has room for.
-_FIRST_ARCS = 40_000
+_FIRST_ARCS = 20_000
 #: Arcs that a class starts with, and gets more of, at least.
 _FEWEST = 16
 #: Cost of an arc that is not there.
@@ -122,13 +122,14 @@ def _propose(
     mean, limits = _mean_pod(supplies, room)
     levels, widths = levels_for(min(batch, int(limits.max())))
     deciding = _deciding(supplies)
-    slots = deciding.model.slot_costs(room.load(), mean, levels, deciding.policy.weights)
+    load, weights = room.load(), deciding.policy.weights
+    first_slot = deciding.model.slot_costs(load, mean, levels[:1], weights)[:, 0]
     arcs = [np.where(supply.fitting > 0, supply.demand.arc, _NO_ARC) for supply in supplies]
     # With a batch of D pods a class never needs more than its D cheapest nodes: the D - 1 others cannot occupy
     # them all. Few classes get all of those at once; with many, one small network more is cheaper than one large one.
     first = min(batch, _FIRST_ARCS // len(supplies))
     taken = [
-        _cheapest(arc + slots[:, 0], max(first, 2 * supply.count, _FEWEST))
+        _cheapest(arc + first_slot, max(first, 2 * supply.count, _FEWEST))
         for arc, supply in zip(arcs, supplies, strict=True)
     ]
     place = {supply.at: at for at, supply in enumerate(supplies)}
@@ -144,7 +145,7 @@ def _propose(
             arc_costs=[arc[nodes] for arc, nodes in zip(arcs, candidates, strict=True)],
             arc_capacities=[np.minimum(s.fitting[n], batch) for s, n in zip(supplies, candidates, strict=True)],
             unscheduled=[supply.prices for supply in supplies],
-            slot_costs=slots,
+            slots_of=lambda nodes: deciding.model.slot_costs(load.at(nodes), mean[nodes], levels, weights),
             slot_widths=widths,
             slot_limits=np.minimum(limits, batch),
         )
@@ -155,7 +156,7 @@ def _propose(
             return None, pricings
         distance = potentials(network, solution.flows)
         # A node that no class has an arc to yet still has all its slots.
-        worth = slots[:, 0].copy()
+        worth = first_slot.copy()
         used = np.zeros(len(worth), dtype=np.bool_)
         used[network.arc_node] = True
         if distance is not None:

@@ -67,8 +67,9 @@ class Neighbourhoods:
         """The plan as it is now."""
         return [Commit(at, node, count) for node, there in self._on.items() for at, count in there.items()]
 
-    def improve(self) -> bool:
-        """Decides one neighbourhood anew; False where no class is left out that any node could take."""
+    def improve(self, *, wider: bool = False) -> bool:
+        """Decides one neighbourhood anew, or one twice as wide; False where no class is left out that fits anywhere."""
+        scale = 2 if wider else 1
         waiting = np.nonzero((self._left > 0) & self._movable & (self.field.counts > 0).any(axis=1))[0]
         if not len(waiting):
             return False
@@ -76,14 +77,14 @@ class Neighbourhoods:
         weight = np.array([self._left[at] * float(self._demands[at].prices[-1]) for at in waiting.tolist()])
         wanted = int(self._random.choice(waiting, p=weight / weight.sum()))
         usable = np.nonzero(self.field.counts[wanted] > 0)[0]
-        nodes = np.sort(self._random.choice(usable, size=min(_NODES, len(usable)), replace=False))
-        rivals = self._random.permutation(waiting)[:_COMPETITORS]
+        nodes = np.sort(self._random.choice(usable, size=min(scale * _NODES, len(usable)), replace=False))
+        rivals = self._random.permutation(waiting)[: scale * _COMPETITORS]
         here = {at for node in nodes.tolist() for at in self._on.get(node, {})}
         classes = np.array(sorted(here.union(rivals.tolist(), (wanted,))), dtype=np.int64)
-        self._decide(nodes, classes[self._movable[classes]])
+        self._decide(nodes, classes[self._movable[classes]], _WORK * scale * scale)
         return True
 
-    def _decide(self, nodes: Int64s, classes: Int64s) -> None:
+    def _decide(self, nodes: Int64s, classes: Int64s, work: float) -> None:
         now = np.array([[self._on.get(node, {}).get(at, 0) for node in nodes.tolist()] for at in classes.tolist()])
         wanted = self._wanted[classes]
         free = np.maximum(self._free[nodes] + np.einsum("cn,cr->nr", now, wanted), 0)
@@ -97,7 +98,7 @@ class Neighbourhoods:
             return
         columns = _Columns(at, node, most[at, node], now[at, node])
         program, hint = self._program(nodes, classes, columns, free, pods)
-        solution = solve_whole(program, work=_WORK, seed=self._seed, hint=hint)
+        solution = solve_whole(program, work=work, seed=self._seed, hint=hint)
         if solution is None or program.costs @ solution.values >= program.costs @ hint:
             return
         chosen = solution.values[: len(at)].astype(np.int64)

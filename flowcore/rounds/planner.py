@@ -31,7 +31,7 @@ _SCARCE = 50
 #: few the dear ones come first.
 _PARTS = (4, 16)
 #: So many neighbourhoods in a row that bring nothing end the search, or a tenth as many as there are nodes.
-_PATIENCE = 4
+_PATIENCE = 6
 #: One-by-one scheduling is tried up to so many pods.
 _FEW = 3_000
 
@@ -144,7 +144,8 @@ class Planner:
         fruitless = 0
         while fruitless < patience and self.best.cost - search.gain > self.bound:
             before = search.gain
-            if not search.improve():
+            # What handfuls of nodes no longer bring, twice as many may.
+            if not search.improve(wider=fruitless >= patience // 2):
                 return
             fruitless = 0 if search.gain > before else fruitless + 1
             yield

@@ -39,9 +39,8 @@ class Guide:
 
 def guide(field: Field) -> Guide | None:
     """Solves the linear program; None where it is too large or the solver failed."""
-    fits = field.counts > 0
-    usable = np.asarray(fits.any(axis=0), dtype=np.bool_)
-    group, groups = _groups(fits, usable)
+    usable = np.asarray((field.counts > 0).any(axis=0), dtype=np.bool_)
+    group, groups = _groups(np.array([demand.allowed for demand in field.demands]), usable)
     free = np.maximum(field.room.free, 0).astype(np.float64)
     classes, resources = len(field.demands), free.shape[1]
     if classes * groups > _MOST_COLUMNS or not groups:
@@ -68,12 +67,12 @@ def guide(field: Field) -> Guide | None:
     return Guide(tolls, placed)
 
 
-def _groups(fits: Bools, usable: Bools) -> tuple[Int64s, int]:
-    """int64[N], group of each usable node: those that the same demands fit on; how many groups there are."""
-    group = np.full(fits.shape[1], -1, dtype=np.int64)
+def _groups(allowed: Bools, usable: Bools) -> tuple[Int64s, int]:
+    """int64[N], group of each usable node: those that the same demands may use; how many groups there are."""
+    group = np.full(allowed.shape[1], -1, dtype=np.int64)
     if not usable.any():
         return group, 0
-    packed = np.ascontiguousarray(np.packbits(fits[:, usable], axis=0).T)
+    packed = np.ascontiguousarray(np.packbits(allowed[:, usable], axis=0).T)
     _, found = np.unique(packed.view([("", np.void, packed.shape[1])]).ravel(), return_inverse=True)
     group[usable] = found
     return group, int(found.max()) + 1

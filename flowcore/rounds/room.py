@@ -48,15 +48,14 @@ class Room:
         """How often something was committed."""
         return len(self._changes)
 
-    def changed_since(self, change: int) -> Int64s:
-        """Nodes, each once, that commits after that many changed."""
+    def changed_since(self, change: int) -> Bools | None:
+        """bool[N]: nodes that commits after that many changed; None where there were none."""
         recent = self._changes[change:]
         if not recent:
-            return np.zeros(0, dtype=np.int64)
+            return None
         touched = np.zeros(len(self.free), dtype=np.bool_)
-        for nodes in recent:
-            touched[nodes] = True
-        return np.nonzero(touched)[0]
+        touched[np.concatenate(recent)] = True
+        return touched
 
     def counts(self, demand: Demand) -> Int64s:
         """int64[N]: how many pods of the group each node takes now, one at most where host ports are held."""

@@ -56,7 +56,7 @@ class Operator:
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._state.on_change = batcher.touch
         self._policies.on_change = batcher.touch
-        self._worker = WorkerClient(settings.round_timeout)
+        self._worker = WorkerClient(settings.round_timeout, settings.records)
         self._waiting = WaitingPods(connection, self._state, self._metrics, settings.told_per_second)
         self._binder = Binder(
             connection,

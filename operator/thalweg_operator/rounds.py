@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import structlog
 
@@ -28,6 +29,7 @@ from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting
 from thalweg_operator.worker_client import WorkerClient
 
 _log = structlog.get_logger()
+_T = TypeVar("_T")
 #: Pods handled between two turns of the event loop.
 _BURST = 200
 _LONGEST_BACKOFF = 60.0
@@ -169,7 +171,15 @@ class RoundLoop:
         ordered = self._policies.ordered
         policies = {policy.name: at for at, policy in enumerate(ordered)}
         kinds: dict[Kind, int] = {}
-        neighbours = [(kinds.setdefault(kind, len(kinds)), node, by) for (kind, node), by in changes.neighbours.items()]
+        neighbours = [
+            (kinds.setdefault(kind, len(kinds)), node, by)
+            async for (kind, node), by in _in_bursts(changes.neighbours.items())
+        ]
+        # Uses that change while this goes on are sent as they are then, and once more with the next round.
+        uses = [
+            Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports))
+            async for name, use in _in_bursts(changes.uses.items())
+        ]
         pods: list[Pod] = []
         blocked: list[tuple[Pod, Policy]] = []
         waiting: list[Waiting] = []
@@ -180,9 +190,7 @@ class RoundLoop:
             start = self._turn % len(plannable)
             plannable = (plannable[start:] + plannable[:start])[: self._most]
             self._turn = start + self._most
-        for index, pod in enumerate(plannable):
-            if index % _BURST == _BURST - 1:
-                await asyncio.sleep(0)
+        async for pod in _in_bursts(plannable):
             policy = self._policy_of(pod)
             if policy is None:
                 continue
@@ -212,10 +220,7 @@ class RoundLoop:
             fresh=fresh,
             nodes=changes.nodes,
             gone=changes.gone,
-            uses=[
-                Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports))
-                for name, use in changes.uses.items()
-            ],
+            uses=uses,
             namespaces=changes.namespaces,
             kinds=list(kinds),
             neighbours=neighbours,
@@ -238,9 +243,7 @@ class RoundLoop:
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         state, request = self._state, question.request
         dropped = 0
-        for count, (at, node, _price) in enumerate(reply.placements):
-            if count % _BURST == _BURST - 1:
-                await asyncio.sleep(0)
+        async for at, node, _price in _in_bursts(reply.placements):
             pod = question.pods[at]
             if request.policies[request.waiting[at].policy].delivery is not Delivery.BINDER:
                 self._metrics.placements.labels("observed").inc()
@@ -264,9 +267,7 @@ class RoundLoop:
             self._binder.bind(pod, node)
         if dropped:
             self._batcher.touch()
-        for count, (at, reason) in enumerate(reply.left):
-            if count % _BURST == _BURST - 1:
-                await asyncio.sleep(0)
+        async for at, reason in _in_bursts(reply.left):
             if request.policies[request.waiting[at].policy].delivery is Delivery.BINDER:
                 self._waiting.tell(question.pods[at], reply.reasons[reason])
 
@@ -296,6 +297,14 @@ class RoundLoop:
         self._metrics.waiting.set(sum(left))
         if len(self._backoffs) > 1000:
             self._backoffs = {key: b for key, b in self._backoffs.items() if key in self._state.waiting}
+
+
+async def _in_bursts(things: Iterable[_T]) -> AsyncIterator[_T]:
+    """Gives the event loop a turn now and then: nothing else waits for the whole of a long list."""
+    for count, thing in enumerate(things):
+        if count % _BURST == _BURST - 1:
+            await asyncio.sleep(0)
+        yield thing
 
 
 def _has_changes(request: RoundRequest) -> bool:

@@ -17,6 +17,7 @@ class Settings:
         max_window: seconds after the first change at which a round starts in any case.
         round_timeout: seconds after which a worker that does not answer is replaced.
         round_budget: seconds after which a round takes no further step to make its plan better.
+        records: folder in which the last rounds are kept for a replay; None keeps none.
         bind_concurrency: bindings under way at once.
         told_per_second: how many waiting pods are told their reason per second, at most.
         resync: seconds between rounds when nothing changes, and between checks for vanished policies.
@@ -29,6 +30,7 @@ class Settings:
     max_window: float = 0.2
     round_timeout: float = 60.0
     round_budget: float = 0.3
+    records: Path | None = None
     bind_concurrency: int = 32
     told_per_second: float = 100.0
     resync: float = 60.0

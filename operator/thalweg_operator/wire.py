@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -15,6 +16,9 @@ from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels
 
 LENGTH: Final = struct.Struct(">Q")
+#: Lists of a request that may be long, and how much of them goes into one part.
+_LONG: Final = ("nodes", "uses", "neighbours", "waiting", "kinds")
+_PART: Final = 1000
 
 
 class Use(msgspec.Struct, array_like=True):
@@ -66,6 +70,27 @@ class RoundRequest(msgspec.Struct):
     budget: float
     steps: int = 0
     seed: int = 0
+    #: Whether more of it follows (see ``cut``).
+    more: bool = False
+
+
+def cut(request: RoundRequest) -> Iterator[RoundRequest]:
+    """A request in parts, each short enough to be encoded between two turns of the event loop."""
+    longest = max(len(getattr(request, name)) for name in _LONG)
+    for start in range(0, max(1, longest), _PART):
+        lists = {name: getattr(request, name)[start : start + _PART] for name in _LONG}
+        if start:
+            lists |= {"policies": [], "classes": [], "gone": []}
+        more = start + _PART < longest
+        yield msgspec.structs.replace(request, **lists, more=more)
+
+
+def join(parts: Sequence[RoundRequest]) -> RoundRequest:
+    """The request that was cut into these."""
+    if len(parts) == 1:
+        return parts[0]
+    lists = {name: [each for part in parts for each in getattr(part, name)] for name in _LONG}
+    return msgspec.structs.replace(parts[0], **lists, more=False)
 
 
 class RoundReply(msgspec.Struct):

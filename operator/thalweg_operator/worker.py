@@ -10,9 +10,12 @@ import gc
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
 import numpy as np
 
 from flowcore.classes import VerdictCache
@@ -25,12 +28,14 @@ from flowcore.model.policies import Delivery
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
 from flowcore.rounds import Round, RoundResult, run_round
+from thalweg_operator import record
 from thalweg_operator.wire import (
     LENGTH,
     RoundReply,
     RoundRequest,
     Use,
     failed,
+    join,
     reply_encoder,
     request_decoder,
 )
@@ -152,6 +157,23 @@ class Replica:
         self.cache.follow(snapshot)
         return snapshot
 
+    def whole(self, request: RoundRequest) -> RoundRequest:
+        """The request as a worker that knows nothing would need it."""
+        kinds = {kind: at for at, kind in enumerate(request.kinds)}
+        neighbours = [
+            (kinds.setdefault(kind, len(kinds)), node, count) for kind, node, count in self._neighbours.counts()
+        ]
+        return msgspec.structs.replace(
+            request,
+            fresh=True,
+            nodes=list(self._table.nodes),
+            gone=[],
+            uses=list(self._uses.values()),
+            namespaces=dict(self._neighbours.namespaces),
+            kinds=list(kinds),
+            neighbours=neighbours,
+        )
+
 
 def _event(before: Use | None, after: Use) -> Event:
     pods = 0 if before is None else before.pods
@@ -243,14 +265,23 @@ def _reply(
     )
 
 
-def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Answers requests until the source ends. A round that fails is answered with its problem."""
+def serve(source: BinaryIO, sink: BinaryIO, records: Path | None = None) -> None:
+    """Answers requests until the source ends. A round that fails is answered with its problem.
+
+    Args:
+        records: where each round is kept for a replay; None keeps none.
+    """
     replica = Replica()
+    parts: list[RoundRequest] = []
     while True:
         header = source.read(LENGTH.size)
         if len(header) < LENGTH.size:
             return
-        request = request_decoder.decode(source.read(LENGTH.unpack(header)[0]))
+        parts.append(request_decoder.decode(source.read(LENGTH.unpack(header)[0])))
+        if parts[-1].more:
+            continue
+        request = join(parts)
+        parts = []
         if request.fresh:
             replica = Replica()
         try:
@@ -260,9 +291,12 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         body = reply_encoder.encode(reply)
         sink.write(LENGTH.pack(len(body)) + body)
         sink.flush()
+        if records is not None and not reply.problem:
+            with suppress(OSError):  # a full disk must not keep pods waiting
+                record.keep(records, replica.whole(request), reply)
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the operator's to handle; it closes our input
     gc.set_threshold(100_000, 50, 100)
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    serve(sys.stdin.buffer, sys.stdout.buffer, Path(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
+from pathlib import Path
 
 import structlog
 
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, reply_decoder, request_encoder
+from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, cut, reply_decoder, request_encoder
 
 _log = structlog.get_logger()
 #: Replies of 100,000 placements are a few megabytes.
@@ -19,8 +20,9 @@ _BUFFER = 2**24
 class WorkerClient:
     """One worker process. Ask it one round at a time."""
 
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self, timeout: float, records: Path | None = None) -> None:
+        """A worker whose rounds are kept in the folder ``records``, if there is one."""
+        self._timeout, self._records = timeout, records
         self._process: Process | None = None
 
     @property
@@ -36,8 +38,9 @@ class WorkerClient:
     async def start(self) -> None:
         """Starts the process if none runs; a new one knows nothing: its first request must be fresh."""
         if not self.alive:
+            arguments = () if self._records is None else (str(self._records),)
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "thalweg_operator.worker", stdin=PIPE, stdout=PIPE, limit=_BUFFER
+                sys.executable, "-m", "thalweg_operator.worker", *arguments, stdin=PIPE, stdout=PIPE, limit=_BUFFER
             )
 
     async def ask(self, request: RoundRequest) -> RoundReply:
@@ -51,10 +54,12 @@ class WorkerClient:
             raise WorkerLost("not started")
         try:
             async with asyncio.timeout(self._timeout):
-                body = request_encoder.encode(request)
-                process.stdin.write(LENGTH.pack(len(body)))
-                process.stdin.write(body)
-                await process.stdin.drain()
+                for part in cut(request):
+                    body = request_encoder.encode(part)
+                    process.stdin.write(LENGTH.pack(len(body)))
+                    process.stdin.write(body)
+                    await process.stdin.drain()
+                    await asyncio.sleep(0)
                 length = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
                 reply = reply_decoder.decode(await process.stdout.readexactly(length))
         except TimeoutError:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from support.cli import Manifest, explain, node, pod, thalweg
 from support.draw import ASPECTS, Case, cases_for
-from support.verdicts import namespaces_of, read_pods, snapshot_of
+from support.verdicts import namespaces_of, read_pods, snapshot_of, storage_objects
 from thalweg.dump import Dump
 from thalweg.explain import as_json
 from thalweg.explain import explain as explanations
@@ -173,6 +173,7 @@ def test_every_pod_and_node_has_its_verdict(case: Case) -> None:
         nodes={each.name: each for each in table.nodes},
         pods={each.key: each for each in read_pods([*case.pods, *case.pending])},
         namespaces=namespaces_of(case),
+        storage={(str(at), "", ""): each for at, each in enumerate(storage_objects(case))},
     )
     waiting = [each.key for each in dump.waiting()]
     answer = json.loads(msgspec.json.encode(as_json(explanations(dump, dump.waiting()))))
@@ -182,3 +183,66 @@ def test_every_pod_and_node_has_its_verdict(case: Case) -> None:
         for verdict in entry["nodes"].values():
             assert verdict["fits"] == (verdict["filter"] == "") == (verdict["reason"] == "")
             assert verdict["filter"] in ("", "NodeUnreadable", *FILTERS)
+
+
+CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+LATE = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "late"},
+    "provisioner": "kubernetes.io/no-provisioner",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
+def claiming(name: str, *claims: str) -> Manifest:
+    return pod(name, volumes=[{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims])
+
+
+def volume_on(name: str, host: str) -> Manifest:
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}
+    spec = {"storageClassName": "late", "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+    status = {"phase": "Available"}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec, "status": status}
+
+
+def test_pods_with_claims_are_judged_by_the_storage_objects_of_the_dump() -> None:
+    """And are left to kube-scheduler's binding all the same."""
+    claim = {**CLAIM, "metadata": {"name": "data", "namespace": "default"}, "spec": {"storageClassName": "late"}}
+    objects = [node("a"), node("b"), LATE, volume_on("v", "b"), claim, claiming("p", "data"), claiming("q", "none")]
+    first, second = explain(*objects)
+    missing = {"fits": False, "filter": "VolumeRestrictions", "reason": 'persistentvolumeclaim "none" not found'}
+    no_volume = {
+        "fits": False,
+        "filter": "VolumeBinding",
+        "reason": "node(s) didn't find available persistent volumes to bind",
+    }
+    assert (first["nodes"], second["nodes"]) == ({"a": no_volume, "b": FITS}, {"a": missing, "b": missing})
+    assert first["blocked"].startswith("its volume claims (data) need kube-scheduler's binding work")
+
+
+def test_a_resource_that_a_device_class_of_the_dump_backs_is_left_to_kube_scheduler() -> None:
+    """Wherever the DeviceClass stands; other pods are not concerned."""
+    devices = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpu"},
+        "spec": {"extendedResourceName": "example.com/gpu"},
+    }
+    asking = pod("p")
+    asking["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
+    for objects in ([devices, asking, pod("q")], [asking, pod("q"), devices]):
+        found = {entry["pod"]: entry.get("blocked", "") for entry in explain(node("a"), *objects)}
+        assert found["default/p"].startswith("its extended resource example.com/gpu is backed by the DeviceClass gpu")
+        assert not found["default/q"]
+    assert "blocked" in explain(node("a"), devices, asking, names=("default/p",))[0]
+
+
+def test_a_storage_object_that_cannot_be_read_is_named() -> None:
+    """With its file, kind, name and field, as all objects of a dump are."""
+    claim = {**CLAIM, "metadata": {"name": "data", "namespace": "shop", "labels": {"a": 1}}}
+    done = thalweg("explain", "-f", "-", stdin=dump_of(node("a"), claim))
+    assert done.returncode == 2
+    assert done.stderr == (
+        "Error: standard input: PersistentVolumeClaim shop/data: metadata.labels[...]: Expected `str`, got `int`\n"
+    )

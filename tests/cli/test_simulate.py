@@ -156,7 +156,7 @@ def test_bound_pods_hold_their_room(phase: str | None) -> None:
         ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "it is being deleted"),
         ({"schedulingGates": [{"name": "example.com/wait"}]}, "its scheduling gates are closed: example.com/wait"),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]}, "volume claims (disk)"),
-        ({"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}, "volume claims (scratch)"),
+        ({"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}, "volume claims (held-scratch)"),
         ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}, "resource claims (gpu)"),
         (
             {

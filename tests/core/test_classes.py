@@ -48,6 +48,12 @@ def test_every_field_that_a_filter_reads_tells_classes_apart() -> None:
         {"priority": 1},
         {"overhead": {"cpu": "1m"}},
         {"initContainers": [{"name": "i", "restartPolicy": "Always", "ports": [{"hostPort": 80}]}]},
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "a"}}]},
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "b"}}]},
+        {"volumes": [{"name": "v", "ephemeral": {}}]},
+        {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "a"}}]},
+        {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "a", "readOnly": True}}]},
+        {"hostNetwork": True, "hostUsers": False},
     ]
     classes = {p.pod_class for p in read_pods([manifest(str(at), **spec) for at, spec in enumerate(specs)])}
     assert len(classes) == len(specs)

@@ -91,7 +91,7 @@ def test_no_classes_is_an_empty_network() -> None:
         arc_costs=[],
         arc_capacities=[],
         unscheduled=[],
-        slot_costs=nothing,
+        slots_of=lambda nodes: nothing[nodes],
         slot_widths=np.ones(1, dtype=np.int64),
         slot_limits=np.zeros(0, dtype=np.int64),
     )

@@ -1,6 +1,7 @@
 """Verdicts that are remembered equal those that are not, whatever happens in between."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from support.draw import ASPECTS
 from support.histories import History, World, histories, tell
-from support.model import node
+from support.model import node, snapshot
 from thalweg_operator.state import ClusterState
 from thalweg_operator.worker import Replica
 
 from flowcore.classes import VerdictCache
-from flowcore.classes.invalidation import INVALIDATES, OF_A_NODE, Row
-from flowcore.filters import judge
+from flowcore.classes.invalidation import INVALIDATES, NODE_FIELDS, OF_A_NODE, Row
+from flowcore.filters import judge, volume_filters
 from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.filters.registry import IN_ORDER, ask
 from flowcore.model.neighbours import Kind
@@ -23,7 +24,8 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.snapshot import Snapshot
+from flowcore.model.snapshot import NodeTable, Snapshot
+from flowcore.model.volumes import ClaimVolume
 from flowcore.rounds import RoundResult, run_round
 from flowcore.rounds.round import DEFAULT_POLICIES
 
@@ -175,6 +177,10 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
     ("NODE_UNSCHEDULABLE", "NodeUnschedulable"): ([A], [node("a1", unschedulable=True)], (ANY, Kind())),
     ("NODE_ALLOCATABLE", "NodeUnreadable"): ([A], [node("a1", problem="no cpu")], (ANY, Kind())),
     ("NODE_ALLOCATABLE", "NodeResourcesFit"): ([A], [node("a1", 1000)], (FIT, Kind())),
+    ("NODE_ADDED", "NodeDeclaredFeatures"): ([node("a1", features=("x",))], [B], (PodClass(features=("x",)), Kind())),
+    ("NODE_FEATURES", "NodeDeclaredFeatures"): (
+        [A], [node("a1", labels=A.labels, features=("x",))], (PodClass(features=("x",)), Kind()),
+    ),
     ("NAMESPACE_LABELS", "InterPodAffinity"): (
         [A, B, ("default", ()), web("w", "a1")],
         [("default", (("team", "one"),))],
@@ -218,11 +224,118 @@ def answers(scenario: Scenario, rows: Iterable[Row], which: str) -> tuple[list[A
     return before, after, asked(tell(state, Replica(), [pod_class]), VerdictCache())
 
 
-@pytest.mark.parametrize("row", INVALIDATES, ids=lambda row: f"{row.event.name}-{row.filter}")
+def named(row: Row) -> str:
+    return f"{row.event.name}-{row.filter}"
+
+
+@pytest.mark.parametrize("row", [row for row in INVALIDATES if row.filter not in volume_filters.NAMES], ids=named)
 def test_every_row_of_the_table_is_needed(row: Row) -> None:
     """With it the filter says after the change what is so; without it, what was."""
     scenario = SCENARIOS[row.event.name, row.filter]
-    _, after, fresh = answers(scenario, INVALIDATES, row.filter)
-    assert after == fresh
+    before, after, fresh = answers(scenario, INVALIDATES, row.filter)
+    assert after == fresh != before
     _, after, _ = answers(scenario, [each for each in INVALIDATES if each != row], row.filter)
     assert after != fresh
+
+
+@pytest.mark.parametrize("row", [row for row in INVALIDATES if row.filter in volume_filters.NAMES], ids=named)
+def test_what_happens_to_storage_is_heard(row: Row) -> None:
+    """By the filters that the table names, which look at all nodes again; rounds place no such pods yet."""
+    claim = PodClass(volumes=(ClaimVolume("default", "data"),))
+    state = snapshot([A, B], [])
+    which = next(each for each in IN_ORDER if each.name == row.filter)
+    for rows, outcome in ((INVALIDATES, (0, 1)), ([each for each in INVALIDATES if each != row], (1, 0))):
+        cache = VerdictCache(rows)
+        cache.change_nodes(NodeTable.of(()), state.table, ())
+        cache.follow(state)
+        cache.ask(which, claim, Kind(), state)
+        cache.take_tallies()
+        cache.change_storage(row.event)
+        cache.ask(which, claim, Kind(), state)
+        tally = cache.take_tallies()[row.filter]
+        assert (tally.hits, tally.misses) == outcome
+
+
+def test_the_table_says_each_thing_once() -> None:
+    """One row for an event and a filter, every field of a node is some event, and every filter is in the table."""
+    keys = [(row.event, row.filter) for row in INVALIDATES]
+    assert len(keys) == len(set(keys))
+    assert {each.name for each in IN_ORDER} == {row.filter for row in INVALIDATES}
+    assert set(Node.__struct_fields__) - {"name", "uid"} == set(NODE_FIELDS)
+
+
+def test_the_documents_have_the_table() -> None:
+    """docs/engine.md lists every row in the words of the code."""
+    text = (Path(__file__).parents[2] / "docs/engine.md").read_text()
+    for row in INVALIDATES:
+        assert f"| {row.event.value} | {row.filter} | {row.scope.value} | {row.reason} |" in text
+
+
+def touched(changes: list[Any], pod_class: PodClass, kind: Kind) -> dict[str, int]:
+    """How many rows each filter computes anew after these changes to a cluster of three zones with a web pod in one."""
+    state, replica = ClusterState(), Replica()
+    changed(state, [*ZONED.values(), ("default", ()), web("w", "a1")])
+    seen = tell(state, replica, [pod_class])
+    judge(pod_class, seen, kind, replica.cache.ask)
+    replica.cache.take_tallies()
+    changed(state, changes)
+    seen = tell(state, replica, [pod_class])
+    judge(pod_class, seen, kind, replica.cache.ask)
+    return {name: tally.rows for name, tally in replica.cache.take_tallies().items() if tally.rows}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ([A], {}),  # a heartbeat
+        ([web("v", "b1")], {"NodeResourcesFit": 1, "PodTopologySpread": 3, "InterPodAffinity": 3}),
+        ([web("v", "b1", labels=(("app", "db"),))], {"NodeResourcesFit": 1}),  # no rule speaks of it
+        ([web("w", "a1", labels=(("app", "web"), ("pod", "w")))], {"PodTopologySpread": 3, "InterPodAffinity": 3}),
+        ([web("w", "a1", 2000)], {"NodeResourcesFit": 1}),  # resized in place
+        ([msgspec.structs.replace(A, taints=TAINTED)], {"TaintToleration": 1}),
+        ([msgspec.structs.replace(A, unschedulable=True)], {"NodeUnschedulable": 1}),
+        ([msgspec.structs.replace(A, labels=(*A.labels, ("disk", "ssd")))], {}),  # nobody reads that label
+        ([("default", (("team", "one"),))], {}),  # no rule selects namespaces
+        ([("other", ())], {}),
+    ],
+)
+def test_an_event_touches_what_it_must_and_no_more(changes: list[Any], expected: dict[str, int]) -> None:
+    """Of a web pod that wants web pods near and spreads over zones."""
+    rules = Rules(affinity=(NEAR,), spread=(SPREAD,))
+    assert touched(changes, PodClass(), Kind("default", WEB_LABELS, rules=rules)) == expected
+
+
+def test_a_node_that_comes_or_goes_leaves_the_others_alone() -> None:
+    """Their verdicts are carried over, wherever they are in the table now."""
+    state, replica = ClusterState(), Replica()
+    changed(state, [node(f"n{at}", 1000 * (at + 1), labels=(("zone", "ab"[at % 2]),)) for at in range(10)])
+    pod_class = PodClass(requests=(("cpu", 4000),), node_selector=(("zone", "b"),))
+
+    def asked() -> tuple[list[str], list[int], int]:
+        seen = tell(state, replica, [pod_class])
+        fits = judge(pod_class, seen, Kind(), replica.cache.ask).fits
+        counts = replica.cache.counts(pod_class, seen).tolist()
+        rows = sum(tally.rows for tally in replica.cache.take_tallies().values())
+        return [each.name for each, good in zip(seen.table.nodes, fits, strict=True) if good], counts, rows
+
+    assert asked()[:2] == (["n3", "n5", "n7", "n9"], [0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
+    changed(state, ["n0", "n5", node("m", 8000, labels=(("zone", "b"),))])
+    names, counts, rows = asked()
+    assert (names, counts) == (["m", "n3", "n7", "n9"], [2, 0, 0, 1, 1, 1, 2, 2, 2])
+    assert rows == len(("unreadable", "cordon", "taints", "labels", "amounts", "counts")), (
+        "one of each, of the new node"
+    )
+
+
+def test_no_more_is_kept_than_allowed() -> None:
+    """The columns that were not asked for the longest go first."""
+    state = snapshot([A, B], [])
+    cache = VerdictCache(most=20)
+    cache.change_nodes(NodeTable.of(()), state.table, ())
+    cache.follow(state)
+    for cpu in range(1, 100):
+        cache.counts(PodClass(requests=(("cpu", 1),)), state)
+        cache.counts(PodClass(requests=(("cpu", cpu),)), state)
+    assert cache.nbytes <= 20 * 2 * 4
+    tally = cache.take_tallies()["NodeResourcesFit"]
+    assert (tally.misses, tally.hits) == (99, 99)

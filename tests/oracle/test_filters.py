@@ -11,12 +11,22 @@ from support.draw import ASPECTS, Case, cases_for
 from support.verdicts import assert_same
 from thalweg_controlplane import Oracle
 
-from flowcore.filters import node_name, node_unschedulable, pod_topology_spread, taint_toleration
+from flowcore.filters import (
+    node_name,
+    node_unschedulable,
+    node_volume_limits,
+    pod_topology_spread,
+    taint_toleration,
+    volume_binding,
+    volume_zone,
+)
 from flowcore.model import neighbours, resources
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import HostPort, Toleration
 from flowcore.model.rules import AffinityTerm
 from flowcore.model.selectors import Labels, Requirement
+from flowcore.model.volumes import Disk
+from flowcore.model.wire import features
 
 WHOLE = "the default profile"
 #: Verdicts compared for each filter in a run, at least.
@@ -93,6 +103,11 @@ SABOTAGE = {
     "NodeResourcesFit": (resources, "raise_to", lambda total, floor: total.update(floor)),
     "PodTopologySpread": (pod_topology_spread, "_included", lambda _constraint, _pod, table: ~table.unsound),
     "InterPodAffinity": (neighbours, "term_matches", _everywhere),
+    "VolumeRestrictions": (Disk, "conflicts", lambda self, other: (self.plugin, self.key) == (other.plugin, other.key)),
+    "NodeVolumeLimits": (node_volume_limits, "not_for_pod", _always("")),
+    "VolumeBinding": (volume_binding, "_may_hold", lambda volume, claim: volume.size >= (claim.size or 0)),
+    "VolumeZone": (volume_zone, "_TODAY", {key: key for key in volume_zone._TODAY}),
+    "NodeDeclaredFeatures": (features, "RESTART_ALL", "RestartAllContainers"),
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
+from support import draw_volumes
 
 Manifest = dict[str, Any]
 Drawn = st.SearchStrategy
@@ -25,9 +26,12 @@ ASPECTS = (
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    *draw_volumes.ASPECTS,
     "PodTopologySpread",
     "InterPodAffinity",
+    "NodeDeclaredFeatures",
 )
+_VOLUMES = frozenset(draw_volumes.ASPECTS)
 _AMONG_PODS = {"PodTopologySpread", "InterPodAffinity"}
 
 
@@ -39,6 +43,8 @@ class Case:
     pods: list[Manifest]
     pending: list[Manifest]
     namespaces: list[Manifest] = field(default_factory=list)
+    #: persistentVolumes, persistentVolumeClaims, storageClasses ... -> objects
+    storage: dict[str, list[Manifest]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As tests/oracle/cases/*.json keep it."""
@@ -119,6 +125,11 @@ GENEROUS = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": 
 
 # -- nodes ---------------------------------------------------------------------------------------------------------
 
+FEATURES = (
+    "InPlacePodLevelResourcesVerticalScaling",
+    "RestartAllContainersOnContainerExits",
+    "UserNamespacesHostNetworkSupport",
+)
 TAINT_KEYS = ("dedicated", "gpu", "node.kubernetes.io/unschedulable")
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 
@@ -135,10 +146,20 @@ taints: Drawn[list[Manifest]] = st.lists(
 
 
 def _node_labels(aspects: frozenset[str]) -> Drawn[dict[str, str]]:
+    if aspects & _VOLUMES:
+        others = _node_labels(aspects - _VOLUMES)
+        return st.tuples(others, draw_volumes.node_labels).map(lambda parts: {**parts[0], **parts[1]})
     if aspects & _AMONG_PODS:  # few and large domains, where rules between pods meet
         zones = _weighted(st.sampled_from([{"zone": "a"}, {"zone": "b"}]), st.just({}), 6)
         return st.tuples(labels, zones).map(lambda parts: {**parts[0], **parts[1]})
     return labels if "NodeAffinity" in aspects else st.just({})
+
+
+_features: Drawn[list[str]] = _weighted(
+    st.lists(st.sampled_from(FEATURES), unique=True, max_size=3).map(sorted),
+    st.lists(st.sampled_from((*FEATURES, "", "Zeal", "Aim")), max_size=4),
+    4,
+)
 
 
 @cache
@@ -154,6 +175,7 @@ def _node_fields(aspects: frozenset[str]) -> Drawn[Manifest]:
             "labels": _node_labels(aspects),
             "spec": _objects(**spec),
             "allocatable": allocatable if "NodeResourcesFit" in aspects else room,
+            "features": _features if "NodeDeclaredFeatures" in aspects else st.just([]),
         }
     )
 
@@ -165,7 +187,7 @@ def _node(name: str, drawn: Manifest) -> Manifest:
         "kind": "Node",
         "metadata": metadata,
         "spec": drawn["spec"],
-        "status": {"allocatable": drawn["allocatable"]},
+        "status": {"allocatable": drawn["allocatable"], "declaredFeatures": drawn["features"]},
     }
 
 
@@ -277,6 +299,10 @@ def _containers(aspects: frozenset[str], *, init: bool) -> Drawn[list[Manifest]]
         fields["ports"] = _ports
     if "NodeResourcesFit" in aspects:
         fields["resources"] = _objects(requests=requests)
+    if "NodeDeclaredFeatures" in aspects:
+        fields["restartPolicyRules"] = st.lists(
+            st.sampled_from(({"action": "Restart"}, {"action": "RestartAllContainers"}, {})), max_size=2
+        )
     if init:
         fields["restartPolicy"] = _policies
     prefix = "init" if init else "main"
@@ -302,7 +328,11 @@ def _demands(aspects: frozenset[str]) -> tuple[dict[str, Drawn[Any]], dict[str, 
             12,
         )
         maybe["affinity"] = _objects(nodeAffinity=node_affinity)
-    if aspects & {"NodePorts", "NodeResourcesFit"}:
+    if aspects & _VOLUMES:
+        always["volumes"] = draw_volumes.pod_volumes(aspects)
+    if "NodeDeclaredFeatures" in aspects:
+        maybe["hostNetwork"], maybe["hostUsers"] = st.booleans(), st.sampled_from((True, False, False, None))
+    if aspects & {"NodePorts", "NodeResourcesFit", "NodeDeclaredFeatures"}:
         maybe["initContainers"] = _containers(aspects, init=True)
     if "NodeResourcesFit" in aspects:
         maybe["overhead"] = _objects(**_POD_LEVEL)
@@ -327,7 +357,7 @@ def _pending(aspects: frozenset[str], *, rules: bool) -> Drawn[Manifest]:
 
 @cache
 def _running(aspects: frozenset[str]) -> Drawn[Manifest]:
-    always, maybe = _demands(aspects & {"NodePorts", "NodeResourcesFit"})
+    always, maybe = _demands(aspects & ({"NodePorts", "NodeResourcesFit"} | _VOLUMES))
     status: dict[str, Drawn[Any]] = {
         "phase": st.sampled_from(["Running", "Pending", "Unknown", "Running", "Succeeded", "Failed"])
     }
@@ -467,6 +497,8 @@ spread: Drawn[list[Manifest]] = st.lists(
 
 
 def _namespaces(aspects: frozenset[str]) -> Drawn[str]:
+    if aspects & _VOLUMES and not aspects & _AMONG_PODS:
+        return _weighted(st.just("default"), st.just("red"), 12)
     if not aspects & _AMONG_PODS:
         return st.just("default")
     return st.sampled_from(NAMESPACES if "InterPodAffinity" in aspects else ("default", "default", "red"))
@@ -524,11 +556,17 @@ def cases(aspects: frozenset[str], *, rules: bool = True) -> Drawn[Case]:
             at = pod.pop("at")  # drawn without knowing the nodes: each part shrinks for itself
             pod["spec"]["nodeName"] = NODE_NAMES[at % len(found_nodes)] if at < 20 else "n9"
         found_pending = draw(st.lists(pending, min_size=1, max_size=8))
+        made_nodes = [_node(NODE_NAMES[at], node) for at, node in enumerate(found_nodes)]
+        made_pods = [_pod(f"r{at}", pod) for at, pod in enumerate(found_pods)]
+        made_pending = [_pod(f"p{at}", pod) for at, pod in enumerate(found_pending)]
         return Case(
-            nodes=[_node(NODE_NAMES[at], node) for at, node in enumerate(found_nodes)],
-            pods=[_pod(f"r{at}", pod) for at, pod in enumerate(found_pods)],
-            pending=[_pod(f"p{at}", pod) for at, pod in enumerate(found_pending)],
+            nodes=made_nodes,
+            pods=made_pods,
+            pending=made_pending,
             namespaces=draw(_namespace_objects) if "InterPodAffinity" in aspects else [],
+            storage=draw(draw_volumes.storage(aspects, made_nodes, [*made_pods, *made_pending]))
+            if aspects & _VOLUMES
+            else {},
         )
 
     return case()
@@ -537,7 +575,7 @@ def cases(aspects: frozenset[str], *, rules: bool = True) -> Drawn[Case]:
 @st.composite
 def busy_cases(draw: st.DrawFn) -> Case:
     """Cases of all aspects in which pending pods come in several copies, have priorities and have waited."""
-    case = draw(cases(frozenset(ASPECTS), rules=False))
+    case = draw(cases(frozenset(ASPECTS) - _VOLUMES, rules=False))  # a round places no pod with volumes
     pending = []
     for at, pod in enumerate(case.pending):
         spec = {**pod["spec"], "priority": draw(st.sampled_from((0, 0, 10, 1000, -5, 2_000_001_000)))}
@@ -548,7 +586,7 @@ def busy_cases(draw: st.DrawFn) -> Case:
             name = f"p{at}-{copy}"
             metadata = {**pod["metadata"], "name": name, "uid": name, "creationTimestamp": waiting}
             pending.append({**pod, "metadata": metadata, "spec": spec})
-    return Case(case.nodes, case.pods, pending, case.namespaces)
+    return Case(case.nodes, case.pods, pending, case.namespaces, case.storage)
 
 
 def cases_for(aspects: Collection[str]) -> Drawn[Case]:

@@ -32,7 +32,7 @@ class Drawn:
             arc_costs=self.costs,
             arc_capacities=self.capacities,
             unscheduled=self.prices,
-            slot_costs=self.slot_costs,
+            slots_of=lambda nodes: self.slot_costs[nodes],
             slot_widths=self.widths,
             slot_limits=self.limits,
         )

@@ -10,18 +10,50 @@ import msgspec
 from support.draw import Case
 from thalweg_controlplane import Oracle
 
-from flowcore.filters import STATIC_FILTERS, inter_pod_affinity, judge, pod_topology_spread
+from flowcore.filters import (
+    STATIC_FILTERS,
+    inter_pod_affinity,
+    judge,
+    pod_topology_spread,
+    volume_binding,
+    volume_filters,
+)
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
-from flowcore.model.wire import Interner, WireNamespace, WireNode, WirePod, to_labels, to_node, to_pod
+from flowcore.model.volumes import Storage, StorageObject
+from flowcore.model.wire import (
+    Interner,
+    WireNamespace,
+    WireNode,
+    WirePod,
+    to_labels,
+    to_node,
+    to_pod,
+    to_storage_object,
+)
 
 #: NodeAffinity's PreFilter words a rejection its own way; ours has only Filter's words.
 _PREFILTER_WORDS = ("node(s) didn't satisfy plugin(s) [NodeAffinity]", "pod affinity terms conflict")
 #: What follows is Go's account of why a selector cannot be parsed.
-_UNREADABLE_WORDS = (inter_pod_affinity.REASON_UNREADABLE, pod_topology_spread.REASON_UNREADABLE)
+_UNREADABLE_WORDS = (
+    inter_pod_affinity.REASON_UNREADABLE,
+    pod_topology_spread.REASON_UNREADABLE,
+    volume_binding.REASON_UNREADABLE,
+)
+#: Plural, as the oracle takes storage objects -> kind.
+_KINDS = {
+    "persistentVolumes": "PersistentVolume",
+    "persistentVolumeClaims": "PersistentVolumeClaim",
+    "storageClasses": "StorageClass",
+    "csiNodes": "CSINode",
+    "volumeAttachments": "VolumeAttachment",
+    "csiDrivers": "CSIDriver",
+    "csiStorageCapacities": "CSIStorageCapacity",
+}
+_FIRST_FILTERS = (*STATIC_FILTERS, *volume_filters.NAMES)
 
 
 def read_pods(manifests: Sequence[dict]) -> list[Pod]:
@@ -62,8 +94,20 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
         table=table,
         running=[(pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running],
         pending=pending,
+        storage=storage_of(case, running),
         neighbours=Neighbours.of(((pod.node_name, pod.kind) for pod in running), namespaces_of(case)),
     )
+
+
+def storage_of(case: Case, running: Sequence[Pod] = ()) -> Storage:
+    """The case's storage objects, and what its running pods have mounted."""
+    return Storage.of(storage_objects(case), ((pod.node_name, pod.pod_class.volumes) for pod in running))
+
+
+def storage_objects(case: Case) -> list[StorageObject]:
+    """The case's storage objects, less what no filter reads."""
+    read = (to_storage_object(_KINDS[kind], manifest) for kind, found in case.storage.items() for manifest in found)
+    return [each for each in read if each is not None]
 
 
 def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], Counter[str]]:
@@ -81,7 +125,7 @@ def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], 
         for pod in case.pods
         if pod["spec"]["nodeName"] in known and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
     ]
-    theirs = oracle.judge(case.nodes, alive, case.pending, [only] if only else [], case.namespaces)[only]
+    theirs = oracle.judge(case.nodes, alive, case.pending, [only] if only else [], case.namespaces, case.storage)[only]
     snapshot = snapshot_of(case)
     found, counts = [], Counter[str]()
     for pod in snapshot.pending:
@@ -97,7 +141,7 @@ def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], 
             counts["fits" if verdict.fits else "rejected"] += 1
             same_words = sorted(ours[2].split(", ")) == sorted(verdict.reason.split(", "))
             if verdict.reason in _PREFILTER_WORDS:
-                same = not ours[0] and (ours[1] in STATIC_FILTERS or ours[2].startswith(_UNREADABLE_WORDS))
+                same = not ours[0] and (ours[1] in _FIRST_FILTERS or ours[2].startswith(_UNREADABLE_WORDS))
             elif any(words in verdict.reason for words in _UNREADABLE_WORDS):
                 same = not ours[0] and ours[2].startswith(_UNREADABLE_WORDS)
             else:

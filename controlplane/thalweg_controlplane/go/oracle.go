@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,9 +12,11 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -34,9 +37,44 @@ type oracleCase struct {
 	Pods       []*v1.Pod       `json:"pods"` // already on their nodes
 	Pending    []*v1.Pod       `json:"pending"`
 	Namespaces []*v1.Namespace `json:"namespaces"`
+	Storage    oracleStorage   `json:"storage"`
 	// Filters names plugins to judge one by one, each for itself. Empty: the default profile
 	// as a whole, which stops at the first plugin that rejects.
 	Filters []string `json:"filters"`
+}
+
+// An oracleStorage is what the volume plugins read beside pods and nodes.
+type oracleStorage struct {
+	PersistentVolumes      []*v1.PersistentVolume          `json:"persistentVolumes"`
+	PersistentVolumeClaims []*v1.PersistentVolumeClaim     `json:"persistentVolumeClaims"`
+	StorageClasses         []*storagev1.StorageClass       `json:"storageClasses"`
+	CSINodes               []*storagev1.CSINode            `json:"csiNodes"`
+	VolumeAttachments      []*storagev1.VolumeAttachment   `json:"volumeAttachments"`
+	CSIDrivers             []*storagev1.CSIDriver          `json:"csiDrivers"`
+	CSIStorageCapacities   []*storagev1.CSIStorageCapacity `json:"csiStorageCapacities"`
+}
+
+// feed puts the objects where the listers of the plugins look: no informer runs, its store is filled by hand.
+func (s oracleStorage) feed(factory informers.SharedInformerFactory) error {
+	core, storage := factory.Core().V1(), factory.Storage().V1()
+	return errors.Join(
+		fill(core.PersistentVolumes().Informer(), s.PersistentVolumes),
+		fill(core.PersistentVolumeClaims().Informer(), s.PersistentVolumeClaims),
+		fill(storage.StorageClasses().Informer(), s.StorageClasses),
+		fill(storage.CSINodes().Informer(), s.CSINodes),
+		fill(storage.VolumeAttachments().Informer(), s.VolumeAttachments),
+		fill(storage.CSIDrivers().Informer(), s.CSIDrivers),
+		fill(storage.CSIStorageCapacities().Informer(), s.CSIStorageCapacities),
+	)
+}
+
+func fill[T any](informer cache.SharedIndexInformer, objects []T) error {
+	for _, object := range objects {
+		if err := informer.GetIndexer().Add(object); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type verdict struct {
@@ -119,7 +157,7 @@ func (o *oracle) judge(question oracleCase, filter string) (map[string]map[strin
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	snapshot := internalcache.NewSnapshot(question.Pods, question.Nodes)
-	scheduler, err := o.framework(ctx, snapshot, question.Namespaces, filter)
+	scheduler, err := o.framework(ctx, snapshot, question, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +180,7 @@ func judgeNode(ctx context.Context, scheduler framework.Framework, snapshot *int
 		return fromStatus(preFilter)
 	}
 	if !allowed.AllNodes() && !allowed.NodeNames.Has(node) {
-		// schedule_one.go words it by the plugins that narrowed the list; only NodeAffinity and
-		// VolumeBinding do, and only NodeAffinity without volumes.
+		// schedule_one.go words it by the plugins that narrowed the list; of the default ones only NodeAffinity does.
 		return verdict{Filter: names.NodeAffinity, Code: fwk.UnschedulableAndUnresolvable.String(),
 			Reason: "node(s) didn't satisfy plugin(s) [NodeAffinity]"}
 	}
@@ -165,7 +202,7 @@ func fromStatus(status *fwk.Status) verdict {
 
 // framework builds the default profile, or that profile cut down to one filter. DynamicResources
 // stays out: it needs live claims and slices, and such pods are kube-scheduler's to judge.
-func (o *oracle) framework(ctx context.Context, snapshot *internalcache.Snapshot, namespaces []*v1.Namespace, filter string) (framework.Framework, error) {
+func (o *oracle) framework(ctx context.Context, snapshot *internalcache.Snapshot, question oracleCase, filter string) (framework.Framework, error) {
 	profile := *o.profile.DeepCopy()
 	if filter != "" {
 		if _, known := o.registry[filter]; !known {
@@ -193,16 +230,19 @@ func (o *oracle) framework(ctx context.Context, snapshot *internalcache.Snapshot
 	}
 	clients := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(clients, 0)
-	for _, namespace := range namespaces {
-		if err := factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
-			return nil, err
-		}
-	}
-	return frameworkruntime.NewFramework(ctx, o.registry, &profile,
+	built, err := frameworkruntime.NewFramework(ctx, o.registry, &profile,
 		frameworkruntime.WithClientSet(clients),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithPodNominator(noNominations{}),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 	)
+	if err != nil {
+		return nil, err
+	}
+	// Plugins add indexes of their own as they are made: objects come after that.
+	if err := fill(factory.Core().V1().Namespaces().Informer(), question.Namespaces); err != nil {
+		return nil, err
+	}
+	return built, question.Storage.feed(factory)
 }

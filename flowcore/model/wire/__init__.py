@@ -11,16 +11,21 @@ from flowcore.model.wire.nodes import WireNamespace, WireNode, to_node
 from flowcore.model.wire.pod_objects import WirePod
 from flowcore.model.wire.pods import to_pod, to_unreadable_pod
 from flowcore.model.wire.selectors import WireLabelSelector, to_label_selector
+from flowcore.model.wire.volumes import STORAGE_KINDS, WireDeviceClass, to_device_class, to_storage_object
 
 __all__ = [
+    "STORAGE_KINDS",
     "Interner",
+    "WireDeviceClass",
     "WireLabelSelector",
     "WireNamespace",
     "WireNode",
     "WirePod",
+    "to_device_class",
     "to_label_selector",
     "to_labels",
     "to_node",
     "to_pod",
+    "to_storage_object",
     "to_unreadable_pod",
 ]

@@ -6,6 +6,7 @@ from flowcore.model.errors import ModelError
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.resources import Amounts, read_list, to_amounts
 from flowcore.model.wire.base import Interner, Quantities, Wire, WireMeta, to_labels
+from flowcore.model.wire.features import declared_features
 
 
 class WireTaint(Wire):
@@ -21,6 +22,7 @@ class WireNodeSpec(Wire):
 
 class WireNodeStatus(Wire):
     allocatable: Quantities | None = None
+    declared_features: list[str] | None = None
 
 
 class WireNode(Wire):
@@ -48,5 +50,6 @@ def to_node(wire: WireNode, intern: Interner) -> Node:
         taints=tuple(Taint(t.key, t.value or "", t.effect or "") for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
         allocatable=intern(allocatable),
+        features=intern(declared_features(status.declared_features)),
         problem=problem,
     )

@@ -6,6 +6,7 @@ import msgspec
 
 from flowcore.model.wire.base import Int32, Quantities, Wire, WireMeta
 from flowcore.model.wire.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
+from flowcore.model.wire.volumes import WireVolume
 
 
 class WirePreferredTerm(Wire):
@@ -70,20 +71,11 @@ class WireContainer(Wire):
     resources: WireResources | None = None
     ports: list[WirePort] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[WireRestartRule] | None = None
 
 
-class WireClaimSource(Wire):
-    claim_name: str = ""
-
-
-class WireAnything(Wire):
-    """An object whose being there is all that is read."""
-
-
-class WireVolume(Wire):
-    name: str = ""
-    persistent_volume_claim: WireClaimSource | None = None
-    ephemeral: WireAnything | None = None
+class WireRestartRule(Wire):
+    action: str = ""
 
 
 class WireGate(Wire):
@@ -115,6 +107,8 @@ class WirePodSpec(Wire):
     scheduling_gates: list[WireGate] | None = None
     resource_claims: list[WireGate] | None = None
     volumes: list[WireVolume] | None = None
+    host_network: bool | None = None
+    host_users: bool | None = None
     topology_spread_constraints: list[WireSpread] | None = None
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
+from flowcore.model.devices import needs_devices
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
+from flowcore.model.volumes import ClaimVolume, Disk, Volumes
 from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
+from flowcore.model.wire.features import needed_features
 from flowcore.model.wire.pod_objects import WireAffinity, WireNodeAffinity, WirePod, WirePodSpec, WirePodStatus
 from flowcore.model.wire.requests import has_resize, host_ports_of, requests_of
 from flowcore.model.wire.rules import to_rules
 from flowcore.model.wire.selectors import to_node_term
+from flowcore.model.wire.volumes import to_volumes
 
 #: What a bound pod counts for whose requests cannot be read: room that is not known to be free is not given away.
 _UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
@@ -23,11 +27,13 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     meta, spec, status = wire.metadata, wire.spec, wire.status or WirePodStatus()
     namespace = meta.namespace or "default"
     node_name = spec.node_name or ""
-    blocked = _blocked(spec, deleting=meta.deletion_timestamp is not None)
+    volumes = to_volumes(spec.volumes, namespace, meta.name, meta.uid or "") if spec.volumes else ()
+    blocked = _blocked(spec, volumes, deleting=meta.deletion_timestamp is not None)
     requests: Amounts = ()
     unreadable = False
     try:
         requests = intern(to_amounts(requests_of(spec)))
+        blocked = blocked or needs_devices(requests, {})
     except ModelError as error:
         unreadable = True
         blocked = blocked or str(error)
@@ -52,7 +58,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         namespace=namespace,
         name=meta.name,
         uid=meta.uid or "",
-        pod_class=intern(_pod_class(spec, requests)),
+        pod_class=intern(_pod_class(spec, requests, volumes)),
         labels=labels,
         scheduler_name=spec.scheduler_name or "default-scheduler",
         node_name=node_name,
@@ -99,7 +105,7 @@ def to_unreadable_pod(raw: bytes, problem: str) -> Pod:
     )
 
 
-def _pod_class(spec: WirePodSpec, requests: Amounts) -> PodClass:
+def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes) -> PodClass:
     node_affinity = (spec.affinity.node_affinity if spec.affinity else None) or WireNodeAffinity()
     required = None
     if node_affinity.required is not None:
@@ -118,10 +124,12 @@ def _pod_class(spec: WirePodSpec, requests: Amounts) -> PodClass:
         host_ports=host_ports_of(spec),
         node_name=spec.node_name or "",
         priority=spec.priority or 0,
+        volumes=volumes,
+        features=needed_features(spec),
     )
 
 
-def _blocked(spec: WirePodSpec, *, deleting: bool) -> str:
+def _blocked(spec: WirePodSpec, volumes: Volumes, *, deleting: bool) -> str:
     """Why this engine must not place the pod, "" when it may.
 
     It never binds what it cannot judge: a rule that is not evaluated here is a reason to wait, not a rule to skip.
@@ -133,11 +141,13 @@ def _blocked(spec: WirePodSpec, *, deleting: bool) -> str:
     if spec.resource_claims:
         names = ", ".join(claim.name for claim in spec.resource_claims)
         return f"its resource claims ({names}) need kube-scheduler's binding work, which the binder does not do"
-    claims = [v.persistent_volume_claim.claim_name for v in spec.volumes or () if v.persistent_volume_claim]
-    claims += [v.name for v in spec.volumes or () if v.ephemeral is not None]
+    claims = [volume.name for volume in volumes if isinstance(volume, ClaimVolume)]
     if claims:
         names = ", ".join(claims)
         return f"its volume claims ({names}) need kube-scheduler's binding work, which the binder does not do"
+    disk = next((volume for volume in volumes if isinstance(volume, Disk)), None)
+    if disk is not None:
+        return f"its volumes: {disk.plugin} disks without a claim are not decided by this engine yet"
     affinity = spec.affinity or WireAffinity()
     for rule, name in ((affinity.pod_affinity, "podAffinity"), (affinity.pod_anti_affinity, "podAntiAffinity")):
         if rule is not None and rule.required:

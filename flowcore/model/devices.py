@@ -1,0 +1,44 @@
+"""Devices that are claimed (DRA): which pods need them, so that these are left to kube-scheduler.
+
+Source: resource/v1 DeviceClass; kube-scheduler plugins/dynamicresources/extendeddynamicresources.go. The gate
+DRAExtendedResource is on by default in 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from flowcore.model.resources import Amounts
+
+#: Asking for this prefix with a DeviceClass's name after it is asking for a device of the class.
+IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+
+class DeviceClass(msgspec.Struct, frozen=True, gc=False):
+    """A DeviceClass; ``extended_resource`` is the resource name that pods may ask for instead of claiming, or ""."""
+
+    name: str
+    extended_resource: str = ""
+
+
+def device_resources(classes: Iterable[DeviceClass]) -> dict[str, str]:
+    """Extended resource -> the DeviceClass that backs it."""
+    return {each.extended_resource: each.name for each in classes if each.extended_resource}
+
+
+def needs_devices(requests: Amounts, backed: Mapping[str, str]) -> str:
+    """Why a pod with these requests is left to kube-scheduler, "" when it need not be.
+
+    Args:
+        backed: of ``device_resources``.
+    """
+    for name, _ in requests:
+        device_class = name[len(IMPLICIT_PREFIX) :] if name.startswith(IMPLICIT_PREFIX) else backed.get(name)
+        if device_class is not None:
+            return (
+                f"its extended resource {name} is backed by the DeviceClass {device_class}: devices are allocated by "
+                "kube-scheduler"
+            )
+    return ""

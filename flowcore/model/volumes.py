@@ -1,0 +1,281 @@
+"""Volumes of pods, and the storage objects that decide where they can be had.
+
+Source: core/v1 Volume, PersistentVolumeClaim and PersistentVolume, storage/v1 StorageClass, CSINode, VolumeAttachment,
+CSIDriver and CSIStorageCapacity. Sizes are in billionths of a byte, exact, as quantities are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm
+
+GCE_PD, AWS_EBS, CINDER = "kubernetes.io/gce-pd", "kubernetes.io/aws-ebs", "kubernetes.io/cinder"
+ISCSI, RBD = "kubernetes.io/iscsi", "kubernetes.io/rbd"
+#: In-tree plugin -> the CSI driver that took its place, for the plugins whose migration is on.
+CSI_DRIVERS = {
+    GCE_PD: "pd.csi.storage.gke.io",
+    AWS_EBS: "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    CINDER: "cinder.csi.openstack.org",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+}
+#: Plugins that have such drivers too, but are never translated by filters.
+UNMIGRATED = ("kubernetes.io/azure-file", "kubernetes.io/vsphere-volume")
+
+#: Labels of nodes and PersistentVolumes; the beta ones are those of older versions.
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+BETA_ZONE, BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+#: What separates the zones that a label of a PersistentVolume lists.
+ZONE_DELIMITER = "__"
+
+#: A persistent volume claim: namespace and name.
+ClaimKey = tuple[str, str]
+
+
+class Attachment(msgspec.Struct, frozen=True, gc=False):
+    """A volume as a CSI driver attaches it to a node.
+
+    Attributes:
+        problem: why an in-tree volume cannot be translated to one, "" when it can.
+    """
+
+    driver: str = ""
+    handle: str = ""
+    problem: str = ""
+
+
+class ClaimVolume(msgspec.Struct, frozen=True, gc=False, tag="claim"):
+    """A volume of a pod that is had through a claim.
+
+    Attributes:
+        made_for: name and uid of the pod that the claim is made for (an ephemeral volume); None for a claim that the
+            pod only names.
+    """
+
+    namespace: str
+    name: str
+    made_for: tuple[str, str] | None = None
+
+    @property
+    def key(self) -> ClaimKey:
+        """The claim's."""
+        return self.namespace, self.name
+
+
+class Disk(msgspec.Struct, frozen=True, gc=False, tag="disk"):
+    """A disk that a pod names itself, without a claim, in one of the in-tree ways that filters still read.
+
+    Attributes:
+        plugin: the in-tree plugin.
+        key: what tells it from other disks of the plugin; () for one that is only counted.
+        monitors: of Ceph; images are the same only where these overlap.
+        shareable: pods may mount it beside each other as long as all of them do so read-only.
+        attachment: what is counted for it on nodes with a CSINode; None for nothing.
+    """
+
+    plugin: str
+    key: tuple[str, ...] = ()
+    monitors: tuple[str, ...] = ()
+    shareable: bool = False
+    attachment: Attachment | None = None
+
+    def conflicts(self, other: Disk) -> bool:
+        """Whether no node may mount both: isVolumeConflict of plugins/volumerestrictions."""
+        if not self.key or (self.plugin, self.key) != (other.plugin, other.key) or (self.shareable and other.shareable):
+            return False
+        return self.plugin != RBD or not set(self.monitors).isdisjoint(other.monitors)
+
+
+#: What filters read of a pod's volumes, in their order; config maps, scratch space and the like are left out.
+Volumes = tuple[ClaimVolume | Disk, ...]
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """A PersistentVolumeClaim.
+
+    Attributes:
+        controller: uid of the owner that controls it, None without one.
+        volume_name: the PersistentVolume that it is bound to, or is to be bound to; "" for none yet.
+        bound: the controller has completed the binding.
+        selected_node: the node for which it is being provisioned, None while no node is chosen.
+        size: billionths of a byte, None when it asks for no size.
+        problem: why it cannot be read, "" when it can: nothing that uses it can be placed.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    controller: str | None = None
+    storage_class: str = ""
+    volume_name: str = ""
+    bound: bool = False
+    lost: bool = False
+    deleting: bool = False
+    selected_node: str | None = None
+    access_modes: tuple[str, ...] = ()
+    size: int | None = None
+    volume_mode: str = "Filesystem"
+    attributes_class: str = ""
+    selector: LabelSelector | None = None
+    problem: str = ""
+
+
+class ClaimRef(msgspec.Struct, frozen=True, gc=False):
+    """Which claim a PersistentVolume is kept for; an empty uid leaves that open."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+
+    def is_to(self, claim: Claim) -> bool:
+        """IsVolumeBoundToClaim of component-helpers storage/volume."""
+        return (self.namespace, self.name) == (claim.namespace, claim.name) and self.uid in ("", claim.uid)
+
+
+class PersistentVolume(msgspec.Struct, frozen=True, gc=False):
+    """A PersistentVolume.
+
+    Attributes:
+        affinity: which nodes reach it: terms are alternatives, their fields are not read. None: all nodes.
+        size: billionths of a byte; negative when it cannot be read, so that it is large enough for no claim.
+        attachment: its CSI source, or what its in-tree source is translated to; None for other sources.
+        plugin: the in-tree plugin of its source, "" for others.
+        migrated_affinity: ``affinity`` as it is on nodes where that plugin was migrated to CSI.
+    """
+
+    name: str
+    labels: Labels = ()
+    storage_class: str = ""
+    size: int = 0
+    claim: ClaimRef | None = None
+    available: bool = False
+    deleting: bool = False
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    attributes_class: str = ""
+    affinity: tuple[NodeSelectorTerm, ...] | None = None
+    attachment: Attachment | None = None
+    plugin: str = ""
+    migrated_affinity: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class StorageClass(msgspec.Struct, frozen=True, gc=False):
+    """A StorageClass; ``topologies`` are alternatives, none of them means everywhere."""
+
+    name: str
+    provisioner: str = ""
+    binding_mode: str | None = None
+    topologies: tuple[NodeSelectorTerm, ...] = ()
+
+
+class CsiNode(msgspec.Struct, frozen=True, gc=False):
+    """A CSINode.
+
+    Attributes:
+        limits: driver and how many of its volumes the node takes, for the drivers that say so.
+        migrated: in-tree plugins whose volumes CSI drivers serve on this node.
+    """
+
+    name: str
+    limits: tuple[tuple[str, int], ...] = ()
+    migrated: tuple[str, ...] = ()
+
+
+class VolumeAttachment(msgspec.Struct, frozen=True, gc=False):
+    """A VolumeAttachment of a PersistentVolume."""
+
+    name: str
+    driver: str
+    node_name: str
+    volume_name: str
+
+
+class CsiDriver(msgspec.Struct, frozen=True, gc=False):
+    """A CSIDriver; ``tracks_capacity``: volumes are made only where a Capacity says that there is space."""
+
+    name: str
+    tracks_capacity: bool = False
+
+
+class Capacity(msgspec.Struct, frozen=True, gc=False):
+    """A CSIStorageCapacity: the largest volume (bytes) of a class that nodes of the topology can have."""
+
+    key: ClaimKey
+    storage_class: str = ""
+    largest: int = -1
+    topology: LabelSelector | None = None
+
+
+StorageObject = Claim | PersistentVolume | StorageClass | CsiNode | VolumeAttachment | CsiDriver | Capacity
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """All storage objects of a cluster by their keys, and the volumes that running pods have mounted, by node name."""
+
+    claims: Mapping[ClaimKey, Claim] = field(default_factory=dict)
+    volumes: Mapping[str, PersistentVolume] = field(default_factory=dict)
+    classes: Mapping[str, StorageClass] = field(default_factory=dict)
+    csi_nodes: Mapping[str, CsiNode] = field(default_factory=dict)
+    drivers: Mapping[str, CsiDriver] = field(default_factory=dict)
+    attachments: tuple[VolumeAttachment, ...] = ()
+    capacities: tuple[Capacity, ...] = ()
+    mounted: Mapping[str, Volumes] = field(default_factory=dict)
+    #: What filters work out once and ask for again.
+    memo: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, objects: Iterable[StorageObject], running: Iterable[tuple[str, Volumes]]) -> Storage:
+        """Storage from its objects, and from the node name and volumes of each running pod, most of which have none."""
+        claims: dict[ClaimKey, Claim] = {}
+        volumes: dict[str, PersistentVolume] = {}
+        classes: dict[str, StorageClass] = {}
+        csi_nodes: dict[str, CsiNode] = {}
+        drivers: dict[str, CsiDriver] = {}
+        attachments: list[VolumeAttachment] = []
+        capacities: list[Capacity] = []
+        for each in objects:
+            match each:
+                case Claim():
+                    claims[each.namespace, each.name] = each
+                case PersistentVolume():
+                    volumes[each.name] = each
+                case StorageClass():
+                    classes[each.name] = each
+                case CsiNode():
+                    csi_nodes[each.name] = each
+                case CsiDriver():
+                    drivers[each.name] = each
+                case VolumeAttachment():
+                    attachments.append(each)
+                case Capacity():
+                    capacities.append(each)
+        mounted: dict[str, list[ClaimVolume | Disk]] = {}
+        for node_name, its in running:
+            if its:
+                mounted.setdefault(node_name, []).extend(its)
+        return cls(
+            claims=claims,
+            volumes=volumes,
+            classes=classes,
+            csi_nodes=csi_nodes,
+            drivers=drivers,
+            attachments=tuple(attachments),
+            capacities=tuple(capacities),
+            mounted={node_name: tuple(its) for node_name, its in mounted.items()},
+        )
+
+    def by_class(self, name: str) -> tuple[PersistentVolume, ...]:
+        """Volumes of a storage class, the smallest first, among equals by name."""
+        found: dict[str, tuple[PersistentVolume, ...]] | None = self.memo.get("by class")
+        if found is None:
+            lists: dict[str, list[PersistentVolume]] = {}
+            for volume in sorted(self.volumes.values(), key=lambda each: (each.size, each.name)):
+                lists.setdefault(volume.storage_class, []).append(volume)
+            found = self.memo["by class"] = {each: tuple(volumes) for each, volumes in lists.items()}
+        return found.get(name, ())

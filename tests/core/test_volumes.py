@@ -1,0 +1,156 @@
+"""Volumes of pods and storage objects, as they are read, and odd ones: nothing raises, and what is wrong is named."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import draw_volumes
+from support.draw import GENEROUS, Case, Manifest, cases_for
+from support.verdicts import read_pods, snapshot_of
+
+from flowcore.filters import Verdicts, judge
+from flowcore.model.devices import DeviceClass, device_resources, needs_devices
+from flowcore.model.volumes import Claim, PersistentVolume
+from flowcore.model.wire import STORAGE_KINDS, to_storage_object
+
+LATE = {"metadata": {"name": "late"}, "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}
+
+
+def pod(name: str, *volumes: Manifest, **spec: Any) -> Manifest:
+    named = [{"name": f"v{at}", **volume} for at, volume in enumerate(volumes)]
+    own = {"containers": [{"name": "main"}], "volumes": named, **spec}
+    return {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": own}
+
+
+def claim(name: str) -> Manifest:
+    return {"persistentVolumeClaim": {"claimName": name}}
+
+
+def node(name: str) -> Manifest:
+    return {"metadata": {"name": name}, "spec": {}, "status": {"allocatable": GENEROUS}}
+
+
+def pvc(name: str, **spec: Any) -> Manifest:
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"storageClassName": "late", **spec}}
+
+
+def verdicts(case: Case) -> list[Verdicts]:
+    cluster = snapshot_of(case)
+    return [judge(each.pod_class, cluster, each.kind) for each in cluster.pending]
+
+
+def test_volumes_that_no_filter_reads_cost_nothing() -> None:
+    """Most pods have some of these, and share their class with pods that have none."""
+    bare, mounted = read_pods([pod("a"), pod("b", {"emptyDir": {}}, {"configMap": {"name": "c"}}, {"csi": {}})])
+    assert mounted.pod_class is bare.pod_class
+    assert mounted.pod_class.volumes == ()
+
+
+def test_pods_with_the_same_claims_share_a_class_and_ephemeral_volumes_are_a_pods_own() -> None:
+    """A claim that is made for a pod bears the pod's name."""
+    found = read_pods([pod(name, claim("c")) for name in "ab"] + [pod(name, {"ephemeral": {}}) for name in "ab"])
+    assert len({each.pod_class for each in found}) == 3
+
+
+@pytest.mark.parametrize(
+    ("volume", "reason"),
+    [
+        (claim("c"), "its volume claims (c) need kube-scheduler's binding work"),
+        ({"ephemeral": {}}, "its volume claims (p-v0) need kube-scheduler's binding work"),
+        ({"gcePersistentDisk": {"pdName": "d"}}, "kubernetes.io/gce-pd disks without a claim are not decided"),
+        ({"cinder": {"volumeID": "d"}}, "kubernetes.io/cinder disks without a claim are not decided"),
+        ({"rbd": {"monitors": None, "image": "d"}}, "kubernetes.io/rbd disks without a claim are not decided"),
+    ],
+)
+def test_a_pod_with_volumes_that_decide_waits(volume: Manifest, reason: str) -> None:
+    """Two pods of one round could take the same disk: rounds place neither."""
+    assert reason in read_pods([pod("p", volume)])[0].blocked
+
+
+def test_a_claim_whose_size_cannot_be_read_holds_its_own_pods_only() -> None:
+    """They are told which claim, and which field of it."""
+    claims = [pvc("bad", resources={"requests": {"storage": "much"}}), pvc("good")]
+    storage = {"persistentVolumeClaims": claims, "storageClasses": [LATE]}
+    bad, good = verdicts(Case([node("a")], [], [pod("p", claim("bad")), pod("q", claim("good"))], [], storage))
+    by, reason = bad.of_node(0)
+    assert by == "VolumeBinding"
+    assert reason.startswith('persistentvolumeclaim "bad" cannot be read: spec.resources.requests.storage: "much"')
+    assert good.fits.all()
+
+
+def test_a_volume_whose_capacity_cannot_be_read_is_large_enough_for_no_claim() -> None:
+    """Not even for one that asks for nothing."""
+    found = to_storage_object("PersistentVolume", {"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "x"}}})
+    assert isinstance(found, PersistentVolume)
+    assert found.size < 0
+
+
+def test_claims_and_volumes_that_name_each_other_in_a_circle() -> None:
+    """Nobody follows such names further than one step."""
+    claims = [pvc("c", volumeName="v"), pvc("d", volumeName="w")]
+    for each in claims:
+        each["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    volumes = [
+        {"metadata": {"name": name}, "spec": {"claimRef": {"namespace": "default", "name": other}}}
+        for name, other in (("v", "d"), ("w", "c"))
+    ]
+    storage = {"persistentVolumeClaims": claims, "persistentVolumes": volumes}
+    (found,) = verdicts(Case([node("a")], [], [pod("p", claim("c"), claim("d"))], [], storage))
+    assert found.fits.all()
+
+
+@pytest.mark.parametrize("kind", STORAGE_KINDS)
+def test_an_object_with_nothing_but_a_name(kind: str) -> None:
+    """As if every field were null."""
+    empty = {"metadata": {"name": "x", "labels": None, "annotations": None}, "spec": None, "status": None}
+    found = to_storage_object(kind, empty)
+    assert (found is None) == (kind == "VolumeAttachment")
+
+
+@pytest.mark.parametrize("kind", STORAGE_KINDS)
+def test_labels_that_are_not_strings_are_said_where_they_are(kind: str) -> None:
+    """The path of the field, for whoever reads the objects."""
+    with pytest.raises(msgspec.ValidationError, match=r"Expected `str`, got `int` - at `\$\.metadata\.labels"):
+        to_storage_object(kind, {"metadata": {"name": "x", "labels": {"a": 1}}})
+
+
+def test_the_class_of_older_versions_goes_before_the_field() -> None:
+    """Even when it is empty."""
+    metadata = {"name": "c", "annotations": {"volume.beta.kubernetes.io/storage-class": ""}}
+    found = to_storage_object("PersistentVolumeClaim", {"metadata": metadata, "spec": {"storageClassName": "late"}})
+    assert isinstance(found, Claim)
+    assert found.storage_class == ""
+
+
+_SPOILED = st.sampled_from((None, {}, [], "", "x", 1, -(2**40), [None], {"x": None}))
+
+
+@settings(max_examples=200)
+@given(cases_for(draw_volumes.ASPECTS), st.data())
+def test_a_spoiled_field_anywhere_raises_no_more_than_a_validation_error(case: Case, data: st.DataObject) -> None:
+    """And where the object can be read nevertheless, all pods are judged."""
+    kinds = [kind for kind in sorted(case.storage) if case.storage[kind]]
+    if not kinds:
+        return
+    spoiled: Any = data.draw(st.sampled_from(case.storage[data.draw(st.sampled_from(kinds))]))
+    while isinstance(spoiled, dict) and spoiled:
+        key = data.draw(st.sampled_from(sorted(spoiled)))
+        if key != "name" and (not isinstance(spoiled[key], dict) or data.draw(st.booleans())):
+            spoiled[key] = data.draw(_SPOILED)
+            break
+        spoiled = spoiled[key]
+    try:
+        found = verdicts(case)
+    except msgspec.ValidationError:
+        return
+    assert len(found) == len(case.pending)
+
+
+def test_a_resource_that_a_device_class_backs_is_kube_schedulers_to_give() -> None:
+    """Under the name that the class gives, or under the class's own with the prefix for it."""
+    backed = device_resources([DeviceClass("gpu", "example.com/gpu"), DeviceClass("other")])
+    assert needs_devices((("cpu", 1), ("memory", 1), ("example.com/fpga", 1)), backed) == ""
+    assert "example.com/gpu is backed by the DeviceClass gpu" in needs_devices((("example.com/gpu", 1),), backed)
+    assert "the DeviceClass any" in needs_devices((("deviceclass.resource.kubernetes.io/any", 1),), {})

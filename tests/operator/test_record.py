@@ -1,0 +1,108 @@
+"""Rounds that were recorded play again to the same plan."""
+
+from io import BytesIO
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.crowds import crowds
+from support.model import node, pod, snapshot
+from thalweg.main import main
+from thalweg_operator import record, wire
+from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, Waiting, reply_decoder, request_encoder
+from thalweg_operator.worker import Replica, answer, serve
+
+from flowcore.model.neighbours import Kind
+from flowcore.model.policies import BUILT_IN
+from flowcore.model.snapshot import Snapshot
+
+
+def _request(crowd: Snapshot, number: int = 1) -> RoundRequest:
+    classes: dict[object, int] = {}
+    waiting = [
+        Waiting(pod.key, classes.setdefault(pod.pod_class, len(classes)), 0, pod.created, 0) for pod in crowd.pending
+    ]
+    return RoundRequest(
+        number=number,
+        generation=7,
+        now=1000.0,
+        fresh=number == 1,
+        nodes=list(crowd.table.nodes),
+        gone=[],
+        uses=[],
+        policies=[BUILT_IN],
+        classes=list(classes),  # type: ignore[arg-type]
+        namespaces={"default": ()},
+        kinds=[Kind("default", ())],
+        neighbours=[],
+        waiting=waiting,
+        budget=0.05,
+    )
+
+
+def _served(requests: list[RoundRequest], folder: Path) -> list[RoundReply]:
+    bodies = [request_encoder.encode(request) for request in requests]
+    sink = BytesIO()
+    serve(BytesIO(b"".join(LENGTH.pack(len(body)) + body for body in bodies)), sink, folder)
+    sink.seek(0)
+    return [reply_decoder.decode(sink.read(LENGTH.unpack(sink.read(LENGTH.size))[0])) for _ in requests]
+
+
+@settings(max_examples=25, deadline=None)
+@given(crowds())
+def test_a_recorded_round_replays_to_the_same_plan(tmp_path_factory: pytest.TempPathFactory, crowd: Snapshot) -> None:
+    """Whenever the clock stopped it, and though later rounds only told the worker what changed."""
+    folder = tmp_path_factory.mktemp("rounds")
+    first = _request(crowd)
+    second = msgspec.structs.replace(_request(crowd, 2), nodes=[])
+    replies = _served([first, second], folder)
+    for path, reply in zip(sorted(folder.glob("round-*")), replies, strict=True):
+        kept = record.read(path)
+        again = answer(Replica(), kept.request)
+        assert record.differences(reply, again) == []
+
+
+def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:
+    """The folder does not grow for ever."""
+    request = _request(snapshot([node("a")], [pod("p")]))
+    reply = answer(Replica(), request)
+    for number in range(1, record.KEPT + 4):
+        record.keep(tmp_path, msgspec.structs.replace(request, number=number), reply)
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert len(kept) == record.KEPT
+    assert kept[0] == "round-000000004.msgpack"
+
+
+def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:
+    """Exit code 0 for the same, 1 for another plan, 2 for a file that is none."""
+    request = _request(snapshot([node("a")], [pod("p")]))
+    reply = answer(Replica(), request)
+    record.keep(tmp_path, request, reply)
+    path = tmp_path / "round-000000001.msgpack"
+    done = CliRunner().invoke(main, ["replay", str(path)])
+    assert done.exit_code == 0, done.output
+    assert "the recorded plan" in done.stdout
+    record.keep(tmp_path, request, msgspec.structs.replace(reply, cost=reply.cost + 1))
+    done = CliRunner().invoke(main, ["replay", str(path), "-o", "json"])
+    assert done.exit_code == 1
+    assert msgspec.json.decode(done.stdout)["differences"] == [f"cost: {reply.cost + 1} recorded, {reply.cost} now"]
+    path.write_bytes(b"no record")
+    done = CliRunner().invoke(main, ["replay", str(path)])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"Error: {path}: not the record of a round")
+    assert CliRunner().invoke(main, ["replay", str(tmp_path / "none")]).exit_code == 2
+
+
+@given(crowds(), st.integers(1, 9))
+def test_a_request_that_is_cut_is_whole_again(crowd: Snapshot, size: int) -> None:
+    """Nothing is lost on the way to the worker, and nothing comes twice."""
+    request = _request(crowd)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "_PART", size)
+        parts = list(wire.cut(request))
+    assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
+    assert all(len(part.waiting) <= size for part in parts)
+    assert wire.join(parts) == request
