@@ -55,6 +55,9 @@ class CostModel(Protocol):
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:
         """int64[N], positive: cost of the class on each node, less what ``slot_costs`` says of the node.
 
+        A node's arc follows from its own row alone: it is priced anew only when its node changes, and some rows may be
+        asked for without the others.
+
         Args:
             size: float64[2], cpu and memory that one pod counts for.
         """
