@@ -27,6 +27,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import PODS
 from flowcore.model.snapshot import Int64s, PendingPod, assumed_amounts
+from harness.budget import USUAL
 from harness.instances import Instance
 from harness.rechecks import Checker
 
@@ -128,5 +129,8 @@ def _request(
         neighbours=neighbours,
         policies=[BUILT_IN],
         classes=list(classes),
+        images=[],
+        reports=[],
         waiting=waiting,
+        budget=USUAL,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import yaml
+from thalweg_operator.cost_models import find_models
 from thalweg_operator.errors import PolicyError
 from thalweg_operator.names import GROUP
 from thalweg_operator.policies import parse
@@ -180,7 +181,7 @@ def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None
             spec = item.get("spec")
             if not isinstance(spec, dict):
                 raise DumpError(f"{shown}: spec: expected an object, got {_kind_of(spec)}")
-            dump.policies[name] = parse(name, spec)
+            dump.policies[name] = parse(name, spec, find_models())
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")
         where = path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`")

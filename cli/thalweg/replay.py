@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import msgspec
+from thalweg_operator.cost_models import find_models
 from thalweg_operator.record import Record, UnreadableRecord, differences, read
 from thalweg_operator.wire import RoundReply
 from thalweg_operator.worker import Replica, answer
@@ -19,7 +20,7 @@ def run_replay(path: Path, output: str) -> None:
     except UnreadableRecord as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    again = answer(Replica(), record.request)
+    again = answer(Replica(), record.request, find_models().usable)
     found = differences(record.reply, again)
     if output == "json":
         click.echo(msgspec.json.encode(as_json(record, again, found)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 import msgspec
 from rich.console import Console
 from rich.table import Table
+from thalweg_operator.cost_models import find_models
 
 from flowcore.classes import group
 from flowcore.explain import node_reasons
@@ -66,7 +68,8 @@ def plan(dump: Dump, now: float) -> Simulation:
         pending=pending,
         neighbours=dump.neighbours(),
     )
-    result = run_round(snapshot, policies)
+    with redirect_stdout(sys.stderr):  # a cost model of somebody else's may print; standard output is for the plan
+        result = run_round(snapshot, policies, find_models().usable)
     blocked = {pod.key: pod.blocked for pod in waiting if pod.blocked}
     return Simulation(result, blocked, time.perf_counter() - started)
 

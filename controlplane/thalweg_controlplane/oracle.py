@@ -29,8 +29,13 @@ Verdicts: TypeAlias = dict[str, dict[str, dict[str, OracleVerdict]]]
 """Filter ("" for the whole default profile) -> "namespace/pod" -> node -> verdict."""
 
 
+Scores: TypeAlias = dict[str, dict[str, dict[str, int]]]
+"""Plugin -> "namespace/pod" -> node -> raw score; without pods that the plugin refuses to score."""
+
+
 class _Answer(msgspec.Struct):
     verdicts: Verdicts | None = None
+    scores: Scores | None = None
     error: str = ""
 
 
@@ -85,6 +90,30 @@ class Oracle:
             "namespaces": namespaces,
             "storage": storage or {},
         }
+        answer = self._ask(case)
+        if answer.verdicts is None:
+            raise OracleError("the oracle gave no verdicts")
+        return answer.verdicts
+
+    def score(
+        self,
+        plugins: Sequence[str],
+        nodes: Sequence[Mapping[str, Any]],
+        pods: Sequence[Mapping[str, Any]],
+        pending: Sequence[Mapping[str, Any]],
+        namespaces: Sequence[Mapping[str, Any]] = (),
+    ) -> Scores:
+        """Ask for the raw scores of plugins, before they are normalised and weighted, over all nodes.
+
+        Raises OracleError.
+        """
+        case = {"nodes": nodes, "pods": pods, "pending": pending, "scores": plugins, "namespaces": namespaces}
+        answer = self._ask(case)
+        if answer.scores is None:
+            raise OracleError("the oracle gave no scores")
+        return answer.scores
+
+    def _ask(self, case: Mapping[str, Any]) -> _Answer:
         if self._process.stdin is None or self._process.stdout is None:
             raise OracleError("the oracle has no pipes")
         try:
@@ -96,9 +125,9 @@ class Oracle:
         if not line:
             raise OracleError(f"the oracle has ended:\n{self._last_words()}")
         answer = self._decoder.decode(line)
-        if answer.error or answer.verdicts is None:
-            raise OracleError(answer.error or "the oracle gave no verdicts")
-        return answer.verdicts
+        if answer.error:
+            raise OracleError(answer.error)
+        return answer
 
     def close(self) -> None:
         """Ends the child: it stops by itself at the end of its input."""

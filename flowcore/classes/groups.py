@@ -6,13 +6,15 @@ pods of one owner with different requests must not share a verdict (camsas/firma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flowcore.model.neighbours import Alike, Kind, Neighbours, SelectorIndex, Together, term_matches
 from flowcore.model.pods import PodClass
-from flowcore.model.rules import AffinityTerm, Rules
+from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
 from flowcore.model.snapshot import PendingPod
+
+_NO_CLASSES: Mapping[PodClass, PodClass] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +33,25 @@ class Group:
     pods: tuple[PendingPod, ...]
 
 
-def group(pending: Sequence[PendingPod], neighbours: Neighbours) -> tuple[Group, ...]:
+def group(
+    pending: Sequence[PendingPod], neighbours: Neighbours, classes: Mapping[PodClass, PodClass] = _NO_CLASSES
+) -> tuple[Group, ...]:
     """Groups in the order of their first pod; the same pods always give the same groups.
 
     Pods whose labels differ are interchangeable all the same where their rules are equal and the same rules speak of
     them, those of running pods and those of the pending ones: where there is no rule at all, labels tell nothing apart.
+
+    Args:
+        classes: what to take for a class of which some part makes no difference here; itself where left out.
     """
     readers = _Readers(pending, neighbours)
     found: dict[tuple[PodClass, str, Rules | None, str, frozenset[_Reader]], list[PendingPod]] = {}
     for pod in pending:
         rules = pod.kind.rules
         # A spread constraint counts pods of the pod's own namespace.
-        namespace = pod.kind.namespace if rules is not None and rules.spread else ""
-        found.setdefault((pod.pod_class, pod.policy, rules, namespace, readers.of(pod.kind)), []).append(pod)
+        namespace = pod.kind.namespace if rules is not None and (rules.spread or rules.soft_spread) else ""
+        pod_class = classes.get(pod.pod_class, pod.pod_class)
+        found.setdefault((pod_class, pod.policy, rules, namespace, readers.of(pod.kind)), []).append(pod)
     return tuple(
         Group(pod_class, policy, pods[0].kind, tuple(sorted(pods, key=lambda p: (p.created, p.key))))
         for (pod_class, policy, *_), pods in found.items()
@@ -51,17 +59,17 @@ def group(pending: Sequence[PendingPod], neighbours: Neighbours) -> tuple[Group,
 
 
 #: The term of a pod that runs or will, a waiting pod's own term, or what a spread constraint counts.
-_Reader = AffinityTerm | Together | Alike
+_Reader = AffinityTerm | WeightedTerm | Together | Alike
 
 
 class _Readers:
     """All that reads the labels of waiting pods."""
 
     def __init__(self, pending: Sequence[PendingPod], neighbours: Neighbours) -> None:
-        self._namespaces = neighbours.namespaces
-        self._index: SelectorIndex[_Reader] = SelectorIndex()
+        self._neighbours, self._namespaces = neighbours, neighbours.namespaces
+        self._index: SelectorIndex[AffinityTerm | Together | Alike] = SelectorIndex()
         self._known: dict[Kind, frozenset[_Reader]] = {}
-        readers: set[_Reader] = set(neighbours.repelling)
+        readers: set[AffinityTerm | Together | Alike] = set(neighbours.repelling)
         for rules, namespace in {(pod.kind.rules, pod.kind.namespace) for pod in pending}:
             if rules is not None:
                 readers.update(rules.anti_affinity)
@@ -69,7 +77,7 @@ class _Readers:
                 readers.update(Alike(namespace, constraint.selector) for constraint in rules.spread)
         for reader in readers:
             self._index.add(reader, reader.selector)
-        self._any = bool(readers)
+        self._any = bool(readers) or neighbours.attracts
 
     def of(self, kind: Kind) -> frozenset[_Reader]:
         """Those that speak of the kind."""
@@ -79,10 +87,10 @@ class _Readers:
         if found is None:
             found = self._known[kind] = frozenset(
                 reader for reader in self._index.find(kind.labels) if self._speaks_of(reader, kind)
-            )
+            ).union(wish for wish, _ in self._neighbours.attracted(kind))
         return found
 
-    def _speaks_of(self, reader: _Reader, kind: Kind) -> bool:
+    def _speaks_of(self, reader: AffinityTerm | Together | Alike, kind: Kind) -> bool:
         if isinstance(reader, AffinityTerm):
             return term_matches(reader, kind.namespace, kind.labels, self._namespaces.get(kind.namespace, ()))
         return reader.includes(kind, self._namespaces)

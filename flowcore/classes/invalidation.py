@@ -42,6 +42,7 @@ class Event(Enum):
     NODE_UNSCHEDULABLE = "a node is cordoned or uncordoned"
     NODE_ALLOCATABLE = "allocatable of a node changes, or whether it can be read"
     NODE_FEATURES = "a node declares other features"
+    NODE_REPORT = "a node reports other images or another bandwidth"
     POD_VOLUMES = "a pod with volumes takes a node or leaves it"
     PERSISTENT_VOLUME = "a PersistentVolume comes, goes or changes"
     CLAIM = "a PersistentVolumeClaim comes, goes or changes"
@@ -53,7 +54,7 @@ class Event(Enum):
     NAMESPACE_LABELS = "a namespace comes, goes or changes its labels"
 
 
-#: What an event is called for each field of a node; no other field is read by any filter.
+#: What an event is called for each field of a node.
 NODE_FIELDS: Mapping[str, Event] = {
     "labels": Event.NODE_LABELS,
     "taints": Event.NODE_TAINTS,
@@ -61,6 +62,7 @@ NODE_FIELDS: Mapping[str, Event] = {
     "allocatable": Event.NODE_ALLOCATABLE,
     "problem": Event.NODE_ALLOCATABLE,
     "features": Event.NODE_FEATURES,
+    "report": Event.NODE_REPORT,
 }
 
 

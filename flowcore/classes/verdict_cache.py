@@ -29,7 +29,7 @@ _MOST_COUNTED = 2**31 - 1
 class VerdictCache:
     """Verdicts on one state of a cluster, the one last given to ``follow``; others are judged without memory.
 
-    Whoever keeps it from one state to the next tells what happened in between (``change_nodes``, ``change_use``);
+    Whoever keeps it from one state to the next tells what happened in between (``change_nodes``, ``change_at``);
     pods that rules between pods read are found by the state's ``neighbours`` themselves.
     """
 
@@ -73,8 +73,8 @@ class VerdictCache:
         for key in labels:
             columns.happened((Event.NODE_LABELS, key))
 
-    def change_use(self, event: Event, nodes: Iterable[int]) -> None:
-        """Pods came to these nodes, left them or were resized there."""
+    def change_at(self, event: Event, nodes: Iterable[int]) -> None:
+        """Something else happened at these nodes: pods came, left or were resized, or it reports something new."""
         self._columns.happened(event, nodes)
 
     def change_storage(self, event: Event) -> None:
@@ -95,7 +95,7 @@ class VerdictCache:
         if reads is None:
             return ()
 
-        def encode(part: Snapshot, legend: list[Any]) -> NDArray[Any]:
+        def encode(part: Snapshot, _at: Int64s | None, legend: list[Any]) -> NDArray[Any]:
             return _encoded(which.rejections(pod_class, kind, part), legend, len(part.table.nodes))
 
         key = (which.name, which.part, reads.of_class)
@@ -105,7 +105,7 @@ class VerdictCache:
     def counts(self, pod_class: PodClass, snapshot: Snapshot) -> Int64s:
         """int64[N]: how many pods of a class each node takes by what they ask for (``count_fitting``)."""
 
-        def count(part: Snapshot) -> NDArray[Any]:
+        def count(part: Snapshot, _at: Int64s | None) -> NDArray[Any]:
             fitting = node_resources_fit.count_fitting(part.vector(pod_class.requests), part.free)
             return np.minimum(fitting, _MOST_COUNTED).astype(np.int32)
 
@@ -119,18 +119,18 @@ class VerdictCache:
         key: Hashable,
         stale_when: Iterable[Event],
         snapshot: Snapshot,
-        compute: Callable[[Snapshot], NDArray[Any]],
+        compute: Callable[[Snapshot, Int64s | None], NDArray[Any]],
     ) -> NDArray[Any]:
         """[N] of whatever follows for each node from that node and from what is taken there alone.
 
         Args:
             owner: whose tally it counts in.
             key: equal ones give equal values.
-            compute: gives the values for all nodes of a snapshot, which may be some of this one's.
+            compute: gives the values for all nodes of a snapshot: this one, or those at some places of it.
         """
         if not self._is_followed(snapshot, lambda each: each.used):
-            return compute(snapshot)
-        found = self._column(owner, key, stale_when, snapshot, lambda part, _legend: compute(part), None).values
+            return compute(snapshot, None)
+        found = self._column(owner, key, stale_when, snapshot, lambda part, at, _legend: compute(part, at), None).values
         return np.zeros(len(snapshot.table.nodes), dtype=np.int64) if found is None else found
 
     def take_tallies(self) -> dict[str, Tally]:
@@ -155,11 +155,11 @@ class VerdictCache:
         key: Hashable,
         stale_when: Iterable[Event],
         snapshot: Snapshot,
-        compute: Callable[[Snapshot, list[Any]], NDArray[Any]],
+        compute: Callable[[Snapshot, Int64s | None, list[Any]], NDArray[Any]],
         mark: Hashable,
     ) -> Column:
         def at(nodes: Int64s | None, legend: list[Any]) -> NDArray[Any]:
-            return compute(snapshot if nodes is None else self._nodes_of(snapshot, nodes), legend)
+            return compute(snapshot if nodes is None else self._nodes_of(snapshot, nodes), nodes, legend)
 
         return self._columns.column(owner, key, stale_when, at, mark)
 

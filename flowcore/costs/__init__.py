@@ -1,10 +1,27 @@
 """Cost models: what placing a pod on a node costs. One module per model."""
 
+from flowcore.costs.bin_packing import BinPacking
 from flowcore.costs.cpu_memory import CPUMemory
+from flowcore.costs.load_spreading import LoadSpreading
 from flowcore.costs.model import CostModel, Load
+from flowcore.costs.network_aware import NetworkAware
+from flowcore.costs.preferences import preferences, without_idle_images
 from flowcore.costs.unscheduled import unscheduled_prices
 
-#: Cost models by the name that a policy's ``cost.model`` gives.
-MODELS: dict[str, CostModel] = {CPUMemory.name: CPUMemory()}
+#: The models that come with Thalweg, by the name that a policy's ``cost.model`` gives.
+MODELS: dict[str, CostModel] = {
+    model.name: model for model in (CPUMemory(), LoadSpreading(), BinPacking(), NetworkAware())
+}
 
-__all__ = ["MODELS", "CPUMemory", "CostModel", "Load", "unscheduled_prices"]
+__all__ = [
+    "MODELS",
+    "BinPacking",
+    "CPUMemory",
+    "CostModel",
+    "Load",
+    "LoadSpreading",
+    "NetworkAware",
+    "preferences",
+    "unscheduled_prices",
+    "without_idle_images",
+]

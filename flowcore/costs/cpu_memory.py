@@ -1,4 +1,4 @@
-"""The CPU-memory model: spread by least requested and balance, lean towards preferences.
+"""The CPU-memory model: spread by least requested and balance.
 
 Sources: seeds "node selector and node affinity" and "taints and tolerations" (slot costs that rise by one step a pod;
 the offset that keeps costs positive), Firmament cpu_cost_model.cc, kube-scheduler's LeastAllocated and
@@ -10,13 +10,6 @@ With ``u_cpu``, ``u_mem`` the utilisation of the node::
             + 1000 * balance * |u_cpu - u_mem| / 2                   with i + 1 pods of this round there
     arc     = 1000
             + 1000 * leastRequested * (its cpu / node + its memory / node) / 2
-            +   10 * nodePreference * (weights of its preferred terms - weights of those the node matches)
-            + 1000 * taintPreference * PreferNoSchedule taints it does not tolerate
-
-Where the documents subtract matched weights and add an offset, this charges the unmatched ones, which is the same up
-to a constant per class and keeps costs positive whatever the weights. A weight of 100 weighs as
-much as a node going from empty to full; weights count absolutely, so that of two pods that want the same node the one
-that wants it more gets it.
 """
 
 from __future__ import annotations
@@ -26,15 +19,10 @@ from typing import ClassVar
 import numpy as np
 
 from flowcore.costs.model import Float64s, Load
-from flowcore.filters import node_affinity, taint_toleration
+from flowcore.costs.scale import MOST_SHARE, OMEGA, share
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
 from flowcore.model.snapshot import Int64s
-
-#: Cost of one whole node's utilisation (Firmament's omega), and the offset of each arc.
-OMEGA = 1000
-#: No node counts as more than this many times full.
-_MOST_SHARE = 16
 
 
 class CPUMemory:
@@ -42,15 +30,10 @@ class CPUMemory:
 
     name: ClassVar[str] = "CPUMemory"
 
-    def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:
+    def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
         """See CostModel."""
-        brought = _share(size[np.newaxis, :], load.capacity).sum(axis=1) / 2
+        brought = share(size[np.newaxis, :2], load.capacity[:, :2]).sum(axis=1) / 2
         cost: Int64s = OMEGA + np.rint(OMEGA * weights.least_requested * brought).astype(np.int64)
-        if pod_class.preferred_affinity:
-            wished = sum(max(term.weight, 0) for term in pod_class.preferred_affinity)
-            matched = node_affinity.preference(pod_class, load.table)
-            cost += (OMEGA // 100) * weights.node_preference * (wished - matched)
-        cost += OMEGA * weights.taint_preference * taint_toleration.untolerated_preferences(pod_class, load.table)
         return cost
 
     def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:
@@ -80,16 +63,10 @@ class CPUMemory:
 
     def dearest_slot(self, weights: CostWeights) -> int:
         """See CostModel."""
-        return OMEGA * _MOST_SHARE * (weights.least_requested + weights.balance)
-
-
-def _share(amount: Float64s, capacity: Float64s) -> Float64s:
-    """Amount over capacity; a node without the resource counts as full."""
-    share = np.where(capacity > 0, amount / np.maximum(capacity, 1.0), 1.0)
-    return np.minimum(share, float(_MOST_SHARE), out=share)
+        return OMEGA * MOST_SHARE * (weights.least_requested + weights.balance)
 
 
 def _filled(load: Load, size: Float64s, part: int, levels: Int64s) -> Float64s:
     """float64[N, K]: share of cpu (part 0) or memory (1) that is taken once ``levels`` such pods came."""
     taken = load.taken[:, part, np.newaxis] + levels.astype(np.float64) * size[:, part, np.newaxis]
-    return _share(taken, load.capacity[:, part, np.newaxis])
+    return share(taken, load.capacity[:, part, np.newaxis])

@@ -69,13 +69,13 @@ def rejections(pod_class: PodClass, kind: Kind, neighbours: Neighbours, table: N
     for constraint in rules.spread:
         undecided = ~(unlabelled | skewed)
         has_label = table.column(constraint.topology_key).codes >= 0
-        counted = labelled & _included(constraint, pod_class, table)
+        counted = labelled & included(constraint, pod_class, table)
         unlabelled |= undecided & ~has_label
         skewed |= undecided & has_label & _too_skewed(constraint, kind, neighbours, counted, table)
     return (Rejection(REASON_NO_LABEL, unlabelled), Rejection(REASON, skewed))
 
 
-def _included(constraint: SpreadConstraint, pod_class: PodClass, table: NodeTable) -> Bools:
+def included(constraint: SpreadConstraint, pod_class: PodClass, table: NodeTable) -> Bools:
     """bool[N]: nodes that the constraint's inclusion policies let count."""
     included = np.ones(len(table.nodes), dtype=np.bool_)
     if constraint.honors_affinity:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.model.rules import AffinityTerm, Rules
+from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
 from flowcore.model.selectors import Labels, LabelSelector
 
 _T = TypeVar("_T", bound=Hashable)
@@ -132,6 +132,13 @@ class SelectorIndex(Generic[_T]):
                 yield thing
 
 
+def _wishes(rules: Rules) -> Iterator[WeightedTerm]:
+    """What a running pod would rather have near; a pod that it must have near is one (hardPodAffinityWeight 1)."""
+    yield from rules.preferred
+    for term in rules.affinity:
+        yield WeightedTerm(1, term)
+
+
 def _pairs(selector: LabelSelector) -> set[tuple[str, str]] | None:
     """Pairs of which a selected object has one; None where nothing of the kind can be said."""
     for requirement in selector.requirements:
@@ -208,6 +215,8 @@ class Neighbours:
         self._interested: SelectorIndex[Together | Alike] = SelectorIndex()
         self._repelling: dict[AffinityTerm, Crowd] = {}
         self._repelling_index: SelectorIndex[AffinityTerm] = SelectorIndex()
+        self._attracting: dict[WeightedTerm, Crowd] = {}
+        self._attracting_index: SelectorIndex[WeightedTerm] = SelectorIndex()
 
     @classmethod
     def of(cls, pods: Iterable[tuple[str, Kind]], namespaces: Mapping[str, Labels] | None = None) -> Neighbours:
@@ -260,6 +269,8 @@ class Neighbours:
         # One pod may name a term twice; it is counted once a pod.
         for term in set(kind.rules.anti_affinity) if kind.rules is not None else ():
             self._repel(term, node, by)
+        for wish in _wishes(kind.rules) if kind.rules is not None else ():
+            self._attract(wish, node, by)
         if not on:
             del self._counts[kind]
             self._go(kind)
@@ -300,7 +311,35 @@ class Neighbours:
             del self._repelling[term]
             self._repelling_index.remove(term, term.selector)
 
+    def _attract(self, wish: WeightedTerm, node: str, by: int) -> None:
+        crowd = self._attracting.get(wish)
+        if crowd is None:
+            crowd = self._attracting[wish] = Crowd(self._changes)
+            self._attracting_index.add(wish, wish.selector)
+        crowd.change(node, by, self._changes)
+        if not crowd.by_node:
+            del self._attracting[wish]
+            self._attracting_index.remove(wish, wish.selector)
+
     # --- questions ---
+
+    @property
+    def attracts(self) -> bool:
+        """Whether any of these pods would rather have others near, or far."""
+        return bool(self._attracting) or (self._below is not None and self._below.attracts)
+
+    def attracted(self, kind: Kind) -> list[tuple[WeightedTerm, Crowd]]:
+        """What these pods would rather have of a kind, with the pods that bring it, each as often as it says so.
+
+        Preferred terms, and required affinity with a weight of 1 (hardPodAffinityWeight).
+        """
+        labels = self._namespaces.get(kind.namespace, ())
+        found = [
+            (wish, self._attracting[wish])
+            for wish in self._attracting_index.find(kind.labels)
+            if term_matches(wish.term, kind.namespace, kind.labels, labels)
+        ]
+        return found if self._below is None else found + self._below.attracted(kind)
 
     @property
     def repelling(self) -> frozenset[AffinityTerm]:

@@ -7,6 +7,9 @@ import msgspec
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels
 
+#: The annotation of a node by which an agent tells the bits per second that it measured there, a quantity ("1200M").
+MEASURED_BANDWIDTH = "networking.thalweg/measured-bandwidth"
+
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
     """core/v1 Taint; effects are NoSchedule, PreferNoSchedule and NoExecute."""
@@ -14,6 +17,18 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
     key: str
     value: str = ""
     effect: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, gc=False):
+    """What a node tells of itself that changes often and that no filter reads.
+
+    Attributes:
+        images: name and bytes of each image that it holds (status.images); an image with two names is there twice.
+        bandwidth: bits per second that an agent measured on its network (MEASURED_BANDWIDTH), None where none did.
+    """
+
+    images: tuple[tuple[str, int], ...] = ()
+    bandwidth: int | None = None
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -29,3 +44,9 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     features: tuple[str, ...] = ()
     #: Why nothing may be placed on it, "" for a sound node (an allocatable that does not parse).
     problem: str = ""
+    report: Report = Report()
+
+    @property
+    def without_report(self) -> Node:
+        """All that filters read of it."""
+        return msgspec.structs.replace(self, report=Report())

@@ -62,6 +62,10 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     volumes: Volumes = ()
     #: What the node must declare that its kubelet can do.
     features: tuple[str, ...] = ()
+    #: Names of the images that it brings to a node, as nodes report them, one for each container and image volume.
+    images: tuple[str, ...] = ()
+    #: Containers, init containers among them: what ImageLocality's thresholds count.
+    containers: int = 0
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):

@@ -24,16 +24,27 @@ class Delivery(StrEnum):
 
 
 class CostWeights(msgspec.Struct, frozen=True):
-    """Weights of the parts of a cost model, 0..100."""
+    """Weights of the parts of a cost, 0..100: the first two of the cost model's, the others of preferences.
+
+    The defaults are kube-scheduler's weights of the scores of the same meaning (apis/config/v1/default_plugins.go);
+    it has none of the last.
+    """
 
     least_requested: int = 1
     balance: int = 1
-    node_preference: int = 1
-    taint_preference: int = 1
+    node_preference: int = 2
+    taint_preference: int = 3
+    pod_affinity: int = 2
+    spread: int = 2
+    image_locality: int = 1
+    idle_resources: int = 1
 
 
 class UnscheduledPrice(msgspec.Struct, frozen=True):
-    """What leaving a pod pending costs: ``base + per_priority * priority + per_waiting_second * seconds``."""
+    """What leaving a pod pending costs: ``base + per_priority * priority + per_waiting_second * seconds * size``.
+
+    Size: how many tenths of a mean node it takes of the resource that it takes most of, at least 1.
+    """
 
     base: int = 100_000
     per_priority: int = 10

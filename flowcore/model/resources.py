@@ -15,6 +15,8 @@ from flowcore.model.errors import ModelError
 from flowcore.model.quantities import milli_from_nanos, nanos, whole_from_nanos
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+#: The extended resource of network bandwidth, in bits per second: nodes offer it, pods ask for it.
+BANDWIDTH = "networking.thalweg/bandwidth"
 #: Columns that every array of amounts starts with; extended resources follow, sorted by name.
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
@@ -37,6 +39,11 @@ def is_counted(name: str) -> bool:
     if "kubernetes.io/" in name:
         return True
     return "/" in name and not name.startswith("requests.") and _QUALIFIED.fullmatch(name) is not None
+
+
+def is_extended(name: str) -> bool:
+    """Whether it is an extended resource: a device or the like, of a domain that is not Kubernetes' own."""
+    return "/" in name and "kubernetes.io/" not in name
 
 
 def read_list(resources: Mapping[str, str | int | float] | None, field: str) -> NanoList:

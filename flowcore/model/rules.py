@@ -1,4 +1,4 @@
-"""What a pod demands of the pods around it: required pod affinity and anti-affinity, DoNotSchedule spread.
+"""What a pod demands and what it would rather have of the pods around it: pod affinity and anti-affinity, spread.
 
 Source: core/v1 PodAffinityTerm and TopologySpreadConstraint, kube-scheduler framework (GetAffinityTerms) and
 plugins/podtopologyspread/common.go.
@@ -12,7 +12,7 @@ from flowcore.model.selectors import LabelSelector
 
 
 class AffinityTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """A required pod affinity or anti-affinity term.
+    """A pod affinity or anti-affinity term.
 
     ``namespaces`` are those the term lists (its own pod's when it lists none); ``namespace_selector``
     adds those it selects. No selector: the term speaks of no pod.
@@ -24,8 +24,20 @@ class AffinityTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     namespace_selector: LabelSelector | None = None
 
 
+class WeightedTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A preferred term: of affinity with its weight, of anti-affinity with its weight below zero."""
+
+    weight: int
+    term: AffinityTerm
+
+    @property
+    def selector(self) -> LabelSelector | None:
+        """The term's."""
+        return self.term.selector
+
+
 class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
-    """A DoNotSchedule topology spread constraint; ``matchLabelKeys`` are part of the selector already.
+    """A topology spread constraint; ``matchLabelKeys`` are part of the selector already.
 
     ``honors_affinity`` and ``honors_taints``: nodes that the pod's node affinity or its tolerations rule out are
     not counted.
@@ -40,11 +52,18 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rules(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """What a pod demands of others; what its rules read of the pod itself is in its ``Kind``."""
+    """What a pod demands of others; what its rules read of the pod itself is in its ``Kind``.
+
+    Attributes:
+        affinity, anti_affinity, spread: what must hold (spread: DoNotSchedule).
+        preferred, soft_spread: what should (spread: ScheduleAnyway): no verdict reads it, costs do.
+    """
 
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+    preferred: tuple[WeightedTerm, ...] = ()
+    soft_spread: tuple[SpreadConstraint, ...] = ()
     #: The field with a selector that Kubernetes cannot parse, "" when all is well: no node is good enough then.
     unreadable_affinity: str = ""
     unreadable_spread: str = ""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from flowcore.model.neighbours import ANY_KIND, Kind, Neighbours
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import Storage
@@ -27,7 +28,7 @@ Bools = NDArray[np.bool_]
 #: kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest (pkg/scheduler/util/pod_resources.go).
 ASSUMED_CPU, ASSUMED_MEMORY = 100, 200 * 1024 * 1024
 #: More than this costs no more: sums of it over a node's pods stay within int64, and exact as floats.
-_MOST_ASSUMED = 2**50
+MOST_ASSUMED = 2**50
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,7 @@ class Snapshot:
         ports: host ports taken, for the nodes that have any.
         storage: what filters on volumes read; rounds place no pod with volumes, so theirs is empty.
         neighbours: the pods that run there, reservations too, as rules between pods see them.
+        reports: what the nodes tell of themselves; costs read it, filters do not.
     """
 
     generation: int
@@ -169,6 +171,7 @@ class Snapshot:
     pending: tuple[PendingPod, ...] = ()
     storage: Storage = field(default_factory=Storage)
     neighbours: Neighbours = field(default_factory=Neighbours)
+    reports: Reports = field(default_factory=Reports)
 
     @property
     def free(self) -> Int64s:
@@ -216,7 +219,7 @@ def assumed_amounts(requests: Amounts) -> tuple[int, int]:
     """Cpu (milli) and memory (bytes) that the cost model counts for a pod."""
     found = dict(requests)
     cpu, memory = found.get(CPU, 0) or ASSUMED_CPU, found.get(MEMORY, 0) or ASSUMED_MEMORY
-    return min(cpu, _MOST_ASSUMED), min(memory, _MOST_ASSUMED)
+    return min(cpu, MOST_ASSUMED), min(memory, MOST_ASSUMED)
 
 
 def build_snapshot(
@@ -277,6 +280,7 @@ def build_snapshot(
         pending=pending,
         storage=storage or Storage(),
         neighbours=Neighbours() if neighbours is None else neighbours,
+        reports=Reports.of(table.nodes),
     )
 
 

@@ -75,7 +75,7 @@ class _Bounds:
         """
         shape = load.taken.shape
         smallest = np.broadcast_to(self.smallest, shape)
-        largest = np.broadcast_to(self.largest if not rising else np.full(2, np.inf), shape)
+        largest = np.broadcast_to(self.largest if not rising else np.full(shape[1], np.inf), shape)
         pricing = {(demand.model.name, demand.policy.weights): demand for demand in self.demands}
         found: Int64s = np.minimum.reduce(
             [

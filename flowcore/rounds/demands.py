@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from flowcore.classes import Group, VerdictCache, group
 from flowcore.classes.invalidation import OF_A_NODE
-from flowcore.costs import MODELS, unscheduled_prices
-from flowcore.costs.model import CostModel, Float64s, Load
+from flowcore.costs import MODELS, preferences, unscheduled_prices, without_idle_images
+from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.filters import lasting_fits
 from flowcore.filters.registry import PORTS
-from flowcore.model.policies import Policy
+from flowcore.model.policies import CostWeights, Policy
 from flowcore.model.resources import PODS
-from flowcore.model.snapshot import Bools, Int64s, Snapshot, assumed_amounts
+from flowcore.model.snapshot import Bools, Int64s, Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +24,7 @@ class Demand:
 
     Attributes:
         wanted: int64[R], what one pod asks for.
-        size: float64[2], cpu and memory that one pod counts for in the cost model.
+        size: float64[3], what one pod counts for in the cost model, in the columns of Load.taken.
         allowed: bool[N], nodes that pass every filter which the round itself cannot change.
         counts: int64[N], how many of its pods each node takes, alone, as the round begins.
         arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
@@ -64,33 +64,52 @@ def _counts(found: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCach
     return counts
 
 
-def _arc(found: Group, policy: Policy, size: Float64s, snapshot: Snapshot, cache: VerdictCache) -> Int64s:
-    model = MODELS[policy.cost_model]
+def _arc(
+    found: Group, model: CostModel, weights: CostWeights, snapshot: Snapshot, load: Load, cache: VerdictCache
+) -> Int64s:
+    size = counted_amounts(found.pod_class.requests)
 
-    def price(part: Snapshot) -> Int64s:
-        return model.arc_costs(found.pod_class, size, Load.of(part, part.assumed), policy.weights)
+    def price(part: Snapshot, at: Int64s | None) -> Int64s:
+        there = load if at is None else replace(load.at(at), table=part.table)
+        return model.arc_costs(found.pod_class, size, there, weights)
 
-    key = (model.name, policy.weights, found.pod_class)
-    return cache.values("arc costs", key, OF_A_NODE, snapshot, price)
+    return cache.values("arc costs", (model.name, weights, found.pod_class), OF_A_NODE, snapshot, price)
 
 
-def demands_of(snapshot: Snapshot, policies: Mapping[str, Policy], cache: VerdictCache) -> tuple[Demand, ...]:
-    """All pending pods of a snapshot as demands, in the order of their first pod."""
-    groups = group(snapshot.pending, snapshot.neighbours)
-    sizes = [np.array(assumed_amounts(found.pod_class.requests), dtype=np.float64) for found in groups]
+def demands_of(
+    snapshot: Snapshot,
+    load: Load,
+    policies: Mapping[str, Policy],
+    models: Mapping[str, CostModel] = MODELS,
+    cache: VerdictCache | None = None,
+) -> tuple[Demand, ...]:
+    """All pending pods of a snapshot as demands, in the order of their first pod.
+
+    Args:
+        load: of the snapshot.
+        models: cost models by the names that policies give.
+        cache: what is remembered of earlier rounds.
+    """
+    cache = VerdictCache.of(snapshot) if cache is None else cache
+    classes = without_idle_images({pod.pod_class for pod in snapshot.pending}, snapshot)
+    groups = group(snapshot.pending, snapshot.neighbours, classes)
+    sizes = [counted_amounts(found.pod_class.requests) for found in groups]
     allowed = [lasting_fits(found.pod_class, found.kind, snapshot, cache.ask) for found in groups]
     arcs, dearest = [], 0
-    for found, size, nodes in zip(groups, sizes, allowed, strict=True):
+    for found, nodes in zip(groups, allowed, strict=True):
         policy = policies[found.policy]
-        model = MODELS[policy.cost_model]
-        arc = _arc(found, policy, size, snapshot, cache)
+        model = models[policy.cost_model]
+        arc = _arc(found, model, policy.weights, snapshot, load, cache)
+        arc = arc + preferences(found.pod_class, found.kind, snapshot, nodes, policy.weights)
         arcs.append(arc)
         if nodes.any():
             dearest = max(dearest, int(arc[nodes].max()) + model.dearest_slot(policy.weights))
     everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
     everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
-    prices = unscheduled_prices(groups, policies, snapshot.now, dearest)
+    offering = np.maximum((snapshot.allocatable > 0).sum(axis=0), 1)
     wanted = [snapshot.vector(found.pod_class.requests) for found in groups]
+    tenths = [10 * float((each * offering / everything).max()) for each in wanted]
+    prices = unscheduled_prices(groups, tenths, policies, snapshot.now, dearest)
     shares = [float((each / everything).max()) for each in wanted]
     queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -shares[at], at))
     turns = {at: turn for turn, at in enumerate(queue)}
@@ -98,7 +117,7 @@ def demands_of(snapshot: Snapshot, policies: Mapping[str, Policy], cache: Verdic
         Demand(
             group=found,
             policy=policies[found.policy],
-            model=MODELS[policies[found.policy].cost_model],
+            model=models[policies[found.policy].cost_model],
             wanted=wanted[at],
             size=sizes[at],
             allowed=allowed[at],

@@ -37,7 +37,7 @@ class Field:
         load, first = room.load(), np.zeros(1, dtype=np.int64)
         for at, demand in enumerate(demands):
             counts[at] = demand.counts
-            size = np.broadcast_to(demand.size, (nodes, 2))
+            size = np.broadcast_to(demand.size, (nodes, len(demand.size)))
             slots = demand.model.slot_costs(load, size, first, demand.policy.weights)[:, 0]
             np.copyto(opening[at], demand.arc + slots, where=counts[at] > 0)
         return cls(demands, counts, opening, room)

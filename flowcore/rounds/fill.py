@@ -102,7 +102,7 @@ class _Standing:
 
     def _slots(self, nodes: Int64s, levels: Int64s) -> Int64s:
         demand = self._demand
-        size = np.broadcast_to(demand.size, (len(nodes), 2))
+        size = np.broadcast_to(demand.size, (len(nodes), len(demand.size)))
         return demand.model.slot_costs(self._room.load_at(nodes), size, levels, demand.policy.weights)
 
     def _cheapest_slots(self, nodes: Int64s, most: Int64s, count: int) -> tuple[Int64s, Int64s]:

@@ -226,7 +226,7 @@ def _mean_pod(supplies: Sequence[_Supply], room: Room) -> tuple[Float64s, Int64s
     A class's pods count on a node in proportion to how few other nodes they have.
 
     Returns:
-        float64[N, 2] cpu and memory of such a pod; int64[N] how many of them the node has room for.
+        float64[N, 3] what such a pod counts for; int64[N] how many of them the node has room for.
     """
     fits = np.array([supply.fitting > 0 for supply in supplies], dtype=np.float64)  # [C, N]
     pods = np.array([supply.count for supply in supplies], dtype=np.float64)

@@ -31,15 +31,17 @@ def pod_prices(commits: Sequence[Commit], demands: Sequence[Demand], load: Load)
     order = np.lexsort((turn, node))
     running = np.cumsum(size[order], axis=0) - size[order]
     first = np.concatenate([[True], node[order][1:] != node[order][:-1]])
-    running -= running[first][np.cumsum(first) - 1]
-    before = np.empty_like(running)
+    group = np.cumsum(first) - 1
+    running -= running[first][group]
+    before, pods_before = np.empty_like(running), np.empty_like(node)
     before[order] = running
+    pods_before[order] = np.arange(len(node)) - np.nonzero(first)[0][group]
     prices = np.empty(len(node), dtype=np.int64)
     for at, each in enumerate(demands):
         mine = demand == at
         if mine.any():
             where = node[mine]
-            there = Load(load.table, load.capacity[where], load.taken[where] + before[mine])
+            there = load.at(where, before[mine], pods_before[mine])
             slot = each.model.slot_costs(there, size[mine], np.zeros(1, dtype=np.int64), each.policy.weights)
             prices[mine] = slot[:, 0] + each.arc[where]
     return prices

@@ -14,6 +14,7 @@ from flowcore.filters.node_ports import clash
 from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.model.neighbours import Kind
 from flowcore.model.pods import HostPort
+from flowcore.model.resources import BANDWIDTH, PODS
 from flowcore.model.snapshot import Bools, Int64s, Snapshot
 from flowcore.rounds.demands import Demand
 
@@ -23,7 +24,9 @@ class Room:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._capacity = Load.of(snapshot, snapshot.assumed).capacity
+        self._load, self._free = Load.of(snapshot), snapshot.free
+        self._pods = snapshot.resources.index(PODS)
+        self._bandwidth = snapshot.resources.index(BANDWIDTH) if BANDWIDTH in snapshot.resources else None
         self._changes: list[Int64s] = []
         self.free: Int64s = snapshot.free
         self.assumed: Int64s = snapshot.assumed.copy()
@@ -37,11 +40,20 @@ class Room:
 
     def load(self) -> Load:
         """How full the nodes are."""
-        return Load(self._snapshot.table, self._capacity, self.assumed.astype(np.float64))
+        return self._load_of(slice(None))
 
     def load_at(self, nodes: Int64s) -> Load:
         """How full these nodes are."""
-        return Load(self._snapshot.table, self._capacity[nodes], self.assumed[nodes].astype(np.float64))
+        return self._load_of(nodes)
+
+    def _load_of(self, nodes: Int64s | slice) -> Load:
+        start = self._load
+        taken = start.taken[nodes].copy()
+        taken[:, :2] = self.assumed[nodes]
+        if self._bandwidth is not None:
+            taken[:, 2] += self._free[nodes, self._bandwidth] - self.free[nodes, self._bandwidth]
+        pods = start.pods[nodes] + (self._free[nodes, self._pods] - self.free[nodes, self._pods])
+        return Load(start.table, start.capacity[nodes], taken, start.pods_allowed[nodes], pods)
 
     @property
     def changes(self) -> int:
@@ -96,7 +108,7 @@ class Room:
         if taken:
             self._changes.append(np.array([at], dtype=np.int64))
             self.free[at] -= demand.wanted * taken
-            self.assumed[at] += demand.size.astype(np.int64) * taken
+            self.assumed[at] += demand.size[:2].astype(np.int64) * taken
             ports = demand.group.pod_class.host_ports
             if ports:
                 self.ports[at] = self.ports.get(at, frozenset()) | frozenset(ports)
@@ -110,7 +122,7 @@ class Room:
         """
         self._changes.append(nodes)
         self.free[nodes] -= demand.wanted * counts[:, np.newaxis]
-        self.assumed[nodes] += demand.size.astype(np.int64) * counts[:, np.newaxis]
+        self.assumed[nodes] += demand.size[:2].astype(np.int64) * counts[:, np.newaxis]
         ports = demand.group.pod_class.host_ports
         if ports:
             for node in nodes.tolist():
@@ -126,7 +138,7 @@ class Room:
             bool[M]: which arcs were committed.
         """
         wanted = np.array([demand.wanted for demand in demands], dtype=np.int64)
-        size = np.array([demand.size for demand in demands]).astype(np.int64)
+        size = np.array([demand.size[:2] for demand in demands]).astype(np.int64)
         holds_ports = np.array([bool(demand.group.pod_class.host_ports) for demand in demands], dtype=np.bool_)
         asked = wanted[classes] * counts[:, np.newaxis]
         places, at = np.unique(nodes, return_inverse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from flowcore.classes import VerdictCache
+from flowcore.costs import MODELS, CostModel
 from flowcore.explain.reasons import reason_for
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.snapshot import Snapshot
@@ -31,14 +32,15 @@ class Round:
         self,
         snapshot: Snapshot,
         policies: Mapping[str, Policy] = DEFAULT_POLICIES,
-        cache: VerdictCache | None = None,
+        models: Mapping[str, CostModel] = MODELS,
         *,
+        cache: VerdictCache | None = None,
         seed: int = 0,
     ) -> None:
         """See ``run_round``."""
         self._snapshot, self._start = snapshot, Room(snapshot)
         self._cache = VerdictCache.of(snapshot) if cache is None else cache
-        self._demands = demands_of(snapshot, policies, self._cache)
+        self._demands = demands_of(snapshot, self._start.load(), policies, models, self._cache)
         self._planner = Planner(self._demands, self._start, seed)
 
     def step(self) -> bool:
@@ -54,8 +56,9 @@ class Round:
 def run_round(
     snapshot: Snapshot,
     policies: Mapping[str, Policy] = DEFAULT_POLICIES,
-    cache: VerdictCache | None = None,
+    models: Mapping[str, CostModel] = MODELS,
     *,
+    cache: VerdictCache | None = None,
     steps: int = DEFAULT_STEPS,
     seed: int = 0,
 ) -> RoundResult:
@@ -63,6 +66,7 @@ def run_round(
 
     Args:
         snapshot: nodes, what is taken, what waits. Each pending pod's ``policy`` must be a key of ``policies``.
+        models: cost models by name; each of those that ``policies`` name must be there.
         cache: what is remembered of earlier rounds; it makes a round faster and changes nothing else.
         steps: how much work to do at most, at least one.
         seed: of the choices that the search makes.
@@ -71,21 +75,25 @@ def run_round(
         A plan in which every pending pod is either placed or left with a reason. It never overcommits a resource
         and never breaks a filter; what stays out fits nowhere beside what was placed.
     """
-    this = Round(snapshot, policies, cache, seed=seed)
+    this = Round(snapshot, policies, models, cache=cache, seed=seed)
     for _ in range(max(1, steps)):
         if not this.step():
             break
     return this.result()
 
 
-def run_one_by_one(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> RoundResult:
+def run_one_by_one(
+    snapshot: Snapshot,
+    policies: Mapping[str, Policy] = DEFAULT_POLICIES,
+    models: Mapping[str, CostModel] = MODELS,
+) -> RoundResult:
     """The same pods with the same filters and costs, placed one after the other: by priority, then by age.
 
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
     start = Room(snapshot)
     cache = VerdictCache.of(snapshot)
-    demands = demands_of(snapshot, policies, cache)
+    demands = demands_of(snapshot, start.load(), policies, models, cache)
     places = {pod.key: place for place, pod in enumerate(snapshot.pending)}
     turns = sorted(
         (-demand.group.pod_class.priority, pod.created, places[pod.key], at)

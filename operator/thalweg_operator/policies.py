@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from flowcore.costs import MODELS
 from flowcore.model.policies import (
     BUILT_IN,
     CostWeights,
@@ -25,6 +24,7 @@ from flowcore.model.policies import (
 )
 from flowcore.model.selectors import Labels, LabelSelector, is_label_key, is_label_value
 from flowcore.model.wire import WireLabelSelector, to_label_selector
+from thalweg_operator.cost_models import BUILT_IN_MODELS, CostModels
 from thalweg_operator.errors import PolicyError
 
 # The schema's bounds once more: ``simulate`` reads policies that no API server has seen.
@@ -33,10 +33,14 @@ _Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 
 
 class _Weights(msgspec.Struct, rename="camel"):
-    least_requested: _Weight = 1
-    balance: _Weight = 1
-    node_preference: _Weight = 1
-    taint_preference: _Weight = 1
+    least_requested: _Weight = CostWeights().least_requested
+    balance: _Weight = CostWeights().balance
+    node_preference: _Weight = CostWeights().node_preference
+    taint_preference: _Weight = CostWeights().taint_preference
+    pod_affinity: _Weight = CostWeights().pod_affinity
+    spread: _Weight = CostWeights().spread
+    image_locality: _Weight = CostWeights().image_locality
+    idle_resources: _Weight = CostWeights().idle_resources
 
 
 class _Cost(msgspec.Struct):
@@ -64,8 +68,11 @@ class _Spec(msgspec.Struct):
     unscheduled: _Unscheduled = msgspec.field(default_factory=_Unscheduled)
 
 
-def parse(name: str, spec: Mapping[str, Any]) -> Policy:
+def parse(name: str, spec: Mapping[str, Any], models: CostModels = BUILT_IN_MODELS) -> Policy:
     """The policy that a spec describes.
+
+    Args:
+        models: the cost models that it may name.
 
     Raises:
         PolicyError: it cannot be put in force; the message names the field.
@@ -76,8 +83,13 @@ def parse(name: str, spec: Mapping[str, Any]) -> Policy:
         text = str(error)
         problem, _, path = text.partition(" - at `$")
         raise PolicyError(f"spec{path.rstrip('`')}: {problem}") from error
-    if wire.cost.model not in MODELS:
-        raise PolicyError(f'spec.cost.model: "{wire.cost.model}" is not one of {", ".join(MODELS)}')
+    if wire.cost.model not in models.usable:
+        known, why = ", ".join(models.usable), models.problems.get(wire.cost.model)
+        raise PolicyError(
+            f'spec.cost.model: "{wire.cost.model}" cannot be used ({why}); known are {known}'
+            if why
+            else f'spec.cost.model: "{wire.cost.model}" is not one of {known}'
+        )
     names = tuple(wire.selects.scheduler_names or Selects().scheduler_names)
     if wire.delivery is Delivery.BINDER and "default-scheduler" in names:
         raise PolicyError(
@@ -145,7 +157,8 @@ class Standing:
 class PolicyStore:
     """All policy objects and the versions in force; the built-in default stands behind them."""
 
-    def __init__(self) -> None:
+    def __init__(self, models: CostModels = BUILT_IN_MODELS) -> None:
+        self._models = models
         self._standings: dict[str, Standing] = {}
         self._ordered: tuple[Policy, ...] = (BUILT_IN,)
         self._governing: dict[tuple[str, Labels, Labels], list[Policy]] = {}
@@ -159,7 +172,7 @@ class PolicyStore:
         if before is not None and before.uid != uid:
             before = None  # another object of the same name: what the old one said is gone
         try:
-            standing = Standing(name, uid, generation, parse(name, spec), generation, "")
+            standing = Standing(name, uid, generation, parse(name, spec, self._models), generation, "")
         except PolicyError as error:
             kept = (before.in_force, before.in_force_generation) if before is not None else (None, 0)
             standing = Standing(name, uid, generation, kept[0], kept[1], str(error))

@@ -16,6 +16,7 @@ from thalweg_operator import sinks
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
+from thalweg_operator.cost_models import find_models
 from thalweg_operator.errors import OperatorError
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.metrics import Metrics
@@ -52,7 +53,9 @@ class Operator:
     def __init__(self, settings: Settings, connection: Connection) -> None:
         self._settings, self._connection = settings, connection
         self._metrics = Metrics()
-        self._state, self._policies = ClusterState(), PolicyStore()
+        self._state, self._policies = ClusterState(), PolicyStore(models := find_models())
+        for name, problem in models.problems.items():
+            _log.warning("cost model not used", model=name, problem=problem)
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._state.on_change = batcher.touch
         self._policies.on_change = batcher.touch

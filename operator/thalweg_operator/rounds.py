@@ -25,7 +25,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import ClusterState
 from thalweg_operator.waiting import WaitingPods
-from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting
+from thalweg_operator.wire import RoundReply, RoundRequest, Told, Use, Waiting, told
 from thalweg_operator.worker_client import WorkerClient
 
 _log = structlog.get_logger()
@@ -213,6 +213,12 @@ class RoundLoop:
                     kind=kinds.setdefault(pod.kind, len(kinds)),
                 )
             )
+        images: dict[tuple[str, int], int] = {}
+        reports: list[Told] = []
+        for index, (name, report) in enumerate(changes.reports.items()):
+            if index % _BURST == _BURST - 1:
+                await asyncio.sleep(0)
+            reports.append(told(name, report, images))
         request = RoundRequest(
             number=self._number,
             generation=generation,
@@ -224,6 +230,8 @@ class RoundLoop:
             namespaces=changes.namespaces,
             kinds=list(kinds),
             neighbours=neighbours,
+            images=list(images),
+            reports=reports,
             policies=list(ordered),
             classes=list(classes),
             waiting=waiting,
@@ -308,7 +316,8 @@ async def _in_bursts(things: Iterable[_T]) -> AsyncIterator[_T]:
 
 
 def _has_changes(request: RoundRequest) -> bool:
-    return bool(request.nodes or request.gone or request.uses or request.namespaces or request.neighbours)
+    changes = (request.nodes, request.gone, request.uses, request.namespaces, request.neighbours, request.reports)
+    return any(changes)
 
 
 def _capped(amounts: Mapping[str, int]) -> Amounts:

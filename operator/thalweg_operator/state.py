@@ -16,7 +16,7 @@ import msgspec
 from flowcore.filters.newer import Newer
 from flowcore.filters.node_ports import clash
 from flowcore.model.neighbours import Kind, Neighbours
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, Pod
 from flowcore.model.resources import PODS, Amounts
 from flowcore.model.selectors import Labels
@@ -78,6 +78,7 @@ class Changes:
         uses: for nodes that are known.
         namespaces: their labels, None for those that are gone.
         neighbours: by how many pods of each kind on each node there are more, or fewer.
+        reports: of nodes whose report changed; ``nodes`` come without.
     """
 
     nodes: list[Node]
@@ -85,6 +86,7 @@ class Changes:
     uses: dict[str, NodeUse]
     namespaces: dict[str, Labels | None]
     neighbours: dict[tuple[Kind, str], int]
+    reports: dict[str, Report]
 
 
 class ClusterState:
@@ -112,18 +114,22 @@ class ClusterState:
         self._node_changed: dict[str, int] = {}
         self._dirty_nodes: set[str] = set()
         self._dirty_uses: set[str] = set()
+        self._dirty_reports: set[str] = set()
         self._dirty_namespaces: set[str] = set()
         self._dirty_kinds: dict[tuple[Kind, str], int] = {}
 
     # --- nodes ---
 
     def upsert_node(self, node: Node) -> None:
-        """Takes a new or changed node; heartbeats and conditions change nothing here."""
+        """Takes a new or changed node; heartbeats and conditions change nothing here, reports no verdict."""
         before = self.nodes.get(node.name)
         if before == node:
             return
         self.nodes[node.name] = node
-        self._touch_node(node.name, before)
+        if before is None or before.report != node.report:
+            self._dirty_reports.add(node.name)
+        if before is None or before.without_report != node.without_report:
+            self._touch_node(node.name, before)
 
     def delete_node(self, name: str) -> None:
         """A node is gone. What ran there keeps its place in the books until its pods go too."""
@@ -301,15 +307,17 @@ class ClusterState:
     def take_changes(self) -> Changes:
         """What changed since the last call."""
         changes = Changes(
-            nodes=[self.nodes[name] for name in sorted(self._dirty_nodes) if name in self.nodes],
+            nodes=[self.nodes[name].without_report for name in sorted(self._dirty_nodes) if name in self.nodes],
             gone=[name for name in sorted(self._dirty_nodes) if name not in self.nodes],
             uses={name: self._uses.get(name, NodeUse()) for name in sorted(self._dirty_uses) if name in self.nodes},
             namespaces={name: self.namespaces.get(name) for name in sorted(self._dirty_namespaces)},
             neighbours=self._dirty_kinds,
+            reports={name: self.nodes[name].report for name in sorted(self._dirty_reports) if name in self.nodes},
         )
         self._dirty_nodes.clear()
         self._dirty_uses.clear()
         self._dirty_namespaces.clear()
+        self._dirty_reports.clear()
         self._dirty_kinds = {}
         self.newer = Newer(Neighbours(self.namespaces))
         return changes
@@ -318,6 +326,7 @@ class ClusterState:
         """The next ``take_changes`` returns everything: the last receiver is gone."""
         self._dirty_nodes.update(self.nodes)
         self._dirty_uses.update(self.nodes)
+        self._dirty_reports.update(self.nodes)
         self._dirty_namespaces.update(self.namespaces)
         self._dirty_kinds = {(kind, node): count for kind, node, count in self.neighbours.counts()}
 

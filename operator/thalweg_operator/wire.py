@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from flowcore.model.neighbours import Kind
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import Amounts
@@ -17,7 +17,7 @@ from flowcore.model.selectors import Labels
 
 LENGTH: Final = struct.Struct(">Q")
 #: Lists of a request that may be long, and how much of them goes into one part.
-_LONG: Final = ("nodes", "uses", "neighbours", "waiting", "kinds")
+_LONG: Final = ("nodes", "uses", "neighbours", "reports", "waiting", "kinds")
 _PART: Final = 1000
 
 
@@ -30,6 +30,19 @@ class Use(msgspec.Struct, array_like=True):
     cpu: int
     memory: int
     ports: tuple[HostPort, ...]
+
+
+class Told(msgspec.Struct, array_like=True):
+    """A node's report (model/nodes.py Report); images by their place in the request's list."""
+
+    node: str
+    images: tuple[int, ...]
+    bandwidth: int | None
+
+
+def told(node: str, report: Report, images: dict[tuple[str, int], int]) -> Told:
+    """A node's report; images that are new get the next place in ``images``."""
+    return Told(node, tuple(images.setdefault(image, len(images)) for image in report.images), report.bandwidth)
 
 
 class Waiting(msgspec.Struct, array_like=True):
@@ -52,6 +65,7 @@ class RoundRequest(msgspec.Struct):
         seed: of the choices that the round makes.
         namespaces: labels of those that changed, None for those that are gone.
         neighbours: kind by its place in ``kinds``, node name, and how many more (or fewer) of them run there.
+        images: names and bytes of the images in ``reports``: most nodes hold the same few.
     """
 
     number: int
@@ -64,6 +78,8 @@ class RoundRequest(msgspec.Struct):
     namespaces: dict[str, Labels | None]
     kinds: list[Kind]
     neighbours: list[tuple[int, str, int]]
+    images: list[tuple[str, int]]
+    reports: list[Told]
     policies: list[Policy]
     classes: list[PodClass]
     waiting: list[Waiting]
@@ -80,7 +96,7 @@ def cut(request: RoundRequest) -> Iterator[RoundRequest]:
     for start in range(0, max(1, longest), _PART):
         lists = {name: getattr(request, name)[start : start + _PART] for name in _LONG}
         if start:
-            lists |= {"policies": [], "classes": [], "gone": []}
+            lists |= {"policies": [], "classes": [], "gone": [], "images": []}
         more = start + _PART < longest
         yield msgspec.structs.replace(request, **lists, more=more)
 

@@ -10,6 +10,7 @@ import gc
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,14 +22,17 @@ import numpy as np
 from flowcore.classes import VerdictCache
 from flowcore.classes.columns import Tally
 from flowcore.classes.invalidation import Event
+from flowcore.costs import MODELS, CostModel
 from flowcore.model.neighbours import Neighbours
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Delivery
+from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
 from flowcore.rounds import Round, RoundResult, run_round
 from thalweg_operator import record
+from thalweg_operator.cost_models import find_models
 from thalweg_operator.wire import (
     LENGTH,
     RoundReply,
@@ -38,6 +42,7 @@ from thalweg_operator.wire import (
     join,
     reply_encoder,
     request_decoder,
+    told,
 )
 
 #: Steps of the plan for pods that are only observed.
@@ -61,6 +66,7 @@ class Replica:
         self._assumed: Int64s = np.zeros((0, 2), dtype=np.int64)
         self._ports: dict[int, frozenset[HostPort]] = {}
         self._neighbours = Neighbours()
+        self._reports = Reports()
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
@@ -73,6 +79,12 @@ class Replica:
             self._neighbours.set_namespace(namespace, labels)
         for kind, name, by in request.neighbours:
             self._neighbours.change(request.kinds[kind], name, by)
+        at = [self._table.index[each.node] for each in request.reports if each.node in self._table.index]
+        if at:
+            self.cache.change_at(Event.NODE_REPORT, at)
+        for each in request.reports:
+            images = tuple(request.images[at] for at in each.images)
+            self._reports.put(each.node, Report(images, each.bandwidth))
 
     def _change_nodes(self, put: list[Node], gone: list[str]) -> None:
         before = self._table
@@ -89,6 +101,7 @@ class Replica:
             )
         for name in gone:
             self._uses.pop(name, None)
+            self._reports.put(name, None)
         self.cache.change_nodes(before, self._table, [node.name for node in put])
         self._offer_columns({name for node in put for name, _ in node.allocatable})
         column = {name: i for i, name in enumerate(self._resources)}
@@ -138,7 +151,7 @@ class Replica:
             if before != use and use.node not in added:  # that those came is told already
                 at.setdefault(_event(before, use), []).append(place)
         for event, places in at.items():
-            self.cache.change_use(event, places)
+            self.cache.change_at(event, places)
 
     def snapshot(self, request: RoundRequest, pending: tuple[PendingPod, ...]) -> Snapshot:
         """The nodes as they are now, with these pods waiting."""
@@ -153,6 +166,7 @@ class Replica:
             ports=self._ports,
             pending=pending,
             neighbours=self._neighbours,
+            reports=self._reports,
         )
         self.cache.follow(snapshot)
         return snapshot
@@ -163,9 +177,13 @@ class Replica:
         neighbours = [
             (kinds.setdefault(kind, len(kinds)), node, count) for kind, node, count in self._neighbours.counts()
         ]
+        images: dict[tuple[str, int], int] = {}
+        reports = [told(node, report, images) for node, report in self._reports.items()]
         return msgspec.structs.replace(
             request,
             fresh=True,
+            images=list(images),
+            reports=reports,
             nodes=list(self._table.nodes),
             gone=[],
             uses=list(self._uses.values()),
@@ -189,7 +207,7 @@ def _moved(rows: Int64s, places: Int64s) -> Int64s:
     return moved
 
 
-def answer(replica: Replica, request: RoundRequest) -> RoundReply:
+def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
     """One round: pods that will be bound first, then, on what they leave, pods that are only observed."""
     started = time.perf_counter()
     replica.apply(request)
@@ -209,14 +227,13 @@ def answer(replica: Replica, request: RoundRequest) -> RoundReply:
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
     until, cache = started + request.budget, replica.cache
-    snapshot = replica.snapshot(request, tuple(binding))
-    result = _plan(Round(snapshot, policies, cache, seed=request.seed), request.steps, until)
+    planned = Round(replica.snapshot(request, tuple(binding)), policies, models, cache=cache, seed=request.seed)
+    result = _plan(planned, request.steps, until)
     results = [result]
     if observed:
         # Nobody acts on these: their plan gets the work that every plan gets, and no search.
-        results.append(
-            run_round(replace(result.after, pending=tuple(observed)), policies, cache, steps=_OBSERVED_STEPS)
-        )
+        rest = replace(result.after, pending=tuple(observed))
+        results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
     return _reply(request, results, at, cache.take_tallies(), time.perf_counter() - started)
 
 
@@ -265,7 +282,9 @@ def _reply(
     )
 
 
-def serve(source: BinaryIO, sink: BinaryIO, records: Path | None = None) -> None:
+def serve(
+    source: BinaryIO, sink: BinaryIO, records: Path | None = None, models: Mapping[str, CostModel] = MODELS
+) -> None:
     """Answers requests until the source ends. A round that fails is answered with its problem.
 
     Args:
@@ -285,7 +304,7 @@ def serve(source: BinaryIO, sink: BinaryIO, records: Path | None = None) -> None
         if request.fresh:
             replica = Replica()
         try:
-            reply = answer(replica, request)
+            reply = answer(replica, request, models)
         except Exception as error:  # noqa: BLE001 - the operator decides what follows; this process must go on
             reply = failed(request, repr(error))
         body = reply_encoder.encode(reply)
@@ -299,4 +318,6 @@ def serve(source: BinaryIO, sink: BinaryIO, records: Path | None = None) -> None
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the operator's to handle; it closes our input
     gc.set_threshold(100_000, 50, 100)
-    serve(sys.stdin.buffer, sys.stdout.buffer, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    replies, sys.stdout = sys.stdout.buffer, sys.stderr  # what a plug-in prints must not come between the replies
+    kept = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    serve(sys.stdin.buffer, replies, kept, find_models().usable)

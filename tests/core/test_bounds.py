@@ -3,15 +3,19 @@
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+import msgspec
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.crowds import crowds
-from support.model import node, pod, snapshot
+from support.model import amounts, node, pod, snapshot
 
-from flowcore.classes import VerdictCache
+from flowcore.costs import MODELS
+from flowcore.model.nodes import Node
+from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, CostWeights, Policy, UnscheduledPrice
-from flowcore.model.snapshot import Snapshot
+from flowcore.model.resources import BANDWIDTH
+from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.rounds import run_round
 from flowcore.rounds.bounds import lower_bound
 from flowcore.rounds.commits import Commit
@@ -25,15 +29,26 @@ _small_pods = st.lists(
 )
 _small_nodes = st.lists(st.sampled_from((2000, 4000, 8000)), min_size=1, max_size=3)
 _policies = st.builds(
-    lambda requested, balance, base: Policy(
+    lambda model, requested, balance, base: Policy(
         BUILT_IN.name,
+        cost_model=model,
         weights=CostWeights(least_requested=requested, balance=balance),
         unscheduled=UnscheduledPrice(base=base),
     ),
+    st.sampled_from(sorted(MODELS)),
     st.sampled_from((0, 1, 3)),
     st.sampled_from((0, 1, 5)),
     st.sampled_from((0, 1_000, 100_000)),
 )
+
+
+def _with(plain: Node, bandwidth: int) -> Node:
+    offered = (*plain.allocatable, *(((BANDWIDTH, bandwidth),) if bandwidth else ()))
+    return msgspec.structs.replace(plain, allocatable=tuple(sorted(offered)))
+
+
+def _asking(name: str, cpu: int, memory: int, bandwidth: int) -> PendingPod:
+    return PendingPod(name, name, PodClass(requests=amounts(cpu, memory, **{BANDWIDTH: bandwidth})), BUILT_IN.name)
 
 
 def _all_plans(demands: Sequence[Demand], start: Room) -> Iterator[list[Commit]]:
@@ -52,12 +67,13 @@ def _all_plans(demands: Sequence[Demand], start: Room) -> Iterator[list[Commit]]
 def test_no_plan_beats_the_bound(nodes: list[int], pods: list[tuple[int, int]], policy: Policy) -> None:
     """Against all plans of small clusters, priced one by one."""
     cluster = snapshot(
-        [node(f"n{at}", cpu) for at, cpu in enumerate(nodes)],
-        [pod(f"p{at}", cpu, memory) for at, (cpu, memory) in enumerate(pods)],
+        # A network for each node but every third, and of it a share for each pod but every third.
+        [_with(node(f"n{at}", cpu), cpu if at % 3 else 0) for at, cpu in enumerate(nodes)],
+        [_asking(f"p{at}", cpu, memory, cpu // 4 if at % 3 else 0) for at, (cpu, memory) in enumerate(pods)],
     )
     policies = {BUILT_IN.name: policy}
     start = Room(cluster)
-    demands = demands_of(cluster, policies, VerdictCache.of(cluster))
+    demands = demands_of(cluster, Room(cluster).load(), policies)
     best = min(total_cost(commits, demands, start.load()) for commits in _all_plans(demands, start))
     result = run_round(cluster, policies)
     assert result.lower_bound <= best <= result.cost
@@ -71,7 +87,7 @@ def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, toll: float, 
     """Whatever prices come from a solver, right or wrong."""
     result = run_round(crowd)
     start = Room(crowd)
-    demands = demands_of(crowd, {BUILT_IN.name: BUILT_IN}, VerdictCache.of(crowd))
+    demands = demands_of(crowd, Room(crowd).load(), {BUILT_IN.name: BUILT_IN})
     if not demands:
         return
     random = np.random.default_rng(seed)

@@ -6,7 +6,6 @@ from hypothesis import assume, given, settings
 from support.crowds import crowds
 from support.networks import Drawn, drawn
 
-from flowcore.classes import VerdictCache
 from flowcore.model.snapshot import Snapshot
 from flowcore.rounds import flow
 from flowcore.rounds.demands import demands_of
@@ -66,7 +65,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
     room = Room(crowd)
     supplies = [
         flow._Supply(at, demand, demand.count, room.counts(demand))
-        for at, demand in enumerate(demands_of(crowd, DEFAULT_POLICIES, VerdictCache.of(crowd)))
+        for at, demand in enumerate(demands_of(crowd, Room(crowd).load(), DEFAULT_POLICIES))
     ]
     supplies = [supply for supply in supplies if supply.fitting.any()]
     assume(supplies)

@@ -14,13 +14,13 @@ from flowcore.model.snapshot import PendingPod
 
 def manifest(name: str, owner: str = "web", cpu: str = "1", **spec: object) -> Manifest:
     owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}]
-    container = {"name": "main", "image": f"example.invalid/{owner}", "resources": {"requests": {"cpu": cpu}}}
+    container = {"name": "main", "image": "example.invalid/app", "resources": {"requests": {"cpu": cpu}}}
     metadata = {"name": name, "namespace": "default", "labels": {"app": owner}, "ownerReferences": owners}
     return {"metadata": metadata, "spec": {"containers": [container], **spec}}
 
 
 def test_pods_that_ask_for_the_same_are_one_class_whoever_owns_them() -> None:
-    """Owner, labels, image and how an amount is spelled are no part of the class."""
+    """Owner, labels and how an amount is spelled are no part of the class."""
     first, second = read_pods([manifest("a-1", "web", "1"), manifest("b-1", "db", "1000m")])
     assert first.pod_class == second.pod_class
     assert hash(first.pod_class) == hash(second.pod_class)

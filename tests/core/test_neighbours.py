@@ -20,7 +20,7 @@ from flowcore.model.neighbours import (
 )
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint, WeightedTerm
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
 from flowcore.model.snapshot import NodeTable, Snapshot, build_snapshot
 
@@ -61,6 +61,7 @@ _rules = st.builds(
         ),
         max_size=2,
     ).map(tuple),
+    preferred=st.lists(st.builds(WeightedTerm, st.sampled_from((1, -1, 5)), _terms), max_size=2).map(tuple),
 )
 _kinds = st.builds(Kind, st.sampled_from(NAMESPACES), _labels, st.booleans(), st.none() | _rules)
 _changes = st.tuples(_kinds, st.sampled_from(NODES), st.integers(1, 2))
@@ -108,6 +109,16 @@ class Recount:
             for term in terms
             if term_matches(term, asked.namespace, asked.labels, labels)
         }
+
+    def attracted(self, asked: Kind) -> Counter[tuple[WeightedTerm, int]]:
+        labels = self.namespaces.get(asked.namespace, ())
+        return Counter(
+            (wish, TABLE.index[node])
+            for kind, node in self.pods
+            if kind.rules is not None and node in TABLE.index
+            for wish in (*kind.rules.preferred, *(WeightedTerm(1, term) for term in kind.rules.affinity))
+            if term_matches(wish.term, asked.namespace, asked.labels, labels)
+        )
 
     def _places(self, chosen: Any) -> Counter[int]:
         return Counter(
@@ -169,6 +180,11 @@ def compare(neighbours: Neighbours, recount: Recount, crowds: list[Together | Al
         for term, crowd in neighbours.repelled(kind):
             found.setdefault(term, Counter()).update(places(crowd))
         assert found == recount.repelled(kind)
+        attracted: Counter[tuple[WeightedTerm, int]] = Counter()
+        for wish, crowd in neighbours.attracted(kind):
+            attracted.update({(wish, at): count for at, count in places(crowd).items()})
+        assert attracted == recount.attracted(kind)
+        assert neighbours.attracts or not attracted
 
 
 @settings(max_examples=200)

@@ -11,7 +11,6 @@ from support.model import node, pod, snapshot
 from support.safety import check_plan, plan_checked
 from support.verdicts import snapshot_of
 
-from flowcore.classes import VerdictCache
 from flowcore.filters import judge
 from flowcore.model.policies import BUILT_IN, CostWeights, Policy, UnscheduledPrice
 from flowcore.model.snapshot import Snapshot
@@ -23,7 +22,7 @@ from flowcore.rounds.planner import by_price
 from flowcore.rounds.pricing import total_cost
 from flowcore.rounds.room import Room
 
-_weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 4)
+_weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 7)
 _prices = st.builds(
     UnscheduledPrice, st.sampled_from((0, 1, 100_000, 10**12)), st.sampled_from((0, 10, 10**6)), st.sampled_from((0, 5))
 )
@@ -85,7 +84,7 @@ def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
     before = {left.pod.pod_class: judge(left.pod.pod_class, crowd, left.pod.kind).fits.any() for left in result.left}
     assume(any(before.values()))
     start = Room(crowd)
-    demands = demands_of(crowd, policies, VerdictCache.of(crowd))
+    demands = demands_of(crowd, Room(crowd).load(), policies)
     turns = by_price(demands, [demand.count for demand in demands])
     commits = plan_by_filling(Field.of(demands, start), ((at, 1) for at in turns), start.copy())
     assert result.cost <= total_cost(commits, demands, start.load())

@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from support.draw import Case, busy_cases
 from support.verdicts import snapshot_of
 
-from flowcore.classes import VerdictCache
 from flowcore.filters import judge
 from flowcore.model.policies import BUILT_IN
 from flowcore.rounds.demands import demands_of
@@ -17,7 +16,7 @@ def test_a_node_takes_as_many_as_are_counted(case: Case) -> None:
     """For one node or for all at once, one at most where host ports are held, and none where a filter rejects."""
     snapshot = snapshot_of(case, place_blocked=False)
     start = Room(snapshot)
-    demands = demands_of(snapshot, {BUILT_IN.name: BUILT_IN}, VerdictCache.of(snapshot))
+    demands = demands_of(snapshot, start.load(), {BUILT_IN.name: BUILT_IN})
     for demand in demands:
         pod_class = demand.group.pod_class
         counts = start.counts(demand)

@@ -27,16 +27,33 @@ def affinity(side: str, *, required: list[Manifest] | None = None, preferred: li
 
 
 def test_pods_without_rules_carry_none() -> None:
-    """Preferences and soft spread are no rules."""
-    soft = [{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]
-    pods = read_pods(
+    """So do those whose preferences weigh nothing."""
+    idle = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 0, "podAffinityTerm": NEAR_WEB}]}
+    pods = read_pods([manifest("plain"), manifest("wish", affinity={"podAffinity": idle})])
+    assert [(pod.rules, pod.blocked) for pod in pods] == [(None, "")] * 2
+
+
+def test_preferences_do_not_keep_a_pod_waiting() -> None:
+    """They are read, with anti-affinity below zero, and the pod may be placed."""
+    soft = {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm": NEAR_WEB}]}
+    odd = {**soft, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
+    near, far, spread = read_pods(
         [
-            manifest("plain"),
-            manifest("wish", **affinity("podAffinity", preferred=[NEAR_WEB])),
-            manifest("soft", topologySpreadConstraints=soft),
+            manifest("near", affinity={"podAffinity": wish}),
+            manifest("far", affinity={"podAntiAffinity": wish}),
+            manifest("spread", topologySpreadConstraints=[soft, odd]),
         ]
     )
-    assert [(pod.rules, pod.blocked) for pod in pods] == [(None, "")] * 3
+    assert [pod.blocked for pod in (near, far, spread)] == [""] * 3
+    assert near.rules is not None
+    assert far.rules is not None
+    assert spread.rules is not None
+    assert [each.weight for each in near.rules.preferred + far.rules.preferred] == [7, -7]
+    assert near.rules.preferred[0].term == far.rules.preferred[0].term
+    assert [(each.topology_key, each.max_skew) for each in spread.rules.soft_spread] == [("zone", 2)]
+    assert not near.rules.affinity + far.rules.anti_affinity
+    assert not spread.rules.spread
 
 
 def test_pods_with_the_same_rules_share_them() -> None:

@@ -12,7 +12,7 @@ from support.crowds import crowds
 from support.model import node, pod, snapshot
 from thalweg.main import main
 from thalweg_operator import record, wire
-from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, Waiting, reply_decoder, request_encoder
+from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, Told, Waiting, reply_decoder, request_encoder
 from thalweg_operator.worker import Replica, answer, serve
 
 from flowcore.model.neighbours import Kind
@@ -38,6 +38,8 @@ def _request(crowd: Snapshot, number: int = 1) -> RoundRequest:
         namespaces={"default": ()},
         kinds=[Kind("default", ())],
         neighbours=[],
+        images=[("big:v1", 2**30)] if number == 1 else [],
+        reports=[Told(node.name, (0,), 7) for node in crowd.table.nodes] if number == 1 else [],
         waiting=waiting,
         budget=0.05,
     )
@@ -63,6 +65,8 @@ def test_a_recorded_round_replays_to_the_same_plan(tmp_path_factory: pytest.Temp
         kept = record.read(path)
         again = answer(Replica(), kept.request)
         assert record.differences(reply, again) == []
+        told = {each.node: each for each in kept.request.reports}
+        assert told == {each.node: each for each in first.reports}
 
 
 def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from thalweg_operator.state import ClusterState
 from thalweg_operator.wire import RoundReply, RoundRequest, request_decoder, request_encoder
 from thalweg_operator.worker import Replica, answer
 
-from flowcore.model.nodes import Node, Taint
+from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.rules import AffinityTerm, Rules
+from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.wire import Interner
 
@@ -271,6 +271,38 @@ async def test_running_pods_that_refuse_ours_reach_the_worker(case: Case) -> Non
     assert case.ear.bound == {}
     case.state.delete_pod("ns/hermit")
     await bound(case, "ns/p", "ns/q")
+
+
+async def test_reports_of_nodes_reach_the_worker(case: Case) -> None:
+    """Those of before the first round and newer ones, with no pod to plan too; a lost worker learns them anew."""
+    wanting = msgspec.structs.replace(CLASS, images=("big:v1",), containers=1)
+    held = Report(images=(("big:v1", 2**30), ("other:v1", 5)))
+    for name in ("a", "b", "c"):
+        case.node(name, cpu=100_000)
+    case.node("b", cpu=100_000, report=held)
+    case.pod("first", pod_class=wanting)
+    await bound(case, "ns/first")
+    assert case.ear.bound["ns/first"] == "b"
+    case.node("b", cpu=100_000)
+    case.node("c", cpu=100_000, report=held)
+    case.pod("second", pod_class=wanting)
+    await bound(case, "ns/second")
+    assert case.ear.bound["ns/second"] == "c"
+    case.worker.alive = False
+    case.pod("third", pod_class=wanting)
+    await bound(case, "ns/third")
+    assert case.ear.bound["ns/third"] == "c"
+
+
+async def test_running_pods_that_attract_ours_reach_the_worker(case: Case) -> None:
+    """What pods would rather have travels as what they demand does."""
+    for zone in "abc":
+        case.node(zone, cpu=100_000, labels=(("zone", zone),))
+    case.pod("db", scheduler_name="other", node_name="b", labels=(("app", "db"),))
+    near = AffinityTerm("zone", LabelSelector((Requirement("app", "In", ("db",)),)), ("ns",))
+    case.pod(rules=Rules(preferred=(WeightedTerm(100, near),)))
+    await bound(case, "ns/p")
+    assert case.ear.bound["ns/p"] == "b"
 
 
 async def test_a_pod_whose_namespace_is_not_known_yet(case: Case) -> None:

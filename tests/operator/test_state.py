@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from thalweg_operator.state import ClusterState, NodeUse, Population
 
 from flowcore.model.neighbours import Kind
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import Labels
@@ -56,6 +56,7 @@ def _nodes(draw: st.DrawFn) -> Node:
         uid=draw(st.sampled_from("xy")),
         labels=draw(st.sampled_from(((), (("zone", "a"),)))),
         allocatable=(("cpu", cpu), ("example.com/gpu", 1), ("memory", 10_000), ("pods", pods)),
+        report=draw(st.sampled_from((Report(), Report(bandwidth=7), Report(images=(("web:v1", 9),))))),
     )
 
 
@@ -81,6 +82,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
+        self.reports: dict[str, Report] = {}
         self.uses: dict[str, NodeUse] = {}
         self.namespaces: dict[str, Labels] = {}
         self.neighbours: Counter[tuple[Kind, str]] = Counter()
@@ -91,12 +93,19 @@ class Receiver:
             self.nodes.pop(name, None)
             self.uses.pop(name, None)
         self.nodes.update((node.name, node) for node in changes.nodes)
+        for name in changes.gone:
+            self.reports.pop(name, None)
+        self.reports.update(changes.reports)
         self.uses.update((name, copied(use)) for name, use in changes.uses.items())
         self.neighbours.update(changes.neighbours)
         for name, labels in changes.namespaces.items():
             self.namespaces.pop(name, None)
             if labels is not None:
                 self.namespaces[name] = labels
+
+
+def without_reports(state: ClusterState) -> dict[str, Node]:
+    return {name: node.without_report for name, node in state.nodes.items()}
 
 
 def copied(use: NodeUse) -> NodeUse:
@@ -154,10 +163,10 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
     """Uses, neighbours, waiting pods and populations, reservations included, after every single event."""
     state, receiver = ClusterState(), Receiver()
     for kind, what in events:
-        before = state.generation, plain(recounted(state)), dict(state.nodes)
+        before = state.generation, plain(recounted(state)), without_reports(state)
         apply(state, receiver, kind, what)
         assert plain(state._uses) == plain(recounted(state))
-        assert (plain(recounted(state)), state.nodes) == before[1:] or state.generation > before[0]
+        assert (plain(recounted(state)), without_reports(state)) == before[1:] or state.generation > before[0]
         assert set(state.waiting) == {key for key, pod in state.pods.items() if not pod.node_name and not pod.terminal}
         assert all(state.waiting[key] == state.pods[key] for key in state.waiting)
         # A reservation is held by a pod that still waits, and by that very pod.
@@ -175,7 +184,8 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
         assert {(kind, node): count for kind, node, count in state.neighbours.counts()} == met(state)
     # And a worker that was told each change once knows the same.
     receiver.take(state)
-    assert receiver.nodes == state.nodes
+    assert receiver.nodes == without_reports(state)
+    assert receiver.reports == {name: node.report for name, node in state.nodes.items()}
     assert receiver.namespaces == state.namespaces
     assert {at: count for at, count in receiver.neighbours.items() if count} == met(state)
     assert plain(receiver.uses) == {name: use for name, use in plain(recounted(state)).items() if name in state.nodes}
@@ -230,6 +240,19 @@ def test_heartbeats_are_no_news() -> None:
     assert not state.node_changed_since("n", before)
     state.upsert_node(msgspec.structs.replace(node, unschedulable=True))
     assert state.node_changed_since("n", before)
+
+
+def test_a_report_starts_no_round_and_voids_no_plan() -> None:
+    """Kubelets pull images all the time; what that changes is a matter of the next round's costs."""
+    state, changes = ClusterState(), []
+    state.upsert_node(Node("n"))
+    state.take_changes()
+    state.on_change = lambda: changes.append(1)
+    before = state.generation
+    state.upsert_node(Node("n", report=Report(images=(("web:v1", 9),), bandwidth=7)))
+    assert (state.generation, changes, state.node_changed_since("n", before)) == (before, [], False)
+    told = state.take_changes()
+    assert (told.nodes, told.reports) == ([], {"n": Report((("web:v1", 9),), 7)})
 
 
 def test_a_node_that_comes_back() -> None:

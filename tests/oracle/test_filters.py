@@ -101,7 +101,7 @@ SABOTAGE = {
     "NodeAffinity": (Requirement, "is_valid", True),
     "NodePorts": (HostPort, "clashes", lambda self, other: self == other),
     "NodeResourcesFit": (resources, "raise_to", lambda total, floor: total.update(floor)),
-    "PodTopologySpread": (pod_topology_spread, "_included", lambda _constraint, _pod, table: ~table.unsound),
+    "PodTopologySpread": (pod_topology_spread, "included", lambda _constraint, _pod, table: table.unsound),
     "InterPodAffinity": (neighbours, "term_matches", _everywhere),
     "VolumeRestrictions": (Disk, "conflicts", lambda self, other: (self.plugin, self.key) == (other.plugin, other.key)),
     "NodeVolumeLimits": (node_volume_limits, "not_for_pod", _always("")),

@@ -33,6 +33,9 @@ ASPECTS = (
 )
 _VOLUMES = frozenset(draw_volumes.ASPECTS)
 _AMONG_PODS = {"PodTopologySpread", "InterPodAffinity"}
+#: Score plugins whose raw scores are compared: aspects too, with SOFT beside them for preferences rather than demands.
+SCORES = ("NodeAffinity", "TaintToleration", "InterPodAffinity", "PodTopologySpread", "ImageLocality")
+SOFT = "preferences"
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,14 @@ def _node_labels(aspects: frozenset[str]) -> Drawn[dict[str, str]]:
     return labels if "NodeAffinity" in aspects else st.just({})
 
 
+_IMAGES = ("web:v1", "web", "web:latest", "example.com:5000/db", "example.com:5000/db:latest", "db@sha256:00ff")
+_held_images: Drawn[list[Manifest]] = st.lists(
+    st.fixed_dictionaries(
+        {"names": st.lists(st.sampled_from(_IMAGES), min_size=1, max_size=3)},
+        optional={"sizeBytes": st.sampled_from((0, 23 * 2**20, 200 * 2**20, 10**9, 1000 * 2**20, 3 * 2**30, 2**40))},
+    ),
+    max_size=4,
+)
 _features: Drawn[list[str]] = _weighted(
     st.lists(st.sampled_from(FEATURES), unique=True, max_size=3).map(sorted),
     st.lists(st.sampled_from((*FEATURES, "", "Zeal", "Aim")), max_size=4),
@@ -175,6 +186,7 @@ def _node_fields(aspects: frozenset[str]) -> Drawn[Manifest]:
             "labels": _node_labels(aspects),
             "spec": _objects(**spec),
             "allocatable": allocatable if "NodeResourcesFit" in aspects else room,
+            "images": _held_images if "ImageLocality" in aspects else st.just([]),
             "features": _features if "NodeDeclaredFeatures" in aspects else st.just([]),
         }
     )
@@ -187,7 +199,11 @@ def _node(name: str, drawn: Manifest) -> Manifest:
         "kind": "Node",
         "metadata": metadata,
         "spec": drawn["spec"],
-        "status": {"allocatable": drawn["allocatable"], "declaredFeatures": drawn["features"]},
+        "status": {
+            "allocatable": drawn["allocatable"],
+            "declaredFeatures": drawn["features"],
+            **({"images": drawn["images"]} if drawn["images"] else {}),
+        },
     }
 
 
@@ -248,6 +264,20 @@ node_affinity: Drawn[Manifest] = _objects(
     preferredDuringSchedulingIgnoredDuringExecution=_preferred,
 )
 
+_soft_terms: Drawn[Manifest] = _objects(
+    matchExpressions=st.lists(_weighted(_expressions, _odd_expressions, 20), max_size=1),
+    matchFields=st.lists(_fields, max_size=1),
+)
+soft_node_affinity: Drawn[Manifest] = st.fixed_dictionaries(
+    {
+        "preferredDuringSchedulingIgnoredDuringExecution": st.lists(
+            st.fixed_dictionaries({"weight": st.sampled_from((1, 7, 50, 100, 0, -5)), "preference": _soft_terms}),
+            min_size=1,
+            max_size=4,
+        )
+    }
+)
+
 tolerations: Drawn[list[Manifest]] = st.lists(
     _weighted(
         st.one_of(
@@ -299,6 +329,8 @@ def _containers(aspects: frozenset[str], *, init: bool) -> Drawn[list[Manifest]]
         fields["ports"] = _ports
     if "NodeResourcesFit" in aspects:
         fields["resources"] = _objects(requests=requests)
+    if "ImageLocality" in aspects:
+        fields["image"] = st.sampled_from(_IMAGES)
     if "NodeDeclaredFeatures" in aspects:
         fields["restartPolicyRules"] = st.lists(
             st.sampled_from(({"action": "Restart"}, {"action": "RestartAllContainers"}, {})), max_size=2
@@ -328,11 +360,17 @@ def _demands(aspects: frozenset[str]) -> tuple[dict[str, Drawn[Any]], dict[str, 
             12,
         )
         maybe["affinity"] = _objects(nodeAffinity=node_affinity)
+        if SOFT in aspects and "NodeAffinity" in aspects:
+            maybe["affinity"] = st.fixed_dictionaries({"nodeAffinity": soft_node_affinity})
+    if "ImageLocality" in aspects:
+        image = st.fixed_dictionaries({"reference": st.sampled_from(_IMAGES)})
+        maybe["volumes"] = st.lists(_objects(name=st.just("v"), image=image), max_size=2)
     if aspects & _VOLUMES:
         always["volumes"] = draw_volumes.pod_volumes(aspects)
+        maybe.pop("volumes", None)
     if "NodeDeclaredFeatures" in aspects:
         maybe["hostNetwork"], maybe["hostUsers"] = st.booleans(), st.sampled_from((True, False, False, None))
-    if aspects & {"NodePorts", "NodeResourcesFit", "NodeDeclaredFeatures"}:
+    if aspects & {"NodePorts", "NodeResourcesFit", "NodeDeclaredFeatures", "ImageLocality"}:
         maybe["initContainers"] = _containers(aspects, init=True)
     if "NodeResourcesFit" in aspects:
         maybe["overhead"] = _objects(**_POD_LEVEL)
@@ -344,9 +382,10 @@ def _demands(aspects: frozenset[str]) -> tuple[dict[str, Drawn[Any]], dict[str, 
 def _pending(aspects: frozenset[str], *, rules: bool) -> Drawn[Manifest]:
     always, maybe = _demands(aspects)
     if rules and "PodTopologySpread" in aspects:
-        always["topologySpreadConstraints"] = spread
+        always["topologySpreadConstraints"] = soft_spread if SOFT in aspects else spread
     if rules and "InterPodAffinity" in aspects:
-        sides = _objects(podAffinity=pod_affinity, podAntiAffinity=pod_affinity)
+        one_side = soft_pod_affinity if SOFT in aspects else pod_affinity
+        sides = _objects(podAffinity=one_side, podAntiAffinity=one_side)
         nodes = maybe.get("affinity", st.just({}))
         maybe["affinity"] = st.tuples(nodes, sides).map(lambda parts: {**parts[0], **parts[1]})
     if "NodeName" in aspects:
@@ -368,7 +407,8 @@ def _running(aspects: frozenset[str]) -> Drawn[Manifest]:
         status["resources"] = _objects(requests=pod_level)
         status["allocatedResources"] = pod_level
     if "InterPodAffinity" in aspects:
-        maybe["affinity"] = _objects(podAntiAffinity=pod_affinity, podAffinity=pod_affinity)
+        one_side = soft_pod_affinity if SOFT in aspects else pod_affinity
+        maybe["affinity"] = _objects(podAntiAffinity=one_side, podAffinity=one_side)
     leaving = _weighted(st.just({}), st.just({"deletionTimestamp": "2026-01-01T00:00:00Z"}), 5)
     return st.fixed_dictionaries(
         {
@@ -475,6 +515,15 @@ pod_affinity: Drawn[Manifest] = st.fixed_dictionaries(
     optional={"preferredDuringSchedulingIgnoredDuringExecution": _preferred_terms},
 )
 
+_soft_weights: Drawn[int] = _weighted(st.integers(1, 100), st.sampled_from((0, -5, 2**31 - 1)))
+_wishes: Drawn[list[Manifest]] = st.lists(
+    st.fixed_dictionaries({"weight": _soft_weights, "podAffinityTerm": _affinity_terms}), max_size=2
+)
+soft_pod_affinity: Drawn[Manifest] = st.fixed_dictionaries(
+    {"preferredDuringSchedulingIgnoredDuringExecution": _wishes},
+    optional={"requiredDuringSchedulingIgnoredDuringExecution": st.lists(_affinity_terms, max_size=1)},
+)
+
 _inclusion: Drawn[str] = _weighted(st.sampled_from(("Honor", "Ignore")), st.sampled_from(("", "honor")))
 spread: Drawn[list[Manifest]] = st.lists(
     st.fixed_dictionaries(
@@ -493,6 +542,11 @@ spread: Drawn[list[Manifest]] = st.lists(
     ),
     min_size=1,
     max_size=2,
+)
+
+
+soft_spread: Drawn[list[Manifest]] = spread.map(
+    lambda found: [{**each, "whenUnsatisfiable": "ScheduleAnyway"} for each in found]
 )
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.draw import Case, Drawn, Manifest, cases
 from support.verdicts import read_pods
 from thalweg_operator.state import ClusterState
-from thalweg_operator.wire import RoundRequest, Use
+from thalweg_operator.wire import RoundRequest, Use, told
 from thalweg_operator.worker import Replica
 
 from flowcore.model.neighbours import Kind
@@ -25,7 +25,7 @@ from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.model.wire import Interner, WireNamespace, WireNode, to_labels, to_node
 
 CHANGES = (
-    "labels", "taints", "unschedulable", "allocatable", "node goes", "node comes",
+    "labels", "taints", "unschedulable", "allocatable", "images", "node goes", "node comes",
     "pod comes", "pod goes", "pod ends", "pod changes", "pod labels", "namespace", "reserve", "release",
 )  # fmt: skip
 #: What happens, and numbers that choose to whom and how.
@@ -107,6 +107,9 @@ class World:
                 self._put_node({**self.nodes[node], "spec": spec})
             case "allocatable" if node:
                 self._put_node({**self.nodes[node], "status": donor["status"]})
+            case "images" if node:
+                status = {**self.nodes[node]["status"], "images": donor["status"].get("images")}
+                self._put_node({**self.nodes[node], "status": status})
             case "node goes" if node:
                 del self.nodes[node]
                 self.state.delete_node(node)
@@ -176,10 +179,12 @@ def tell(
         Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports))
         for name, use in changes.uses.items()
     ]
+    images: dict[tuple[str, int], int] = {}
+    reports = [told(name, report, images) for name, report in changes.reports.items()]
     request = RoundRequest(
         number=1, generation=1, now=0.0, fresh=False, nodes=changes.nodes, gone=changes.gone, uses=uses,
         namespaces=changes.namespaces, kinds=list(kinds), neighbours=neighbours, policies=[BUILT_IN],
-        classes=classes, waiting=[], budget=0.0,
+        classes=classes, waiting=[], budget=0.0, images=list(images), reports=reports,
     )  # fmt: skip
     replica.apply(request)
     return replica.snapshot(request, pending)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
-from support.draw import Case
+from support.draw import Case, Manifest
 from thalweg_controlplane import Oracle
 
 from flowcore.filters import (
@@ -99,6 +99,19 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
     )
 
 
+def known_to_cache(case: Case) -> list[Manifest]:
+    """The pods that kube-scheduler counts.
+
+    Its informers leave terminal pods out (pkg/scheduler/scheduler.go newPodInformer), its cache those on
+    nodes that it does not know (backend/cache UpdateSnapshot).
+    """
+    known = {node["metadata"]["name"] for node in case.nodes}
+    ended = ("Succeeded", "Failed")
+    return [
+        pod for pod in case.pods if pod["spec"]["nodeName"] in known and pod.get("status", {}).get("phase") not in ended
+    ]
+
+
 def storage_of(case: Case, running: Sequence[Pod] = ()) -> Storage:
     """The case's storage objects, and what its running pods have mounted."""
     return Storage.of(storage_objects(case), ((pod.node_name, pod.pod_class.volumes) for pod in running))
@@ -117,15 +130,8 @@ def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], 
         only: one plugin, judging for itself; "" for the whole default profile, where the filter that rejects
             first and its words must be the same too.
     """
-    # kube-scheduler's informers leave terminal pods out (pkg/scheduler/scheduler.go newPodInformer), its cache those on
-    # nodes that it does not know (backend/cache UpdateSnapshot).
-    known = {node["metadata"]["name"] for node in case.nodes}
-    alive = [
-        pod
-        for pod in case.pods
-        if pod["spec"]["nodeName"] in known and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-    ]
-    theirs = oracle.judge(case.nodes, alive, case.pending, [only] if only else [], case.namespaces, case.storage)[only]
+    plugins, known = [only] if only else [], known_to_cache(case)
+    theirs = oracle.judge(case.nodes, known, case.pending, plugins, case.namespaces, case.storage)[only]
     snapshot = snapshot_of(case)
     found, counts = [], Counter[str]()
     for pod in snapshot.pending:

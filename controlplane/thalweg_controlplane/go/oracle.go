@@ -41,6 +41,8 @@ type oracleCase struct {
 	// Filters names plugins to judge one by one, each for itself. Empty: the default profile
 	// as a whole, which stops at the first plugin that rejects.
 	Filters []string `json:"filters"`
+	// Scores names plugins whose raw scores are asked for, in place of verdicts: see scores.go.
+	Scores []string `json:"scores"`
 }
 
 // An oracleStorage is what the volume plugins read beside pods and nodes.
@@ -87,6 +89,7 @@ type verdict struct {
 type oracleAnswer struct {
 	// Verdicts: filter (or "" for the whole profile) -> "namespace/pod" -> node -> verdict.
 	Verdicts map[string]map[string]map[string]verdict `json:"verdicts"`
+	Scores   map[string]map[string]map[string]int64   `json:"scores,omitempty"`
 	Error    string                                   `json:"error,omitempty"`
 }
 
@@ -139,6 +142,9 @@ func (o *oracle) answer(line []byte) (answer oracleAnswer) {
 		return oracleAnswer{Error: err.Error()}
 	}
 	answer.Verdicts = map[string]map[string]map[string]verdict{}
+	if len(question.Scores) > 0 {
+		return o.scores(question)
+	}
 	chosen := question.Filters
 	if len(chosen) == 0 {
 		chosen = []string{""}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flowcore.model.errors import ModelError
-from flowcore.model.nodes import Node, Taint
+from flowcore.model.nodes import MEASURED_BANDWIDTH, Node, Report, Taint
+from flowcore.model.quantities import MAX_AMOUNT, nanos, whole_from_nanos
 from flowcore.model.resources import Amounts, read_list, to_amounts
 from flowcore.model.wire.base import Interner, Quantities, Wire, WireMeta, to_labels
 from flowcore.model.wire.features import declared_features
@@ -20,13 +23,23 @@ class WireNodeSpec(Wire):
     taints: list[WireTaint] | None = None
 
 
+class WireImage(Wire):
+    names: list[str] | None = None
+    size_bytes: int = 0
+
+
 class WireNodeStatus(Wire):
     allocatable: Quantities | None = None
+    images: list[WireImage] | None = None
     declared_features: list[str] | None = None
 
 
+class WireNodeMeta(WireMeta):
+    annotations: dict[str, Any] | None = None
+
+
 class WireNode(Wire):
-    metadata: WireMeta
+    metadata: WireNodeMeta
     spec: WireNodeSpec | None = None
     status: WireNodeStatus | None = None
 
@@ -52,4 +65,22 @@ def to_node(wire: WireNode, intern: Interner) -> Node:
         allocatable=intern(allocatable),
         features=intern(declared_features(status.declared_features)),
         problem=problem,
+        report=Report(
+            # Nodes share images: each pair is held once.
+            images=tuple(
+                intern((intern(name), max(0, min(image.size_bytes, MAX_AMOUNT))))
+                for image in status.images or ()
+                for name in image.names or ()
+            ),
+            bandwidth=_measured((wire.metadata.annotations or {}).get(MEASURED_BANDWIDTH)),
+        ),
     )
+
+
+def _measured(text: object) -> int | None:
+    """What an agent wrote; None where it is no amount: a cost is no reason to lose a node."""
+    try:
+        amount = whole_from_nanos(nanos(text)) if isinstance(text, str) else -1
+    except ModelError:
+        return None
+    return amount if amount >= 0 else None

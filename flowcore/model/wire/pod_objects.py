@@ -31,6 +31,7 @@ class WirePodAffinityTerm(Wire):
 
 
 class WirePreferredPodAffinityTerm(Wire):
+    weight: Int32 = 0
     pod_affinity_term: WirePodAffinityTerm | None = None
 
 
@@ -68,6 +69,7 @@ class WirePort(Wire):
 
 class WireContainer(Wire):
     name: str = ""
+    image: str | None = None
     resources: WireResources | None = None
     ports: list[WirePort] | None = None
     restart_policy: str | None = None

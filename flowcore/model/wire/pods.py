@@ -13,7 +13,7 @@ from flowcore.model.volumes import ClaimVolume, Disk, Volumes
 from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
 from flowcore.model.wire.features import needed_features
 from flowcore.model.wire.pod_objects import WireAffinity, WireNodeAffinity, WirePod, WirePodSpec, WirePodStatus
-from flowcore.model.wire.requests import has_resize, host_ports_of, requests_of
+from flowcore.model.wire.requests import has_resize, host_ports_of, images_of, requests_of
 from flowcore.model.wire.rules import to_rules
 from flowcore.model.wire.selectors import to_node_term
 from flowcore.model.wire.volumes import to_volumes
@@ -126,6 +126,9 @@ def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes) -> PodCla
         priority=spec.priority or 0,
         volumes=volumes,
         features=needed_features(spec),
+        # A pod that has its node brings nothing any more: such pods share their class whatever they run.
+        images=() if spec.node_name else images_of(spec),
+        containers=0 if spec.node_name else len(spec.containers or ()) + len(spec.init_containers or ()),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the containers of a pod ask for: resources and host ports."""
+"""What the containers of a pod ask for: resources, host ports and images."""
 
 from __future__ import annotations
 
@@ -66,3 +66,17 @@ def host_ports_of(spec: WirePodSpec) -> tuple[HostPort, ...]:
         if port.host_port is not None and port.host_port > 0
     }
     return tuple(sorted(ports))
+
+
+def images_of(spec: WirePodSpec) -> tuple[str, ...]:
+    """Images of all containers and image volumes, sorted, each as often as it is named.
+
+    Source: kube-scheduler plugins/imagelocality (normalizedImageName): a name without a tag means ``:latest``.
+    """
+    names = [container.image for container in (spec.init_containers or []) + (spec.containers or [])]
+    names += [volume.image.reference for volume in spec.volumes or () if volume.image is not None]
+    return tuple(sorted(_with_tag(name) for name in names if name))
+
+
+def _with_tag(name: str) -> str:
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint, WeightedTerm
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
 from flowcore.model.wire.pod_objects import WireAffinity, WirePodAffinity, WirePodAffinityTerm, WirePodSpec, WireSpread
 from flowcore.model.wire.selectors import to_label_selector
@@ -13,20 +13,24 @@ def to_rules(spec: WirePodSpec, namespace: str, labels: Labels) -> Rules | None:
     if spec.affinity is None and not spec.topology_spread_constraints:
         return None
     affinity = spec.affinity or WireAffinity()
-    sides = ((affinity.pod_affinity, "podAffinity"), (affinity.pod_anti_affinity, "podAntiAffinity"))
+    sides = ((affinity.pod_affinity, "podAffinity", 1), (affinity.pod_anti_affinity, "podAntiAffinity", -1))
     terms: list[tuple[AffinityTerm, ...]] = []
+    weighted: list[WeightedTerm] = []
     unreadable_affinity = ""
-    for wire, name in sides:
+    for wire, name, sign in sides:
         own = wire or WirePodAffinity()
         required = tuple(_affinity_term(term, namespace) for term in own.required or ())
-        # Preferred terms decide nothing here, but kube-scheduler refuses the pod if it cannot parse one (NewPodInfo).
+        # kube-scheduler refuses a pod if it cannot parse one of its preferred terms (NewPodInfo).
         preferred = tuple(
             _affinity_term(each.pod_affinity_term or WirePodAffinityTerm(), namespace) for each in own.preferred or ()
         )
         if not all(map(_is_readable, required + preferred)):
             unreadable_affinity = unreadable_affinity or f"spec.affinity.{name}"
-        # One that cannot be parsed voids them all (framework GetAffinityTerms).
+        # One that cannot be parsed voids them all (framework GetAffinityTerms, GetWeightedAffinityTerms).
         terms.append(required if all(map(_is_readable, required)) else ())
+        if all(map(_is_readable, preferred)):
+            weights = (sign * each.weight for each in own.preferred or ())
+            weighted += (WeightedTerm(weight, term) for weight, term in zip(weights, preferred, strict=True) if weight)
     hard = [
         (_spread(wire, labels), f"spec.topologySpreadConstraints[{at}]")
         for at, wire in enumerate(spec.topology_spread_constraints or ())
@@ -35,12 +39,21 @@ def to_rules(spec: WirePodSpec, namespace: str, labels: Labels) -> Rules | None:
     unreadable_spread = next(
         (field for spread, field in hard if spread.selector is not None and not spread.selector.is_valid), ""
     )
-    if not (terms[0] or terms[1] or hard or unreadable_affinity):
+    # An unreadable one is a preference for nothing: no reason to lose a pod.
+    soft = tuple(
+        spread
+        for wire in spec.topology_spread_constraints or ()
+        if wire.when_unsatisfiable == "ScheduleAnyway"
+        and ((spread := _spread(wire, labels)).selector is None or spread.selector.is_valid)
+    )
+    if not (terms[0] or terms[1] or weighted or hard or soft or unreadable_affinity):
         return None
     return Rules(
         affinity=terms[0],
         anti_affinity=terms[1],
         spread=() if unreadable_spread else tuple(spread for spread, _ in hard),
+        preferred=tuple(weighted),
+        soft_spread=soft,
         unreadable_affinity=unreadable_affinity,
         unreadable_spread=unreadable_spread,
     )

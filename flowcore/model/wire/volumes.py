@@ -70,8 +70,13 @@ class WireRbd(Wire):
     read_only: bool | None = None
 
 
+class WireImageSource(Wire):
+    reference: str | None = None
+
+
 class WireVolume(InTree):
     name: str = ""
+    image: WireImageSource | None = None
     persistent_volume_claim: WireClaimSource | None = None
     ephemeral: WireAnything | None = None
     iscsi: WireIscsi | None = None

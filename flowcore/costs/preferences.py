@@ -1,0 +1,130 @@
+"""What a pod would rather have: soft preferences as costs, the same beside every cost model.
+
+1000 is the cost of one whole node, here as in all models (scale). Each part is kube-scheduler's raw score of that name,
+held against the real one by a differential test, and priced so that the best node costs nothing::
+
+      10 * nodePreference  * (weights of its preferred node affinity - weights of those terms that the node matches)
+    + 1000 * taintPreference * PreferNoSchedule taints that it does not tolerate
+    + 1000 * podAffinity     * (attraction of the best node - of the node) / max(100, of the best - of the worst)
+    + 1000 * spread          * (crowding of the node - of the least crowded) / of the most crowded
+    +   10 * imageLocality   * (score of the best node - score of the node)
+    + 1000 * idleResources   * 1 where the node offers an extended resource that the pod does not ask for
+
+Where the documents subtract matched weights and add an offset, this charges the unmatched ones: the same up to a
+constant per class, and positive whatever the weights. Preferred node affinity counts absolutely: of two pods that want
+the same node, the one that wants it more gets it. (kube-scheduler scales the best node of each pod to 100 points.)
+Attraction grows with every pod that runs: up to a difference of 100 it counts absolutely too, beyond that the
+worst node costs 1000, as kube-scheduler scales it. Crowding is scaled as kube-scheduler does; a node without a
+label that a constraint wants costs the whole 1000.
+
+The last is no score of kube-scheduler's. Cpu and memory of a GPU node are what its GPUs need to be of use: a pod that
+wants none of them leaves them stranded, and goes elsewhere while it can. (Bandwidth is no such resource.)
+
+The best is sought among the nodes that the pod may use. What runs is read as the round begins: pods of one round do not
+attract, repel or spread each other by preference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+import numpy as np
+
+from flowcore.costs.image_locality import locality
+from flowcore.costs.pod_affinity import attraction
+from flowcore.costs.scale import OMEGA
+from flowcore.costs.topology_spread import Crowding, crowding
+from flowcore.filters import node_affinity, taint_toleration
+from flowcore.model.neighbours import Kind
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import CostWeights
+from flowcore.model.resources import BANDWIDTH, is_extended
+from flowcore.model.snapshot import Bools, Int64s, Snapshot
+
+#: Cost of one point of a score or of a preferred weight, both of which go to 100.
+_POINT = OMEGA // 100
+#: No sum of preferred weights counts as more: costs stay far from overflow whatever somebody writes.
+_MOST_POINTS = 10_000
+
+
+def preferences(
+    pod_class: PodClass, kind: Kind, snapshot: Snapshot, allowed: Bools, weights: CostWeights
+) -> Int64s:  # fmt: skip
+    """int64[N], none negative: what each node costs a class for falling short of what it prefers.
+
+    Args:
+        allowed: bool[N], nodes that the class may use; what the others cost means nothing.
+    """
+    table = snapshot.table
+    cost = np.zeros(len(table.nodes), dtype=np.int64)
+    if not allowed.any():
+        return cost
+    if weights.taint_preference:
+        taints = np.minimum(taint_toleration.untolerated_preferences(pod_class, table), _MOST_POINTS)
+        cost += OMEGA * weights.taint_preference * taints
+    if weights.node_preference and pod_class.preferred_affinity:
+        wished = sum(max(term.weight, 0) for term in pod_class.preferred_affinity)
+        matched = node_affinity.preference(pod_class, table)
+        cost += _POINT * weights.node_preference * np.minimum(wished - matched, _MOST_POINTS)
+    if weights.pod_affinity:
+        drawn = attraction(kind, snapshot.neighbours, table)
+        if drawn is not None:
+            cost += weights.pod_affinity * _by_attraction(drawn, allowed)
+    if weights.spread:
+        crowded = crowding(pod_class, kind, snapshot.neighbours, table, allowed)
+        if crowded is not None:
+            cost += weights.spread * _by_crowding(crowded, allowed)
+    if weights.image_locality and pod_class.images:
+        score = locality(pod_class, snapshot.reports, table)
+        cost += _POINT * weights.image_locality * _short_of_best(score, allowed)
+    if weights.idle_resources:
+        cost[_offers_more(pod_class, snapshot)] += OMEGA * weights.idle_resources
+    return cost
+
+
+def without_idle_images(classes: Iterable[PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
+    """Classes whose images score nothing on any node -> the same without: such pods are alike whatever they run.
+
+    That is most of them: an image counts with the share of nodes that hold it.
+    """
+    found: dict[PodClass, PodClass] = {}
+    idle: dict[tuple[tuple[str, ...], int], bool] = {}
+    for pod_class in classes:
+        key = (pod_class.images, pod_class.containers)
+        if pod_class not in found and key != ((), 0):
+            if key not in idle:
+                idle[key] = not locality(pod_class, snapshot.reports, snapshot.table).any()
+            if idle[key]:
+                found[pod_class] = msgspec.structs.replace(pod_class, images=(), containers=0)
+    return found
+
+
+def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
+    """bool[N]: nodes that offer a device or the like that the pod does not ask for."""
+    asked = {name for name, _ in pod_class.requests}
+    others = [at for at, name in enumerate(snapshot.resources) if is_extended(name) and name not in (*asked, BANDWIDTH)]
+    return np.asarray((snapshot.allocatable[:, others] > 0).any(axis=1), dtype=np.bool_)
+
+
+def _by_attraction(drawn: Int64s, allowed: Bools) -> Int64s:
+    """int64[N], 0..OMEGA for allowed nodes."""
+    short = _short_of_best(drawn, allowed)
+    cost: Int64s = OMEGA * short // max(100, int(short[allowed].max()))
+    return cost
+
+
+def _by_crowding(crowded: Crowding, allowed: Bools) -> Int64s:
+    """int64[N], 0..OMEGA for allowed nodes."""
+    score, judged = crowded.score, allowed & ~crowded.lacking
+    if not judged.any():
+        return np.zeros(len(score), dtype=np.int64)
+    least, most = int(score[judged].min()), int(score[judged].max())
+    share = np.clip(OMEGA * (score - least) // most, 0, OMEGA) if most > 0 else np.zeros_like(score)
+    return np.where(crowded.lacking, OMEGA, share)
+
+
+def _short_of_best(score: Int64s, allowed: Bools) -> Int64s:
+    """int64[N]: how much less than the best of the allowed nodes."""
+    short: Int64s = np.maximum(score[allowed].max() - score, 0)
+    return short

@@ -1,0 +1,46 @@
+"""What docs/policies.md shows does what it says."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.cli import Manifest, node, simulate
+
+DOCS = Path(__file__).parents[2] / "docs" / "policies.md"
+
+
+def example(heading: str) -> list[Manifest]:
+    """The objects of the last YAML block under a heading."""
+    section = DOCS.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return list(yaml.safe_load_all(re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[-1]))
+
+
+def in_zone(name: str, zone: str) -> Manifest:
+    found = node(name)
+    found["metadata"]["labels"]["topology.kubernetes.io/zone"] = zone
+    return found
+
+
+def of(template: Manifest, name: str, on: str = "", cpu: str = "1") -> Manifest:
+    """A pod of a template, with a container; bound where ``on`` says so."""
+    container = {"name": "main", "image": "example.invalid/web", "resources": {"requests": {"cpu": cpu}}}
+    spec: dict[str, Any] = {**template["spec"], "containers": [container], **({"nodeName": on} if on else {})}
+    metadata = {"name": name, "namespace": "default", **template["metadata"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+@pytest.mark.parametrize("model", ["CPUMemory", "LoadSpreading"])
+def test_zones_and_the_freest_node_within_the_zone(model: str) -> None:
+    """The zone with the fewest instances, though its nodes are fuller; there the freest."""
+    deployment, policy = example("Zones, and the freest node within the zone")
+    policy["spec"]["cost"]["model"] = model
+    template = deployment["spec"]["template"]
+    other: Manifest = {"metadata": {"labels": {"app": "other"}}, "spec": {}}
+    nodes = [in_zone(f"{zone}{at}", zone) for zone in "abc" for at in (1, 2, 3)]
+    running = [of(template, "w1", "a1"), of(template, "w2", "b1"), of(template, "w3", "b2")]
+    running += [of(other, f"o{at}", f"c{at}", cpu=cpu) for at, cpu in ((1, "3"), (2, "1"), (3, "3"))]
+    running += [of(other, "o4", "c1", cpu="100m"), of(other, "o5", "c3", cpu="100m")]
+    answer = simulate(*nodes, *running, policy, of(template, "new"))
+    assert answer["placements"] == {"default/new": "c2"}

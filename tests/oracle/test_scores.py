@@ -1,0 +1,89 @@
+"""Our raw preferences against kube-scheduler's own scores, before either is scaled."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, seed, settings
+from support.draw import SCORES, SOFT, Case, cases
+from support.verdicts import known_to_cache, snapshot_of
+from thalweg_controlplane import Oracle
+
+from flowcore.costs import image_locality, pod_affinity, topology_spread
+from flowcore.filters import node_affinity, taint_toleration
+from flowcore.model.pods import Toleration
+from flowcore.model.selectors import NodeSelectorTerm
+from flowcore.model.snapshot import Int64s, PendingPod, Snapshot
+
+#: Scores compared for each plugin in a run, at least.
+ENOUGH = 3_000
+PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
+
+
+def _spread(pod: PendingPod, cluster: Snapshot) -> Int64s | None:
+    everywhere = np.ones(len(cluster.table.nodes), dtype=np.bool_)
+    found = topology_spread.crowding(pod.pod_class, pod.kind, cluster.neighbours, cluster.table, everywhere)
+    return None if found is None else found.score
+
+
+OURS: dict[str, Callable[[PendingPod, Snapshot], Int64s | None]] = {
+    "NodeAffinity": lambda pod, cluster: node_affinity.preference(pod.pod_class, cluster.table),
+    "TaintToleration": lambda pod, cluster: taint_toleration.untolerated_preferences(pod.pod_class, cluster.table),
+    "InterPodAffinity": lambda pod, cluster: pod_affinity.attraction(pod.kind, cluster.neighbours, cluster.table),
+    "PodTopologySpread": _spread,
+    "ImageLocality": lambda pod, cluster: image_locality.locality(pod.pod_class, cluster.reports, cluster.table),
+}
+
+
+def compare(oracle: Oracle, name: str, phases: Any = PHASES) -> Counter[str]:
+    """Draws and compares until there are enough scores; the first difference is shrunk and raised."""
+    counts: Counter[str] = Counter()
+    for batch in range(1_000):
+
+        @seed(batch)
+        @settings(max_examples=100, phases=phases, report_multiple_bugs=False)
+        @given(case=cases(frozenset({name, SOFT})))
+        def agree(case: Case) -> None:
+            theirs = oracle.score([name], case.nodes, known_to_cache(case), case.pending, case.namespaces)[name]
+            cluster = snapshot_of(case)
+            for pod in cluster.pending:
+                if pod.key not in theirs:
+                    counts["refused"] += 1  # something in it cannot be parsed
+                    continue
+                found = OURS[name](pod, cluster)
+                ours = [0] * len(cluster.table.nodes) if found is None else found.tolist()
+                scores = [theirs[pod.key][node.name] for node in cluster.table.nodes]
+                assert ours == scores, f"{pod.key}: ours {ours}, kube-scheduler's {scores}, {case}"
+                counts.update("some" if score else "none" for score in scores)
+
+        agree()
+        if counts["some"] + counts["none"] >= ENOUGH:
+            break
+    return counts
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_every_score_is_kube_schedulers(oracle: Oracle, name: str) -> None:
+    """Each node is worth to each pod exactly what kube-scheduler's plugin says, before it is scaled."""
+    counts = compare(oracle, name)
+    assert counts["some"] > ENOUGH / 30, counts
+    assert counts["none"] > ENOUGH / 30, counts
+
+
+SABOTAGE = {
+    "NodeAffinity": (NodeSelectorTerm, "selects_nothing", False),
+    "TaintToleration": (Toleration, "effect", ""),
+    "InterPodAffinity": (pod_affinity, "_near", lambda wish, _crowd, table: np.sign(wish.weight) * len(table.nodes)),
+    "PodTopologySpread": (topology_spread, "included", lambda _constraint, _pod, table: ~table.unsound),
+    "ImageLocality": (image_locality, "_LEAST_SIZE", 0),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_wrong_score_is_found_out(oracle: Oracle, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The comparison can fail: each score, spoiled a little, differs within the same draws."""
+    monkeypatch.setattr(*SABOTAGE[name])
+    with pytest.raises(AssertionError, match=r"ours .*kube-scheduler's"):
+        compare(oracle, name, [Phase.generate])
