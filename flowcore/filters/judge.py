@@ -77,6 +77,9 @@ def judge(pod_class: PodClass, snapshot: Snapshot, kind: Kind = ANY_KIND, ask: A
 
 def lasting_fits(pod_class: PodClass, kind: Kind, snapshot: Snapshot, ask: Ask = ask) -> Bools:
     """bool[N]: nodes that pass every filter which nothing that a round places can change."""
+    rules = kind.rules
+    if rules is not None and (rules.unreadable_affinity or rules.unreadable_spread):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
     for each in LASTING:
         for rejection in ask(each, pod_class, kind, snapshot):

@@ -61,18 +61,28 @@ def rejections(pod_class: PodClass, kind: Kind, neighbours: Neighbours, table: N
     rules = kind.rules
     if rules is None or not rules.spread:
         return ()
-    # Nodes that lack any of the constraints' labels count for none of them.
-    labelled = np.ones(len(table.nodes), dtype=np.bool_)
-    for constraint in rules.spread:
-        labelled &= table.column(constraint.topology_key).codes >= 0
-    unlabelled, skewed = np.zeros_like(labelled), np.zeros_like(labelled)
+    keys = tuple(constraint.topology_key for constraint in rules.spread)
+    unlabelled = np.zeros(len(table.nodes), dtype=np.bool_)
+    skewed = np.zeros_like(unlabelled)
     for constraint in rules.spread:
         undecided = ~(unlabelled | skewed)
         has_label = table.column(constraint.topology_key).codes >= 0
-        counted = labelled & included(constraint, pod_class, table)
         unlabelled |= undecided & ~has_label
-        skewed |= undecided & has_label & _too_skewed(constraint, kind, neighbours, counted, table)
+        here = counted(constraint, keys, pod_class, table)
+        skewed |= undecided & has_label & _too_skewed(constraint, kind, neighbours, here, table)
     return (Rejection(REASON_NO_LABEL, unlabelled), Rejection(REASON, skewed))
+
+
+def counted(constraint: SpreadConstraint, keys: tuple[str, ...], pod_class: PodClass, table: NodeTable) -> Bools:
+    """bool[N]: nodes whose pods and domains count for a constraint.
+
+    Args:
+        keys: topologies of all constraints of the pod: nodes that lack any of these labels count for none of them.
+    """
+    labelled = included(constraint, pod_class, table)
+    for key in keys:
+        labelled &= table.column(key).codes >= 0
+    return labelled
 
 
 def included(constraint: SpreadConstraint, pod_class: PodClass, table: NodeTable) -> Bools:
@@ -88,14 +98,14 @@ def included(constraint: SpreadConstraint, pod_class: PodClass, table: NodeTable
 
 
 def _too_skewed(
-    constraint: SpreadConstraint, kind: Kind, neighbours: Neighbours, counted: Bools, table: NodeTable
+    constraint: SpreadConstraint, kind: Kind, neighbours: Neighbours, here: Bools, table: NodeTable
 ) -> Bools:
     column, selector = table.column(constraint.topology_key), constraint.selector
     counts: Int64s = np.zeros(len(column.values) + 1, dtype=np.int64)  # the last entry is for nodes without the label
     positions, pods = neighbours.crowd(Alike(kind.namespace, selector)).on(table.index)
-    here = counted[positions]
-    np.add.at(counts, column.codes[positions[here]], pods[here])
-    domains = np.unique(column.codes[counted])
+    counting = here[positions]
+    np.add.at(counts, column.codes[positions[counting]], pods[counting])
+    domains = np.unique(column.codes[here])
     least = int(counts[domains].min()) if len(domains) else _NO_DOMAIN
     if len(domains) < constraint.min_domains:
         least = 0

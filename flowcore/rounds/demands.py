@@ -16,6 +16,7 @@ from flowcore.filters.registry import PORTS
 from flowcore.model.policies import CostWeights, Policy
 from flowcore.model.resources import PODS
 from flowcore.model.snapshot import Bools, Int64s, Snapshot
+from flowcore.rounds.topology import Ties, ties_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,10 +27,11 @@ class Demand:
         wanted: int64[R], what one pod asks for.
         size: float64[3], what one pod counts for in the cost model, in the columns of Load.taken.
         allowed: bool[N], nodes that pass every filter which the round itself cannot change.
-        counts: int64[N], how many of its pods each node takes, alone, as the round begins.
+        counts: int64[N], how many of its pods each node has room for as the round begins (Room.space).
         arc: int64[N], what the class brings to the cost of a node; priced once, as the round begins.
         prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
         share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
+        ties: its part in the rules between pods.
         turn: place in the queue, 0 for the demand whose first pod is the dearest to leave, among equals the largest.
     """
 
@@ -43,6 +45,7 @@ class Demand:
     arc: Int64s
     prices: Int64s
     share: float
+    ties: Ties
     turn: int
 
     @property
@@ -112,6 +115,7 @@ def demands_of(
     prices = unscheduled_prices(groups, tenths, policies, snapshot.now, dearest)
     shares = [float((each / everything).max()) for each in wanted]
     queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -shares[at], at))
+    ties = ties_of(groups, snapshot)
     turns = {at: turn for turn, at in enumerate(queue)}
     return tuple(
         Demand(
@@ -125,6 +129,7 @@ def demands_of(
             arc=arcs[at],
             prices=prices[at],
             share=shares[at],
+            ties=ties[at],
             turn=turns[at],
         )
         for at, found in enumerate(groups)

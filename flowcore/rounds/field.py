@@ -1,4 +1,4 @@
-"""Where all demands of a round stand as it begins: how many pods each node takes, at which cost."""
+"""Where all demands of a round stand as it begins: how many pods each node has room for, at which cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Field:
     """Demands and nodes as matrices. Nothing here changes while a round is planned.
 
     Attributes:
-        counts: int64[C, N], how many pods of each demand each node takes, alone.
+        counts: int64[C, N], how many pods of each demand each node has room for, alone; rules between pods left aside.
         opening: float64[C, N], what a first pod would pay there, infinite where it does not fit.
         room: when the round begins.
     """

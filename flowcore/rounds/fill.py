@@ -1,7 +1,9 @@
 """All pods of a class at once, one class after the other: what one-by-one scheduling would do, over arrays.
 
 A class's pods go to its cheapest slots, as many as it has pods; since slots of a node rise in cost, that is what
-placing them one after the other gives. So the work follows classes and their pods' nodes, not pods times nodes.
+placing them one after the other gives. So the work follows classes and their pods' nodes, not pods times nodes. Where
+rules between pods keep a class's pods apart, each placement decides where the next may go: then they go one a domain at
+a time.
 """
 
 from __future__ import annotations
@@ -11,11 +13,15 @@ from collections.abc import Iterable
 import numpy as np
 
 from flowcore.costs.model import Float64s
-from flowcore.model.snapshot import Int64s
+from flowcore.model.snapshot import Bools, Int64s
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
 from flowcore.rounds.field import Field
 from flowcore.rounds.room import Room
+from flowcore.rounds.topology import Domains
+
+#: Of so many domains the cheapest node of each is looked for; of more, the cheapest nodes whatever their domain.
+_FEW_DOMAINS = 64
 
 
 def plan_by_filling(
@@ -26,21 +32,35 @@ def plan_by_filling(
     Args:
         field: the demands, and where they stood when the round began.
         order: demand and how many of its pods, in turn; a demand may come several times.
+            Where rules may open a node to a class only later (a pod that it wants to be near of, a domain that is no
+            longer too full), those of its pods that found none have another turn after all the others, for as long as
+            any pod finds one.
         tolls: float64[N, R], what a unit of each resource of a node is worth to others: a class prefers nodes where
             what it takes is worth little. None: nothing.
     """
     commits: list[Commit] = []
     standings: dict[int, _Standing] = {}
-    for at, count in order:
-        if not count:
-            continue
-        standing = standings.get(at)
-        if standing is None:
-            standing = standings[at] = _Standing(field, at, room, tolls)
-        nodes, pods = standing.choose(count)
-        if len(nodes):
-            room.take_many(field.demands[at], nodes, pods)
-            commits.extend(Commit(at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True))
+    turns = [(at, count) for at, count in order if count]
+    while turns:
+        before = len(commits)
+        again: dict[int, int] = {}
+        for at, count in turns:
+            standing = standings.get(at)
+            if standing is None:
+                standing = standings[at] = _Standing(field, at, room, tolls)
+            ties = field.demands[at].ties
+            if ties.bound:
+                found = standing.place_bound(count)
+                commits.extend(Commit(at, node, pods) for node, pods in found)
+                short = count - sum(pods for _, pods in found)
+                if ties.may_open and short:
+                    again[at] = again.get(at, 0) + short
+                continue
+            nodes, pods = standing.choose(count)
+            if len(nodes):
+                room.take_many(field.demands[at], nodes, pods)
+                commits.extend(Commit(at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True))
+        turns = list(again.items()) if len(commits) > before else []
     return commits
 
 
@@ -62,18 +82,67 @@ class _Standing:
             self._toll = tolls[:, self._asked] @ self._demand.wanted[self._asked]
             self._next = self._next + self._toll[self._nodes]
         self._seen = 0
+        #: What the rules read when the demand's last pod found no node; None: it found one.
+        self._hopeless: tuple[int, ...] | None = None
 
-    def choose(self, count: int) -> tuple[Int64s, Int64s]:
-        """Nodes and how many pods each gets: ``count`` pods, or as many as there is room for."""
+    def place_bound(self, count: int) -> list[tuple[int, int]]:
+        """Commits up to so many pods of a demand that rules bind: node and pods, in turn."""
+        demand, room = self._demand, self._room
+        together, ties = room.together, demand.ties
+        if self._hopeless is not None and (not ties.may_open or self._hopeless == together.stamp(ties)):
+            return []
+        found: list[tuple[int, int]] = []
+        left = count
+        while left:
+            allowed = together.allowed(ties)
+            if together.alone(ties):
+                # The first of a group decides where the others go.
+                allowed = together.gathering(ties, room.counts(demand), demand.count)
+                nodes, pods = self.choose(1, allowed)
+            elif ties.narrowing is None:
+                nodes, pods = self.choose(left, allowed)
+            else:
+                nodes = self._one_a_domain(ties.narrowing, allowed, left)
+                pods = np.ones_like(nodes)
+            wave = zip(nodes.tolist(), pods.tolist(), strict=True)
+            placed = [(node, taken) for node, pods in wave if (taken := room.take(demand, node, pods))]
+            if not placed:
+                self._hopeless = together.stamp(ties)
+                break
+            found += placed
+            left -= sum(pods for _, pods in placed)
+        return found
+
+    def _one_a_domain(self, domains: Domains, allowed: Bools, count: int) -> Int64s:
+        """The cheapest nodes that no rule forbids now, ``count`` at most and no two of one domain, cheapest first."""
         self._look_again()
-        nodes, most = self._nodes, self._most
+        cost = np.full(len(allowed), np.inf)
+        cost[self._nodes] = np.where(allowed[self._nodes], self._next, np.inf)
+        if domains.count < _FEW_DOMAINS:
+            cheapest = [each[cost[each].argmin()] for each in map(domains.nodes, range(domains.count + 1)) if len(each)]
+            nodes = np.array(cheapest, dtype=np.int64)
+        else:
+            nodes = np.argpartition(cost, count - 1)[:count] if len(cost) > count else np.arange(len(cost))
+        nodes = nodes[np.isfinite(cost[nodes])]
+        nodes = nodes[np.lexsort((nodes, cost[nodes]))]
+        _, first = np.unique(domains.codes[nodes], return_index=True)
+        chosen: Int64s = nodes[np.sort(first)][:count]
+        return chosen
+
+    def choose(self, count: int, allowed: Bools | None = None) -> tuple[Int64s, Int64s]:
+        """Nodes and how many pods each gets: ``count`` pods, or as many as there is room for.
+
+        Args:
+            allowed: bool[N], nodes to choose from; None: all.
+        """
+        self._look_again()
+        nodes, most, cost = self._nodes, self._most, self._next
+        if allowed is not None:
+            usable = allowed[nodes]
+            nodes, most, cost = nodes[usable], most[usable], cost[usable]
         if len(nodes) > count:
             # With rising slots a class needs no more nodes than it has pods: the cheapest ones.
-            near = (
-                np.sort(np.argpartition(self._next, count - 1)[:count])
-                if count > 1
-                else self._next.argmin(keepdims=True)
-            )
+            near = np.sort(np.argpartition(cost, count - 1)[:count]) if count > 1 else cost.argmin(keepdims=True)
             nodes, most = nodes[near], most[near]
         most = np.minimum(most, count)
         if int(most.sum()) <= count:
@@ -89,7 +158,7 @@ class _Standing:
         if not len(rows):
             return
         nodes = self._nodes[rows]
-        most = self._room.counts_at(self._demand, nodes)
+        most = self._room.space_at(self._demand, nodes)
         self._most[rows] = most
         self._next[rows] = self._arc(nodes) + self._slots(nodes, np.zeros(1, dtype=np.int64))[:, 0]
         if not most.all():

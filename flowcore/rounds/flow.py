@@ -79,10 +79,12 @@ def plan_by_flow(demands: Sequence[Demand], room: Room, known: Sequence[Commit])
     """Commits into ``room`` what flows of least cost propose; yields after each call of the solver.
 
     Args:
-        known: another plan for the same demands and room: its arcs are good ones to begin with.
+        demands: those that rules between pods bind are passed over.
+        known: another plan for the same demands: its arcs are good ones to begin with.
     """
     commits: list[Commit] = []
-    left = [demand.count for demand in demands]
+    # Rules between pods are not in the network.
+    left = [0 if demand.ties.bound else demand.count for demand in demands]
     worth = np.zeros(len(room.free), dtype=np.int64)
     flows = solves = arcs = 0
     while flows < _MOST_FLOWS:

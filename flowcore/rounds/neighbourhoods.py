@@ -18,6 +18,7 @@ from flowcore.rounds.commits import Commit
 from flowcore.rounds.field import Field
 from flowcore.rounds.pricing import pod_prices, unplaced
 from flowcore.rounds.room import Room
+from flowcore.rounds.topology import FREE
 from flowcore.solve import LinearProgram, solve_whole
 
 #: Nodes decided at once.
@@ -41,7 +42,7 @@ class _Columns:
 
 
 class Neighbourhoods:
-    """A plan that is made better step by step. Pods with host ports stay where they are.
+    """A plan that is made better step by step. Pods that hold host ports or that rules speak of stay where they are.
 
     Attributes:
         gain: by how much the plan's cost fell so far.
@@ -55,7 +56,9 @@ class Neighbourhoods:
         self._seed, self.gain = seed, 0
         self._free = room.free.copy()
         self._wanted = np.array([demand.wanted for demand in demands], dtype=np.int64)
-        self._movable = np.array([not demand.group.pod_class.host_ports for demand in demands], dtype=np.bool_)
+        self._movable = np.array(
+            [not demand.group.pod_class.host_ports and demand.ties is FREE for demand in demands], dtype=np.bool_
+        )
         self._left = np.array(unplaced(commits, demands), dtype=np.int64)
         self._on: dict[int, dict[int, int]] = {}
         for commit in commits:

@@ -23,6 +23,7 @@ from flowcore.rounds.neighbourhoods import Neighbourhoods
 from flowcore.rounds.pricing import total_cost, unplaced
 from flowcore.rounds.relaxation import guide
 from flowcore.rounds.room import Room
+from flowcore.rounds.topology import FREE
 
 #: Where more than one in this many pods stays out although there was room for some of its kind, room is what
 #: decides, not cost: a flow, which knows slots but no resources, would not help.
@@ -63,6 +64,9 @@ class Planner:
         self.steps = self.solves = self.arcs = self.bound = 0
         self.best = self._draft("nothing", [], start.copy())
         self._searched: Neighbourhoods | None = None
+        #: Commits of pods that rules bind, and the room that they leave, for steps that do not know rules.
+        self._settled: list[Commit] = []
+        self._base = start
         self._going = self._run()
 
     def step(self) -> bool:
@@ -90,9 +94,14 @@ class Planner:
         if self._left(placeable) and hopeful <= _FEW:
             self._one_by_one(field)
             yield
-        if self._left(placeable) * _SCARCE <= hopeful:
+        self._settle()
+        free = placeable & np.array([not demand.ties.bound for demand in demands], dtype=np.bool_)
+        hopeful = sum(demand.count for demand, hope in zip(demands, free, strict=True) if hope)
+        if not hopeful:
+            return
+        if self._left(free) * _SCARCE <= hopeful:
             yield from self._flow(field)
-        if not self._left(placeable):
+        if not self._left(free):
             return
         yield from self._share_out(field)
         yield from self._search(field)
@@ -102,6 +111,16 @@ class Planner:
         room = self._start.copy()
         self.offer("fill", self._filled([], field, room), room)
 
+    def _settle(self) -> None:
+        """Pods that rules bind stay where the best plan has them: the steps that follow do not know rules."""
+        self._base = self._start.copy()
+        for commit in self.best.commits:
+            demand = self._demands[commit.demand]
+            # What counted on a pod that is still to be placed does not hold yet: it is filled in last.
+            taken = self._base.take(demand, commit.node, commit.count) if demand.ties.bound else 0
+            if taken:
+                self._settled.append(Commit(commit.demand, commit.node, taken))
+
     def _one_by_one(self, field: Field) -> None:
         """Pods in turn whatever their class, as kube-scheduler has it."""
         room = self._start.copy()
@@ -110,10 +129,10 @@ class Planner:
 
     def _flow(self, field: Field) -> Generator[None, None, None]:
         """Min-cost flows, and what they leave over filled in."""
-        room = self._start.copy()
+        room = self._base.copy()
         plan = yield from plan_by_flow(self._demands, room, self.best.commits)
         self.solves, self.arcs = plan.solves, plan.arcs
-        self.offer("flow", self._filled(plan.commits, field, room), room)
+        self.offer("flow", self._filled([*self._settled, *plan.commits], field, room), room)
         self.bound = max(self.bound, lower_bound(field, worth=plan.worth))
         yield
 
@@ -127,13 +146,13 @@ class Planner:
         demands = self._demands
         worth = _least_tolls(field, guided.tolls)
         order = sorted(range(len(demands)), key=lambda at: (-worth[at], -demands[at].share, at))
-        everyone = np.array([demand.count for demand in demands], dtype=np.int64)
+        everyone = np.array([0 if demand.ties.bound else demand.count for demand in demands], dtype=np.int64)
         chosen = np.minimum(np.floor(guided.placed + 1e-6).astype(np.int64), everyone)
         for parts in _PARTS:
             for counts in (chosen, everyone):
                 for tolls in (None, guided.tolls):
-                    room = self._start.copy()
-                    commits = plan_by_filling(field, _in_parts(counts, order, parts), room, tolls)
+                    room = self._base.copy()
+                    commits = [*self._settled, *plan_by_filling(field, _in_parts(counts, order, parts), room, tolls)]
                     self.offer("shares", self._filled(commits, field, room), room)
                     yield
 
@@ -154,8 +173,11 @@ class Planner:
         """The best plan so far, verified: every commit goes through an empty room once more."""
         search = self._searched
         if search is not None and search.gain:
-            room = self._start.copy()
-            commits = [c for c in search.commits if room.take(self._demands[c.demand], c.node, c.count) == c.count]
+            room, demands = self._start.copy(), self._demands
+            # Those that rules speak of did not move, and come in the order in which the rules held.
+            proposed = [commit for commit in self.best.commits if demands[commit.demand].ties is not FREE]
+            proposed += [commit for commit in search.commits if demands[commit.demand].ties is FREE]
+            commits = [c for c in proposed if room.take(demands[c.demand], c.node, c.count) == c.count]
             self.offer("neighbourhoods", self._filled(commits, search.field, room), room)
             self._searched = None
         return self.best
@@ -165,9 +187,9 @@ class Planner:
         left = unplaced(commits, self._demands)
         return [*commits, *plan_by_filling(field, ((at, left[at]) for at in self._queue), room)]
 
-    def _left(self, placeable: Bools) -> int:
+    def _left(self, of: Bools) -> int:
         left = unplaced(self.best.commits, self._demands)
-        return sum(count for count, hope in zip(left, placeable, strict=True) if hope)
+        return sum(count for count, hope in zip(left, of, strict=True) if hope)
 
     def _draft(self, method: str, commits: Sequence[Commit], room: Room) -> Draft:
         return Draft(method, commits, room, total_cost(commits, self._demands, self._load))

@@ -17,6 +17,7 @@ from flowcore.model.pods import HostPort
 from flowcore.model.resources import BANDWIDTH, PODS
 from flowcore.model.snapshot import Bools, Int64s, Snapshot
 from flowcore.rounds.demands import Demand
+from flowcore.rounds.topology import UNLIMITED, Counts
 
 
 class Room:
@@ -31,11 +32,14 @@ class Room:
         self.free: Int64s = snapshot.free
         self.assumed: Int64s = snapshot.assumed.copy()
         self.ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
+        self.together = Counts()
 
     def copy(self) -> Room:
-        """An independent copy, in which nothing changed yet."""
+        """An independent copy, in which the same has changed."""
         other = Room(self._snapshot)
+        other._changes = self._changes.copy()
         other.free, other.assumed, other.ports = self.free.copy(), self.assumed.copy(), dict(self.ports)
+        other.together = self.together.copy()
         return other
 
     def load(self) -> Load:
@@ -70,7 +74,12 @@ class Room:
         return touched
 
     def counts(self, demand: Demand) -> Int64s:
-        """int64[N]: how many pods of the group each node takes now, one at most where host ports are held."""
+        """int64[N]: how many pods of the group each node takes now if all go there, by space and by rules."""
+        space = self.space(demand)
+        return np.minimum(space, self.together.most(demand.ties)) if demand.ties.bound else space
+
+    def space(self, demand: Demand) -> Int64s:
+        """int64[N]: how many pods of the group each node has room for, one at most where host ports are held."""
         fitting = np.where(demand.allowed, count_fitting(demand.wanted, self.free), 0)
         ports = demand.group.pod_class.host_ports
         if ports:
@@ -80,8 +89,8 @@ class Room:
                     fitting[at] = 0
         return fitting
 
-    def counts_at(self, demand: Demand, nodes: Int64s) -> Int64s:
-        """``counts`` of these nodes only, int64[len(nodes)]."""
+    def space_at(self, demand: Demand, nodes: Int64s) -> Int64s:
+        """``space`` of these nodes only, int64[len(nodes)]."""
         fitting = np.where(demand.allowed[nodes], count_fitting(demand.wanted, self.free[nodes]), 0)
         ports = demand.group.pod_class.host_ports
         if ports:
@@ -91,12 +100,14 @@ class Room:
                     fitting[place] = 0
         return fitting
 
-    def count_on(self, demand: Demand, at: int) -> int:
-        """``counts`` of one node."""
+    def count_on(self, demand: Demand, at: int, most: int = UNLIMITED) -> int:
+        """``counts`` of one node, or ``most`` where that is less."""
         if not demand.allowed[at]:
             return 0
         asked = demand.wanted > 0
-        fitting = max(0, int((self.free[at, asked] // demand.wanted[asked]).min()))
+        fitting = min(most, max(0, int((self.free[at, asked] // demand.wanted[asked]).min())))
+        if fitting and demand.ties.bound:
+            fitting = self.together.most_at(demand.ties, at, fitting)
         ports = demand.group.pod_class.host_ports
         if ports and fitting:
             return 0 if clash(ports, self.ports.get(at, ())) else 1
@@ -104,8 +115,9 @@ class Room:
 
     def take(self, demand: Demand, at: int, count: int) -> int:
         """Commits up to ``count`` pods to a node; returns how many it took."""
-        taken = min(count, self.count_on(demand, at))
+        taken = self.count_on(demand, at, count)
         if taken:
+            self.together.feed(demand.ties, at, taken)
             self._changes.append(np.array([at], dtype=np.int64))
             self.free[at] -= demand.wanted * taken
             self.assumed[at] += demand.size[:2].astype(np.int64) * taken
@@ -115,12 +127,13 @@ class Room:
         return taken
 
     def take_many(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
-        """Commits pods of one group to several nodes, each at most ``counts`` of that node.
+        """Commits pods of one group that no rule binds to several nodes, each at most ``counts`` of that node.
 
         Args:
             nodes, counts: int64[M], each node once.
         """
         self._changes.append(nodes)
+        self.together.feed_all(demand.ties, nodes, counts)
         self.free[nodes] -= demand.wanted * counts[:, np.newaxis]
         self.assumed[nodes] += demand.size[:2].astype(np.int64) * counts[:, np.newaxis]
         ports = demand.group.pod_class.host_ports
@@ -139,7 +152,8 @@ class Room:
         """
         wanted = np.array([demand.wanted for demand in demands], dtype=np.int64)
         size = np.array([demand.size[:2] for demand in demands]).astype(np.int64)
-        holds_ports = np.array([bool(demand.group.pod_class.host_ports) for demand in demands], dtype=np.bool_)
+        # Ports and rules between pods are decided one by one.
+        alone = np.array([bool(each.group.pod_class.host_ports) or each.ties.bound for each in demands], dtype=np.bool_)
         asked = wanted[classes] * counts[:, np.newaxis]
         places, at = np.unique(nodes, return_inverse=True)
         total = np.zeros((len(places), wanted.shape[1]), dtype=np.int64)
@@ -148,11 +162,15 @@ class Room:
         rough = np.zeros(total.shape)
         np.add.at(rough, at, asked.astype(np.float64))
         whole = (((total <= self.free[places]) & (rough < 2.0**62)) | (rough == 0)).all(axis=1)
-        whole[at[holds_ports[classes]]] = False  # ports are decided one by one
+        whole[at[alone[classes]]] = False
         chosen: Bools = whole[at]
         self._changes.append(nodes[chosen])
         np.subtract.at(self.free, nodes[chosen], asked[chosen])
         np.add.at(self.assumed, nodes[chosen], (size[classes] * counts[:, np.newaxis])[chosen])
+        for place, demand in enumerate(demands):
+            if demand.ties.feeds:
+                mine = chosen & (classes == place)
+                self.together.feed_all(demand.ties, nodes[mine], counts[mine])
         return chosen
 
     def as_snapshot(self, placed: Iterable[tuple[str, Kind]]) -> Snapshot:

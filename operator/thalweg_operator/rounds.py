@@ -269,6 +269,7 @@ class RoundLoop:
             ):
                 # The cluster moved on while the plan was made; the change itself already asks for another round.
                 dropped += 1
+                state.drop(pod, node)
                 self._metrics.placements.labels("dropped").inc()
                 continue
             self._metrics.placements.labels("reserved").inc()

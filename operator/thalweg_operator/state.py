@@ -114,6 +114,8 @@ class ClusterState:
         self._node_changed: dict[str, int] = {}
         self._dirty_nodes: set[str] = set()
         self._dirty_uses: set[str] = set()
+        #: Waiting pods that others may make a place good for.
+        self._looking: set[str] = set()
         self._dirty_reports: set[str] = set()
         self._dirty_namespaces: set[str] = set()
         self._dirty_kinds: dict[tuple[Kind, str], int] = {}
@@ -163,6 +165,9 @@ class ClusterState:
         self.pods[key] = pod
         self._move(old, pod)
         self._set_waiting(key, pod)
+        as_planned = reservation is not None and (reservation.node, reservation.pod.kind) == (pod.node_name, pod.kind)
+        if self._looking and not as_planned and _met(pod) and (old is None or _met(old) != _met(pod)):
+            self.on_change()  # one that others wait for may have come
 
     def delete_pod(self, key: str) -> None:
         """A pod is gone."""
@@ -172,10 +177,16 @@ class ClusterState:
             self.on_change()  # room came free
         if old is not None:
             self._move(old, None)
+        self._looking.discard(key)
         if self.waiting.pop(key, None) is not None:
             self.generation += 1
 
     def _set_waiting(self, key: str, pod: Pod) -> None:
+        rules = pod.rules
+        if pod.node_name or pod.terminal or rules is None or not (rules.affinity or rules.spread):
+            self._looking.discard(key)
+        else:
+            self._looking.add(key)
         if pod.node_name or pod.terminal:
             if self.waiting.pop(key, None) is not None:
                 self.generation += 1
@@ -298,6 +309,10 @@ class ClusterState:
                 return False
         return not clash(pod.pod_class.host_ports, use.ports)
 
+    def drop(self, pod: Pod, node: str) -> None:
+        """A placement of the plan in hand is not carried out: others of the same plan may have counted on it."""
+        self.newer.pods.change(pod.kind, node, -1)
+
     # --- for rounds ---
 
     def plannable(self) -> list[Pod]:
@@ -335,6 +350,10 @@ def _held(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...]] | None:
     if not pod.node_name or pod.terminal:
         return None
     return pod.node_name, pod.usage, pod.pod_class.host_ports
+
+
+def _met(pod: Pod) -> tuple[str, Kind] | None:
+    return None if _held(pod) is None else (pod.node_name, pod.kind)
 
 
 def _governed(pod: Pod) -> tuple[Governed, bool, bool]:

@@ -150,6 +150,14 @@ def test_bound_pods_hold_their_room(phase: str | None) -> None:
     assert set(answer["pending"]) == {"default/not"}
 
 
+UNREADABLE = {
+    "maxSkew": 1,
+    "topologyKey": "zone",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]},
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -158,22 +166,7 @@ def test_bound_pods_hold_their_room(phase: str | None) -> None:
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]}, "volume claims (disk)"),
         ({"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}, "volume claims (held-scratch)"),
         ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}, "resource claims (gpu)"),
-        (
-            {
-                "affinity": {
-                    "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
-                }
-            },
-            "spec.affinity.podAffinity",
-        ),
-        (
-            {
-                "topologySpreadConstraints": [
-                    {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
-                ]
-            },
-            "spec.topologySpreadConstraints[0]",
-        ),
+        ({"topologySpreadConstraints": [UNREADABLE]}, "spec.topologySpreadConstraints[0].labelSelector"),
     ],
 )
 def test_what_cannot_be_placed_waits_with_a_reason(changes: Manifest, reason: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 from support.draw import Case, Manifest
 from support.model import GI, amounts, node, pod, snapshot
 from support.safety import plan_checked
-from support.verdicts import read_pods, snapshot_of
+from support.verdicts import snapshot_of
 
 from flowcore.filters import judge
 from flowcore.model.pods import HostPort, Toleration
@@ -78,12 +78,16 @@ def test_topology_and_labels_of_an_anti_affinity_are_read() -> None:
     assert placed(plan_checked(cluster))["web"] == "b1"
 
 
-@pytest.mark.parametrize("rule", ["podAffinity", "podAntiAffinity"])
-def test_rules_between_pods_that_are_not_decided_here_are_not_skipped(rule: str) -> None:
-    """A pod with one waits, and is told why, instead of being placed against it."""
-    term = {"topologyKey": "zone", "labelSelector": {}}
-    found = read_pods([manifest("p", affinity={rule: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})])
-    assert f"spec.affinity.{rule}" in found[0].blocked
+def test_rules_between_pods_are_not_skipped() -> None:
+    """A pod with required affinity waits, and is told why, while nobody is there whom it wants to be near."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    near = manifest("near", affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    nodes = [node_manifest("a"), node_manifest("b")]
+    result = plan_checked(read(nodes, [near]))
+    assert result.left[0].reason == "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."
+    web = manifest("web", nodeName="b")
+    web["metadata"]["labels"] = {"app": "web"}
+    assert placed(plan_checked(read(nodes, [near], [web]))) == {"near": "b"}
 
 
 def test_pods_of_one_job_keep_their_own_requests() -> None:

@@ -144,20 +144,33 @@ async def test_pods_with_resource_claims_wait(scene: Scene) -> None:
     assert "nodeName" not in (await scene.get("claiming"))["spec"]
 
 
-@pytest.mark.parametrize("rule", ["podAffinity", "podAntiAffinity"])
-async def test_required_rules_between_pods_wait(scene: Scene, rule: str) -> None:
-    """What this engine does not decide yet it does not skip: the pod waits with that reason."""
+async def test_pods_that_want_a_node_each(scene: Scene) -> None:
+    """One a node; the one too many is told why, and is placed when a node comes."""
     await scene.nodes("a", "b")
     term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
-    affinity = {rule: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    await scene.create("strict", labels={"app": "x"}, affinity=affinity)
-    await scene.reason_of("strict", f"spec.affinity.{rule}", "not decided by this engine")
-    await scene.another_round("barrier")
-    assert "nodeName" not in (await scene.get("strict"))["spec"]
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    for name in ("one", "two", "three"):
+        await scene.create(name, labels={"app": "x"}, affinity=affinity)
+        await scene.another_round(f"barrier-{name}")
+    assert {await scene.node_of("one"), await scene.node_of("two")} == {"a", "b"}
+    await scene.reason_of("three", "didn't match pod anti-affinity rules")
+    await scene.nodes("c")
+    assert await scene.node_of("three") == "c"
 
 
-async def test_hard_spread_waits_and_soft_spread_does_not(scene: Scene) -> None:
-    """DoNotSchedule is a rule, ScheduleAnyway a wish."""
+async def test_a_pod_that_waits_for_another(scene: Scene) -> None:
+    """It is told that nobody is there yet, and follows when somebody is."""
+    await scene.nodes("a", "b")
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    await scene.create("follower", affinity=affinity)
+    await scene.reason_of("follower", "didn't match pod affinity rules")
+    await scene.create("leader", labels={"app": "x"})
+    assert await scene.node_of("follower") == await scene.node_of("leader")
+
+
+async def test_hard_spread_is_a_rule_and_soft_spread_is_none(scene: Scene) -> None:
+    """DoNotSchedule keeps a pod from nodes without the label, ScheduleAnyway does not."""
     await scene.nodes("a", "b")
 
     def spread(how: str) -> list[dict[str, Any]]:
@@ -167,7 +180,7 @@ async def test_hard_spread_waits_and_soft_spread_does_not(scene: Scene) -> None:
     await scene.create("hard", topologySpreadConstraints=spread("DoNotSchedule"))
     await scene.create("soft", topologySpreadConstraints=spread("ScheduleAnyway"))
     await scene.node_of("soft")
-    await scene.reason_of("hard", "topologySpreadConstraints[0]")
+    await scene.reason_of("hard", "didn't match pod topology spread constraints (missing required label)")
 
 
 async def test_gated_pods_are_left_alone_until_ungated(scene: Scene) -> None:

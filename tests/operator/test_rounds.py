@@ -273,6 +273,32 @@ async def test_running_pods_that_refuse_ours_reach_the_worker(case: Case) -> Non
     await bound(case, "ns/p", "ns/q")
 
 
+async def test_a_dropped_placement_takes_those_that_counted_on_it_along(case: Case) -> None:
+    """One pod's node changed meanwhile: a pod that was planned to be near it does not go there without it."""
+    web = LabelSelector((Requirement("app", "In", ("web",)),))
+    near = Rules(affinity=(AffinityTerm("zone", web, ("ns",)),))
+    case.node("n", cpu=500, labels=(("zone", "a"),))
+    case.node("m", cpu=800, labels=(("zone", "a"),))
+    case.worker.meanwhile = [lambda: case.node("m", cpu=100, labels=(("zone", "a"),))]
+    case.pod("web", labels=(("app", "web"),), pod_class=PodClass(requests=(("cpu", 700),)))
+    case.pod("near", rules=near)
+    await told(case, "ns/web", "Insufficient cpu")
+    await told(case, "ns/near", "pod affinity rules")
+    assert case.ear.bound == {}
+    assert case.metrics.registry.get_sample_value("thalweg_placements_total", {"outcome": "dropped"}) == 2
+
+
+async def test_a_pod_that_others_wait_for_starts_a_round(case: Case) -> None:
+    """Bound by another scheduler, it makes its zone good for a pod that wants to be near it."""
+    case.loop._resync = 60.0
+    web = LabelSelector((Requirement("app", "In", ("web",)),))
+    case.node("n", labels=(("zone", "a"),))
+    case.pod("near", rules=Rules(affinity=(AffinityTerm("zone", web, ("ns",)),)))
+    await told(case, "ns/near", "pod affinity rules")
+    case.pod("theirs", scheduler_name="other", node_name="n", labels=(("app", "web"),))
+    await bound(case, "ns/near")
+
+
 async def test_reports_of_nodes_reach_the_worker(case: Case) -> None:
     """Those of before the first round and newer ones, with no pod to plan too; a lost worker learns them anew."""
     wanting = msgspec.structs.replace(CLASS, images=("big:v1",), containers=1)

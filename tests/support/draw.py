@@ -379,11 +379,11 @@ def _demands(aspects: frozenset[str]) -> tuple[dict[str, Drawn[Any]], dict[str, 
 
 
 @cache
-def _pending(aspects: frozenset[str], *, rules: bool) -> Drawn[Manifest]:
+def _pending(aspects: frozenset[str]) -> Drawn[Manifest]:
     always, maybe = _demands(aspects)
-    if rules and "PodTopologySpread" in aspects:
+    if "PodTopologySpread" in aspects:
         always["topologySpreadConstraints"] = soft_spread if SOFT in aspects else spread
-    if rules and "InterPodAffinity" in aspects:
+    if "InterPodAffinity" in aspects:
         one_side = soft_pod_affinity if SOFT in aspects else pod_affinity
         sides = _objects(podAffinity=one_side, podAntiAffinity=one_side)
         nodes = maybe.get("affinity", st.just({}))
@@ -591,15 +591,11 @@ def _pod(name: str, drawn: Manifest) -> Manifest:
 
 
 @cache
-def cases(aspects: frozenset[str], *, rules: bool = True) -> Drawn[Case]:
-    """Cases in which each object has what the aspects read; with several aspects most objects have one of them.
-
-    Args:
-        rules: pending pods may have rules about other pods, for which no round places them yet.
-    """
+def cases(aspects: frozenset[str]) -> Drawn[Case]:
+    """Cases in which each object has what the aspects read; with several aspects most objects have one of them."""
     few = [frozenset({aspect}) for aspect in ASPECTS if aspect in aspects]
     nodes = _mixed([_node_fields(each) for each in (*few, aspects)])
-    pending = _mixed([_pending(each, rules=rules) for each in (*few, aspects)])
+    pending = _mixed([_pending(each) for each in (*few, aspects)])
     running = _mixed([_running(each) for each in (*few, aspects)])
 
     @st.composite
@@ -627,9 +623,9 @@ def cases(aspects: frozenset[str], *, rules: bool = True) -> Drawn[Case]:
 
 
 @st.composite
-def busy_cases(draw: st.DrawFn) -> Case:
-    """Cases of all aspects in which pending pods come in several copies, have priorities and have waited."""
-    case = draw(cases(frozenset(ASPECTS) - _VOLUMES, rules=False))  # a round places no pod with volumes
+def busy_cases(draw: st.DrawFn, aspects: Collection[str] = ASPECTS) -> Case:
+    """Cases in which pending pods come in several copies, have priorities and have waited."""
+    case = draw(cases(frozenset(aspects) - _VOLUMES))  # a round places no pod with volumes
     pending = []
     for at, pod in enumerate(case.pending):
         spec = {**pod["spec"], "priority": draw(st.sampled_from((0, 0, 10, 1000, -5, 2_000_001_000)))}

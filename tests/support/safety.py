@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from flowcore.filters import judge
 from flowcore.model.neighbours import Neighbours
@@ -22,8 +23,8 @@ def check_plan(snapshot: Snapshot, result: RoundResult) -> None:
     """All that holds of any plan, of a round or of one-by-one scheduling."""
     check_complete(snapshot, result)
     check_room(snapshot, result)
-    check_filters(snapshot, result)
     check_host_ports(snapshot, result)
+    check_filters(snapshot, result)
     check_nothing_more_fits(snapshot, result)
     check_account(result)
 
@@ -64,11 +65,25 @@ def check_room(snapshot: Snapshot, result: RoundResult) -> None:
 
 
 def check_filters(snapshot: Snapshot, result: RoundResult) -> None:
-    """Each pod may go where it goes, by every filter, as things stood."""
+    """Each pod may go where it goes, by every filter, as things stand when those before it in the plan run."""
+    now = replace(snapshot, used=snapshot.used.copy(), ports=dict(snapshot.ports), neighbours=copied(snapshot))
     for placement in result.placements:
-        verdicts = judge(placement.pod.pod_class, snapshot, placement.pod.kind)
+        verdicts = judge(placement.pod.pod_class, now, placement.pod.kind)
         at = snapshot.table.index[placement.node]
         assert verdicts.fits[at], f"{placement.pod.key} on {placement.node}: {verdicts.of_node(at)}"
+        now.used[at] += now.vector(placement.pod.pod_class.requests)
+        ports = dict(now.ports)
+        ports[at] = ports.get(at, frozenset()) | frozenset(placement.pod.pod_class.host_ports)
+        now = replace(now, ports=ports)
+        now.neighbours.change(placement.pod.kind, placement.node, 1)
+
+
+def copied(snapshot: Snapshot) -> Neighbours:
+    """Its neighbours, counted anew."""
+    neighbours = Neighbours(snapshot.neighbours.namespaces)
+    for kind, node, count in snapshot.neighbours.counts():
+        neighbours.change(kind, node, count)
+    return neighbours
 
 
 def check_host_ports(snapshot: Snapshot, result: RoundResult) -> None:
@@ -102,9 +117,7 @@ def check_account(result: RoundResult) -> None:
 def with_placements(snapshot: Snapshot, result: RoundResult) -> Snapshot:
     """The snapshot with the placements as running pods, counted anew."""
     placed = [(p.node, p.pod.pod_class.requests, p.pod.pod_class.host_ports) for p in result.placements]
-    neighbours = Neighbours(snapshot.neighbours.namespaces)
-    for kind, node, count in snapshot.neighbours.counts():
-        neighbours.change(kind, node, count)
+    neighbours = copied(snapshot)
     for placement in result.placements:
         neighbours.change(placement.pod.kind, placement.node, 1)
     return count_running(snapshot, placed, neighbours)

@@ -12,7 +12,7 @@ from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to
 from flowcore.model.volumes import ClaimVolume, Disk, Volumes
 from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
 from flowcore.model.wire.features import needed_features
-from flowcore.model.wire.pod_objects import WireAffinity, WireNodeAffinity, WirePod, WirePodSpec, WirePodStatus
+from flowcore.model.wire.pod_objects import WireNodeAffinity, WirePod, WirePodSpec, WirePodStatus
 from flowcore.model.wire.requests import has_resize, host_ports_of, images_of, requests_of
 from flowcore.model.wire.rules import to_rules
 from flowcore.model.wire.selectors import to_node_term
@@ -51,6 +51,8 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         rules = intern(rules)
         if rules.unreadable_affinity:
             blocked = blocked or f"{rules.unreadable_affinity}: a selector in it cannot be parsed"
+        if rules.unreadable_spread:
+            blocked = blocked or f"{rules.unreadable_spread}.labelSelector: it cannot be parsed"
     told = next(
         (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
     )
@@ -151,11 +153,4 @@ def _blocked(spec: WirePodSpec, volumes: Volumes, *, deleting: bool) -> str:
     disk = next((volume for volume in volumes if isinstance(volume, Disk)), None)
     if disk is not None:
         return f"its volumes: {disk.plugin} disks without a claim are not decided by this engine yet"
-    affinity = spec.affinity or WireAffinity()
-    for rule, name in ((affinity.pod_affinity, "podAffinity"), (affinity.pod_anti_affinity, "podAntiAffinity")):
-        if rule is not None and rule.required:
-            return f"spec.affinity.{name}: required rules between pods are not decided by this engine yet"
-    for index, spread in enumerate(spec.topology_spread_constraints or ()):
-        if spread.when_unsatisfiable == "DoNotSchedule":
-            return f"spec.topologySpreadConstraints[{index}]: DoNotSchedule is not decided by this engine yet"
     return ""

@@ -1,0 +1,466 @@
+"""Rules between pods within a round: what must be counted so that they hold for the pods of the round too.
+
+A rule asks how many pods of some description run in a node's domain of a topology. Each distinct question is one
+counter: pods per domain, begun with those that run already. A placement feeds the counters of the descriptions that
+its pod meets, and is allowed by the counters that its own rules and the anti-affinity of others read. Verdicts from
+these are those of ``filters.judge`` on a snapshot in which the round's placements run, without asking it for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from flowcore.classes import Group
+from flowcore.filters import pod_topology_spread
+from flowcore.filters.inter_pod_affinity import speaks_of_itself
+from flowcore.model.neighbours import Alike, Crowd, SelectorIndex, Together, term_matches
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.snapshot import Bools, Int64s, NodeTable, Snapshot
+
+#: More pods than any node takes.
+UNLIMITED = 2**31
+#: Stands in for the least of no domains at all, as in kube-scheduler (math.MaxInt32).
+_NO_DOMAIN = 2**31 - 1
+#: Where more domains than this changed, all nodes are looked at again at once.
+_FEW = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domains:
+    """The D domains of a topology: nodes that have the same value of its label.
+
+    Attributes:
+        codes: int64[N], each node's domain; D for nodes without the label.
+        labelled: bool[N], nodes that are in a domain.
+        ordered: int64[N], nodes by domain; ``starts``: int64[D + 2], where each domain begins in it.
+    """
+
+    codes: Int64s
+    labelled: Bools
+    ordered: Int64s
+    starts: Int64s
+
+    @classmethod
+    def of(cls, key: str, table: NodeTable) -> Domains:
+        """The domains of a label."""
+        column = table.column(key)
+        codes = np.where(column.codes >= 0, column.codes, len(column.values)).astype(np.int64)
+        ordered = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[ordered], np.arange(len(column.values) + 2))
+        return cls(codes, column.codes >= 0, ordered, starts)
+
+    @property
+    def count(self) -> int:
+        """D."""
+        return len(self.starts) - 2
+
+    def nodes(self, domain: int) -> Int64s:
+        """Nodes of one domain."""
+        return self.ordered[self.starts[domain] : self.starts[domain + 1]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counter:
+    """Pods of some description in each of the D domains of a topology.
+
+    Attributes:
+        feeding: bool[N], nodes whose pods count, all of them in a domain.
+        first: int64[D + 1], pods that run as the round begins; the last entry, for nodes in no domain, stays zero.
+    """
+
+    domains: Domains
+    feeding: Bools
+    first: Int64s
+
+    @classmethod
+    def of(cls, crowd: Crowd | None, domains: Domains, feeding: Bools | None, table: NodeTable) -> Counter:
+        """A counter begun with a crowd's pods, on the nodes given or on all that are in a domain."""
+        feeding = domains.labelled if feeding is None else feeding & domains.labelled
+        first: Int64s = np.zeros(domains.count + 1, dtype=np.int64)
+        if crowd is not None:
+            positions, pods = crowd.on(table.index)
+            here = feeding[positions]
+            np.add.at(first, domains.codes[positions[here]], pods[here])
+        return cls(domains, feeding, first)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """A DoNotSchedule constraint of a group.
+
+    Attributes:
+        inside: int64[K], the domains that count.
+        itself: 1 where the selector selects the group's own pods.
+        least: what the emptiest domain has; None: what the counter says.
+    """
+
+    counter: Counter
+    max_skew: int
+    itself: int
+    inside: Int64s
+    least: int | None
+
+    def least_of(self, counts: Int64s) -> int:
+        """What the emptiest domain has."""
+        if self.least is not None:
+            return self.least
+        return int((counts[:-1] if len(self.inside) == len(counts) - 1 else counts[self.inside]).min())
+
+
+@dataclass(frozen=True, eq=False)
+class Ties:
+    """A group's part in the rules of a round.
+
+    Attributes:
+        feeds: counters that each placement of it raises.
+        apart: counters that must be zero in a node's domain.
+        near: counters of one description, that of its affinity terms; each must be above zero in a node's domain.
+        first: the terms speak of the group itself: while nobody meets them, its first pod may go anywhere.
+    """
+
+    feeds: tuple[Counter, ...] = ()
+    apart: tuple[Counter, ...] = ()
+    near: tuple[Counter, ...] = ()
+    first: bool = False
+    spreads: tuple[Spread, ...] = ()
+
+    @cached_property
+    def reads(self) -> tuple[Counter, ...]:
+        """All counters that allow it nodes or forbid them."""
+        return (*self.apart, *self.near, *(spread.counter for spread in self.spreads))
+
+    @cached_property
+    def narrowing(self) -> Domains | None:
+        """The fewest domains of which a placement of the group may forbid it one; None: none of its own does."""
+        own = [counter for counter in self.apart if counter in self.feeds]
+        own += [spread.counter for spread in self.spreads if spread.counter in self.feeds]
+        return min((counter.domains for counter in own), key=lambda domains: domains.count, default=None)
+
+    @cached_property
+    def bound(self) -> bool:
+        """Whether placements of others, or its own, may forbid it a node that has room."""
+        return bool(self.apart or self.near or self.spreads)
+
+    @property
+    def may_open(self) -> bool:
+        """Whether placements may allow it a node that was forbidden."""
+        return bool(self.near or self.spreads)
+
+
+#: Of groups that no rule speaks of and that have none.
+FREE = Ties()
+
+
+def ties_of(groups: Sequence[Group], snapshot: Snapshot) -> tuple[Ties, ...]:
+    """Each group's part; costs next to nothing where no waiting pod has rules.
+
+    What running pods forbid a group is not repeated here: that does not change within a round.
+    """
+    if all(each.kind.rules is None for each in groups):
+        return (FREE,) * len(groups)
+    counters = _Counters(groups, snapshot)
+    return tuple(counters.ties(each) for each in groups)
+
+
+@dataclass(slots=True)
+class _Draft:
+    apart: list[Counter] = field(default_factory=list)
+    near: list[Counter] = field(default_factory=list)
+    spreads: list[Spread] = field(default_factory=list)
+
+
+class _Counters:
+    """All counters of a round, each made once."""
+
+    def __init__(self, groups: Sequence[Group], snapshot: Snapshot) -> None:
+        self._table, self._neighbours = snapshot.table, snapshot.neighbours
+        self._domains: dict[str, Domains] = {}
+        self._of_crowd: dict[Together | Alike, dict[tuple[object, ...], Counter]] = {}
+        self._reading: SelectorIndex[Together | Alike] = SelectorIndex()
+        #: Pods of the round that bring an anti-affinity term, for those whom it keeps away.
+        self._bringing: dict[AffinityTerm, Counter] = {}
+        self._repelling: SelectorIndex[AffinityTerm] = SelectorIndex()
+        self._own = {id(each): self._draft(each, each.kind.rules) for each in groups if each.kind.rules is not None}
+        for crowd in self._of_crowd:
+            self._reading.add(crowd, crowd.selector)
+        self._repelled = {id(each): self._repelling_of(each) for each in groups}
+        self._read = {id(counter) for found in self._repelled.values() for counter in found}
+
+    def ties(self, group: Group) -> Ties:
+        """See ``ties_of``."""
+        rules, own = group.kind.rules, self._own.get(id(group), _Draft())
+        feeds = [
+            counter
+            for crowd in self._reading.find(group.kind.labels)
+            if crowd.includes(group.kind, self._neighbours.namespaces)
+            for counter in self._of_crowd[crowd].values()
+        ]
+        brought = (self._bringing[term] for term in dict.fromkeys(rules.anti_affinity if rules is not None else ()))
+        feeds += [counter for counter in brought if id(counter) in self._read]
+        if not (feeds or self._repelled[id(group)] or own.apart or own.near or own.spreads):
+            return FREE
+        return Ties(
+            feeds=tuple(feeds),
+            apart=(*own.apart, *self._repelled[id(group)]),
+            near=tuple(own.near),
+            first=bool(own.near) and rules is not None and speaks_of_itself(group.kind, rules, self._neighbours),
+            spreads=tuple(own.spreads),
+        )
+
+    def _repelling_of(self, group: Group) -> list[Counter]:
+        kind = group.kind
+        labels = self._neighbours.namespaces.get(kind.namespace, ())
+        return [
+            self._bringing[term]
+            for term in self._repelling.find(kind.labels)
+            if term_matches(term, kind.namespace, kind.labels, labels)
+        ]
+
+    def _draft(self, group: Group, rules: Rules) -> _Draft:
+        draft = _Draft()
+        for term in dict.fromkeys(rules.anti_affinity):
+            draft.apart.append(self._counter(Together((term,)), term.topology_key))
+            if term not in self._bringing:
+                self._bringing[term] = Counter.of(None, self._domains_of(term.topology_key), None, self._table)
+                self._repelling.add(term, term.selector)
+        for key in dict.fromkeys(term.topology_key for term in rules.affinity):
+            draft.near.append(self._counter(Together(rules.affinity), key))
+        keys = tuple(constraint.topology_key for constraint in rules.spread)
+        draft.spreads += [self._spread(group, constraint, keys) for constraint in rules.spread]
+        return draft
+
+    def _spread(self, group: Group, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Spread:
+        pod_class, kind, selector = group.pod_class, group.kind, constraint.selector
+        counted = pod_topology_spread.counted(constraint, keys, pod_class, self._table)
+        read = (
+            keys,
+            constraint.honors_affinity and (pod_class.node_selector, pod_class.required_affinity),
+            constraint.honors_taints and pod_class.tolerations,
+        )
+        counter = self._counter(Alike(kind.namespace, selector), constraint.topology_key, read, counted)
+        inside = np.unique(counter.domains.codes[counted])
+        least = None if len(inside) else _NO_DOMAIN
+        if len(inside) < constraint.min_domains:
+            least = 0
+        itself = int(selector is not None and selector.matches(kind.labels))
+        return Spread(counter, constraint.max_skew, itself, inside, least)
+
+    def _counter(
+        self, of: Together | Alike, key: str, read: tuple[object, ...] = (), feeding: Bools | None = None
+    ) -> Counter:
+        known = self._of_crowd.setdefault(of, {})
+        found = known.get((key, *read))
+        if found is None:
+            found = known[key, *read] = Counter.of(
+                self._neighbours.crowd(of), self._domains_of(key), feeding, self._table
+            )
+        return found
+
+    def _domains_of(self, key: str) -> Domains:
+        found = self._domains.get(key)
+        if found is None:
+            found = self._domains[key] = Domains.of(key, self._table)
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class _Allowed:
+    """What ``Counts.allowed`` knows of a group, for each counter that its rules read.
+
+    Attributes:
+        parts: bool[N], nodes that this counter does not forbid.
+        seen: how much of the counter's log is in there.
+        least: what a spread took for the least, 0 for others.
+        met: whether any pod runs that the group's affinity terms speak of.
+        result: bool[N], where all parts are true; the only part itself where there is one.
+    """
+
+    parts: list[Bools]
+    seen: list[int]
+    least: list[int]
+    met: bool
+    result: Bools
+
+
+class Counts:
+    """The counters of a round as its placements raise them."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Counter, Int64s] = {}
+        #: Domains in the order in which they were raised.
+        self._logs: dict[Counter, list[int]] = {}
+        self._allowed: dict[Ties, _Allowed] = {}
+
+    def copy(self) -> Counts:
+        """An independent copy."""
+        other = Counts()
+        other._counts = {counter: counts.copy() for counter, counts in self._counts.items()}
+        other._logs = {counter: log.copy() for counter, log in self._logs.items()}
+        return other
+
+    def feed(self, ties: Ties, node: int, pods: int) -> None:
+        """Counts so many pods of the group on a node."""
+        for counter in ties.feeds:
+            if counter.feeding[node]:
+                domain = int(counter.domains.codes[node])
+                self._raised(counter)[domain] += pods
+                self._logs[counter].append(domain)
+
+    def feed_all(self, ties: Ties, nodes: Int64s, pods: Int64s) -> None:
+        """The same for int64[K] nodes and pods."""
+        for counter in ties.feeds:
+            here = counter.feeding[nodes]
+            if here.any():
+                domains = counter.domains.codes[nodes[here]]
+                np.add.at(self._raised(counter), domains, pods[here])
+                self._logs[counter] += np.unique(domains).tolist()
+
+    def _raised(self, counter: Counter) -> Int64s:
+        counts = self._counts.get(counter)
+        if counts is None:
+            counts = self._counts[counter] = counter.first.copy()
+            self._logs[counter] = []
+        return counts
+
+    def _of(self, counter: Counter) -> Int64s:
+        return self._counts.get(counter, counter.first)
+
+    def stamp(self, ties: Ties) -> tuple[int, ...]:
+        """Changes whenever a counter that the group's rules read does."""
+        return tuple(len(self._logs.get(counter, ())) for counter in ties.reads)
+
+    def allowed(self, ties: Ties) -> Bools:
+        """bool[N]: nodes that no rule between pods forbids the next pod of the group.
+
+        Only domains that were raised since the last call are looked at again, where that is enough. The array is the
+        same each time and goes on changing.
+        """
+        known = self._allowed.get(ties)
+        if known is None or known.met != self._met(ties):
+            known = self._allowed[ties] = self._anew(ties)
+            return known.result
+        for at, counter in enumerate(ties.reads):
+            log = self._logs.get(counter, ())
+            raised = set(log[known.seen[at] :])
+            if not raised:
+                continue
+            known.seen[at] = len(log)
+            fine, least = self._fine(ties, at)
+            if least != known.least[at] or len(raised) > _FEW:
+                known.least[at] = least
+                np.take(fine, counter.domains.codes, out=known.parts[at])
+                if len(known.parts) > 1:
+                    np.logical_and.reduce(known.parts, out=known.result)
+                continue
+            for domain in raised:
+                nodes = counter.domains.nodes(domain)
+                known.parts[at][nodes] = fine[domain]
+                if len(known.parts) > 1:
+                    known.result[nodes] = np.logical_and.reduce([part[nodes] for part in known.parts])
+        return known.result
+
+    def _anew(self, ties: Ties) -> _Allowed:
+        found = [self._fine(ties, at) for at in range(len(ties.reads))]
+        parts = [fine[counter.domains.codes] for (fine, _), counter in zip(found, ties.reads, strict=True)]
+        seen = [len(self._logs.get(counter, ())) for counter in ties.reads]
+        result = parts[0] if len(parts) == 1 else np.logical_and.reduce(parts)
+        return _Allowed(parts, seen, [least for _, least in found], self._met(ties), result)
+
+    def _fine(self, ties: Ties, at: int) -> tuple[Bools, int]:
+        """bool[D + 1]: domains that one of the counters read does not forbid; and the least of a spread."""
+        counts = self._of(ties.reads[at])
+        if at < len(ties.apart):
+            return counts == 0, 0
+        at -= len(ties.apart)
+        if at < len(ties.near):
+            fine = counts > 0 if self._met(ties) else np.full(len(counts), ties.first)
+            fine[-1] = False
+            return fine, 0
+        spread = ties.spreads[at - len(ties.near)]
+        least = spread.least_of(counts)
+        fine = counts + (spread.itself - least) <= spread.max_skew
+        fine[-1] = False  # no label, no place
+        return fine, least
+
+    def _met(self, ties: Ties) -> bool:
+        return any(self._of(counter).any() for counter in ties.near)
+
+    def alone(self, ties: Ties) -> bool:
+        """Whether the next pod of the group would be the first that its affinity terms speak of."""
+        return ties.first and not self._met(ties)
+
+    def gathering(self, ties: Ties, fitting: Int64s, pods: int) -> Bools:
+        """bool[N]: where the first pod of a group that wants to be together leaves most of the others a place.
+
+        Args:
+            fitting: int64[N], how many pods of the group each node takes.
+            pods: how many there are. Domains with room for all of them are as good as any other.
+        """
+        good = fitting > 0
+        for counter in ties.near:
+            codes, labelled = counter.domains.codes, counter.domains.labelled
+            room = np.bincount(codes[labelled], np.minimum(fitting, pods)[labelled], len(counter.first))
+            good &= (room >= min(pods, room.max()))[codes] & labelled
+        return good if good.any() else fitting > 0
+
+    def most(self, ties: Ties) -> Int64s:
+        """int64[N]: how many pods of the group each node takes in a row before a rule forbids the next."""
+        most = np.where(self.allowed(ties), UNLIMITED, 0)
+        for counter in ties.apart:
+            if counter in ties.feeds:
+                most = np.where(counter.feeding, np.minimum(most, 1), most)
+        for spread in ties.spreads:
+            if spread.counter in ties.feeds:
+                room = self._until_skewed(spread)[spread.counter.domains.codes]
+                most = np.where(spread.counter.feeding, np.minimum(most, room), most)
+        return most
+
+    def most_at(self, ties: Ties, node: int, enough: int) -> int:
+        """``most`` for one node; counts no further than ``enough``."""
+        if not self._allows(ties, node):
+            return 0
+        most = enough
+        if most > 1 and any(counter.feeding[node] and counter in ties.feeds for counter in ties.apart):
+            most = 1
+        for spread in ties.spreads if most > 1 else ():
+            counter = spread.counter
+            if counter.feeding[node] and counter in ties.feeds:
+                most = min(most, int(self._until_skewed(spread)[counter.domains.codes[node]]))
+        return most
+
+    def _allows(self, ties: Ties, node: int) -> bool:
+        """``allowed`` for one node."""
+        for counter in ties.apart:
+            if self._of(counter)[counter.domains.codes[node]]:
+                return False
+        if ties.near:
+            met = self._met(ties)
+            for counter in ties.near:
+                if not counter.domains.labelled[node]:
+                    return False
+                if not (self._of(counter)[counter.domains.codes[node]] if met else ties.first):
+                    return False
+        for spread in ties.spreads:
+            counts, domains = self._of(spread.counter), spread.counter.domains
+            if not domains.labelled[node]:
+                return False
+            if counts[domains.codes[node]] + spread.itself - spread.least_of(counts) > spread.max_skew:
+                return False
+        return True
+
+    def _until_skewed(self, spread: Spread) -> Int64s:
+        """int64[D + 1]: how many pods each domain takes in a row; it may itself be the emptiest one."""
+        counts = self._of(spread.counter)
+        others = np.full(len(counts), spread.least_of(counts), dtype=np.int64)
+        if spread.least is None:
+            # The least of the other domains: the least of all, but for a domain that is alone in having it.
+            inside = counts[spread.inside]
+            emptiest = int(inside.argmin())
+            rest = np.delete(inside, emptiest)
+            others[spread.inside[emptiest]] = int(rest.min()) if len(rest) else UNLIMITED
+        until: Int64s = np.maximum(others + spread.max_skew - counts, 0)
+        return until

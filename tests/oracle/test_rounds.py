@@ -1,0 +1,59 @@
+"""Plans against kube-scheduler's own filters: each placement as the plan is carried out, one pod after the other."""
+
+from collections import Counter
+from collections.abc import Collection
+
+import pytest
+from hypothesis import Phase, given, seed, settings
+from support.draw import ASPECTS, Case, busy_cases
+from support.verdicts import known_to_cache, snapshot_of
+from thalweg_controlplane import Oracle
+
+from flowcore.rounds import run_one_by_one, run_round
+
+AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
+PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
+
+
+def replay(oracle: Oracle, case: Case) -> Counter[str]:
+    """Carries a plan out on the oracle; counts placements and pods that are left.
+
+    Every pod must be allowed on its node beside those that were placed before it, and what is left nowhere beside all.
+    """
+    snapshot = snapshot_of(case, place_blocked=False)
+    manifests = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in case.pending}
+    for run in (run_round, run_one_by_one):
+        result, running = run(snapshot), known_to_cache(case)
+        for placement in result.placements:
+            pod = manifests[placement.pod.key]
+            verdict = oracle.judge(case.nodes, running, [pod], (), case.namespaces)[""][placement.pod.key]
+            assert verdict[placement.node].fits, (placement.pod.key, verdict[placement.node])
+            running = [*running, {**pod, "spec": {**pod["spec"], "nodeName": placement.node}}]
+        left = [manifests[each.pod.key] for each in result.left]
+        verdicts = oracle.judge(case.nodes, running, left, (), case.namespaces).get("", {})
+        for each in result.left:
+            fitting = [name for name, verdict in verdicts[each.pod.key].items() if verdict.fits]
+            assert not fitting, f"{each.pod.key} still fits on {fitting}"
+    return Counter(placed=len(result.placements), left=len(result.left))
+
+
+@pytest.mark.parametrize("aspects", [AMONG_PODS, ASPECTS], ids=["rules between pods", "everything"])
+def test_plans_are_kube_schedulers_to_carry_out(
+    oracle: Oracle, compared: dict[str, Counter[str]], aspects: Collection[str]
+) -> None:
+    """Whatever the rules: nothing is placed that kube-scheduler would refuse, nothing left that it would place."""
+    counts: Counter[str] = Counter()
+    for batch in range(100):
+
+        @seed(batch)
+        @settings(max_examples=100, phases=PHASES, report_multiple_bugs=False, deadline=None)
+        @given(case=busy_cases(aspects))
+        def agree(case: Case) -> None:
+            counts.update(replay(oracle, case))
+
+        agree()
+        if counts["placed"] >= 2_000:
+            break
+    compared[f"plans, {len(aspects)} filters"] = Counter(fits=counts["placed"], rejected=counts["left"])
+    assert counts["placed"] >= 2_000
+    assert counts["left"] >= 500
