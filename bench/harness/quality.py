@@ -127,7 +127,7 @@ def _judge_certificate(result: RoundResult, total: _Sum, costs: dict[str, int]) 
 def _cost(snapshot: Snapshot, placed: Sequence[Placed]) -> int:
     """What a plan costs by the engine's prices, whatever the order."""
     load = Room(snapshot).load()
-    demands = demands_of(snapshot, load, DEFAULT_POLICIES)
+    demands = demands_of(snapshot, Room(snapshot).load(), DEFAULT_POLICIES)
     at_of = {demand.group.pod_class: at for at, demand in enumerate(demands)}
     counts = Counter((at_of[pod.pod_class], at) for pod, at in placed)
     commits = [Commit(demand, at, count) for (demand, at), count in counts.items()]

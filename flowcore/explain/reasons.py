@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from flowcore.classes.groups import Group
 from flowcore.filters import Verdicts, judge
+from flowcore.filters.registry import Ask, ask
 from flowcore.model.neighbours import ANY_KIND, Kind
 from flowcore.model.pods import PodClass
 from flowcore.model.snapshot import Snapshot
@@ -25,15 +26,16 @@ def _available(count: int, verdicts: Verdicts) -> str:
     return f"{count}/{total} nodes are available: {listed}." if listed else f"{count}/{total} nodes are available."
 
 
-def reason_for(group: Group, *, before: Snapshot, after: Snapshot) -> str:
+def reason_for(group: Group, *, before: Snapshot, after: Snapshot, ask: Ask = ask) -> str:
     """Why pods of a group stay pending after a round.
 
     Args:
         before: the snapshot that the round began with.
         after: the same with the round's placements counted.
+        ask: who asks the filters.
     """
-    text = _available(0, judge(group.pod_class, after, group.kind))
-    if judge(group.pod_class, before, group.kind).fits.any():
+    text = _available(0, judge(group.pod_class, after, group.kind, ask))
+    if judge(group.pod_class, before, group.kind, ask).fits.any():
         text += " There was room for some pods of this kind; the round gave it to pods that cost more to leave waiting."
     return text
 

@@ -5,11 +5,13 @@ Source: kube-scheduler plugins/interpodaffinity/filtering.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from flowcore.filters.rejection import Rejection
+from flowcore.filters.rejection import Reads, Rejection
 from flowcore.model.neighbours import Crowd, Kind, Neighbours, Together, own_term_matches
-from flowcore.model.rules import Rules
+from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.snapshot import Bools, NodeTable
 
 NAME = "InterPodAffinity"
@@ -18,6 +20,39 @@ REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 #: kube-scheduler goes on with the parser's words.
 REASON_UNREADABLE = "parsing pod"
+
+
+def reads(kind: Kind, neighbours: Neighbours) -> Reads | None:
+    """The terms of running pods that speak of the kind, and the pods that bring them."""
+    found = neighbours.repelled(kind)
+    if not found:
+        return None
+    return Reads(
+        of_class=frozenset(term for term, _ in found),
+        crowds=tuple(crowd for _, crowd in found),
+        labels=_topologies(term for term, _ in found),
+    )
+
+
+def own_reads(kind: Kind, neighbours: Neighbours) -> Reads | None:
+    """The kind's own terms, and the pods that they speak of."""
+    rules = kind.rules
+    if rules is None or not (rules.affinity or rules.anti_affinity):
+        return None
+    crowds = [neighbours.crowd(Together((term,))) for term in rules.anti_affinity]
+    first = False
+    if rules.affinity:
+        crowds.append(neighbours.crowd(Together(rules.affinity)))
+        first = speaks_of_itself(kind, rules, neighbours)
+    return Reads(
+        of_class=(rules.affinity, rules.anti_affinity, first),
+        crowds=tuple(crowds),
+        labels=_topologies((*rules.affinity, *rules.anti_affinity)),
+    )
+
+
+def _topologies(terms: Iterable[AffinityTerm]) -> tuple[str, ...]:
+    return tuple(sorted({term.topology_key for term in terms}))
 
 
 def rejections(kind: Kind, neighbours: Neighbours, table: NodeTable) -> tuple[Rejection, ...]:
@@ -39,8 +74,11 @@ def unreadable(rules: Rules, table: NodeTable) -> tuple[Rejection, ...]:
     return (Rejection(reason, np.ones(len(table.nodes), dtype=np.bool_)),)
 
 
-def own_rejections(kind: Kind, rules: Rules, neighbours: Neighbours, table: NodeTable) -> tuple[Rejection, ...]:
+def own_rejections(kind: Kind, neighbours: Neighbours, table: NodeTable) -> tuple[Rejection, ...]:
     """Nodes that the pod's own terms rule out; a node is given the first of the two reasons only."""
+    rules = kind.rules
+    if rules is None:
+        return ()
     found = []
     decided = np.zeros(len(table.nodes), dtype=np.bool_)
     if rules.affinity:

@@ -11,37 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.filters import (
-    inter_pod_affinity,
-    node_affinity,
-    node_declared_features,
-    node_name,
-    node_ports,
-    node_resources_fit,
-    node_unschedulable,
-    pod_topology_spread,
-    taint_toleration,
-    volume_filters,
-)
+from flowcore.filters import inter_pod_affinity, pod_topology_spread, volume_filters
+from flowcore.filters.registry import IN_ORDER, LASTING, UNSOUND, Ask, ask
 from flowcore.filters.rejection import Rejection
-from flowcore.model.neighbours import ANY_KIND, Kind, Neighbours
+from flowcore.model.neighbours import ANY_KIND, Kind
 from flowcore.model.pods import PodClass
 from flowcore.model.snapshot import Bools, NodeTable, Snapshot
-
-#: Filters that read only the node object and the pod class: they hold for a whole round.
-STATIC_FILTERS = (node_unschedulable.NAME, node_name.NAME, taint_toleration.NAME, node_affinity.NAME)
-#: All filters, in kube-scheduler's default order (apis/config/v1/default_plugins.go).
-FILTERS = (
-    *STATIC_FILTERS,
-    node_ports.NAME,
-    node_resources_fit.NAME,
-    *volume_filters.NAMES,
-    pod_topology_spread.NAME,
-    inter_pod_affinity.NAME,
-    node_declared_features.NAME,
-)
-#: Not a plugin of kube-scheduler's: a node whose allocatable cannot be read takes nothing.
-UNSOUND = "NodeUnreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +55,18 @@ class Verdicts:
         return Counter({reason: count for reason, count in result.items() if count})
 
 
-def judge(pod_class: PodClass, snapshot: Snapshot, kind: Kind = ANY_KIND) -> Verdicts:
+def judge(pod_class: PodClass, snapshot: Snapshot, kind: Kind = ANY_KIND, ask: Ask = ask) -> Verdicts:
     """Verdicts of every filter for one class, for the snapshot as it stands.
 
     Args:
         kind: what rules between pods read of it, its own rules among that.
+        ask: who asks the filters.
     """
     table = snapshot.table
     found = (
         *volume_filters.outright(pod_class.volumes, snapshot.storage, table),
         *_unreadable(kind, table),
-        *_static(pod_class, table),
-        (node_ports.NAME, node_ports.rejections(pod_class, snapshot)),
-        (node_resources_fit.NAME, node_resources_fit.rejections(pod_class, snapshot)),
-        *volume_filters.rejections(pod_class.volumes, snapshot.storage, table),
-        *_between_pods(pod_class, kind, snapshot.neighbours, table),
-        (node_declared_features.NAME, node_declared_features.rejections(pod_class, table)),
+        *((each.name, ask(each, pod_class, kind, snapshot)) for each in IN_ORDER),
     )
     fits = np.ones(len(table.nodes), dtype=np.bool_)
     for _, rejections in found:
@@ -104,25 +75,16 @@ def judge(pod_class: PodClass, snapshot: Snapshot, kind: Kind = ANY_KIND) -> Ver
     return Verdicts(table, fits, tuple((name, rejections) for name, rejections in found if rejections))
 
 
-def static_fits(pod_class: PodClass, table: NodeTable) -> Bools:
-    """bool[N]: nodes that pass every filter which reads nothing but the node object and the class."""
-    fits = np.ones(len(table.nodes), dtype=np.bool_)
-    features = node_declared_features.rejections(pod_class, table)
-    for _, rejections in (*_static(pod_class, table), ("", features)):
-        for rejection in rejections:
+def lasting_fits(pod_class: PodClass, kind: Kind, snapshot: Snapshot, ask: Ask = ask) -> Bools:
+    """bool[N]: nodes that pass every filter which nothing that a round places can change."""
+    rules = kind.rules
+    if rules is not None and (rules.unreadable_affinity or rules.unreadable_spread):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
+    for each in LASTING:
+        for rejection in ask(each, pod_class, kind, snapshot):
             fits &= ~rejection.nodes
     return fits
-
-
-def _static(pod_class: PodClass, table: NodeTable) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
-    unsound = (Rejection("", table.unsound),) if table.unsound.any() else ()
-    return (
-        (UNSOUND, unsound),
-        (node_unschedulable.NAME, node_unschedulable.rejections(pod_class, table)),
-        (node_name.NAME, node_name.rejections(pod_class, table)),
-        (taint_toleration.NAME, taint_toleration.rejections(pod_class, table)),
-        (node_affinity.NAME, node_affinity.rejections(pod_class, table)),
-    )
 
 
 def _unreadable(kind: Kind, table: NodeTable) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
@@ -133,22 +95,3 @@ def _unreadable(kind: Kind, table: NodeTable) -> tuple[tuple[str, tuple[Rejectio
         (pod_topology_spread.NAME, pod_topology_spread.unreadable(kind.rules, table)),
         (inter_pod_affinity.NAME, inter_pod_affinity.unreadable(kind.rules, table)),
     )
-
-
-def _between_pods(
-    pod_class: PodClass, kind: Kind, neighbours: Neighbours, table: NodeTable
-) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
-    theirs = inter_pod_affinity.rejections(kind, neighbours, table)
-    rules = kind.rules
-    if rules is None:
-        return ((inter_pod_affinity.NAME, theirs),)
-    spread = pod_topology_spread.rejections(pod_class, kind, rules, neighbours, table)
-    if rules.unreadable_affinity:
-        return ((pod_topology_spread.NAME, spread),)
-    own = inter_pod_affinity.own_rejections(kind, rules, neighbours, table)
-    refused = np.zeros(len(table.nodes), dtype=np.bool_)
-    for rejection in own:
-        refused |= rejection.nodes
-    # The plugin stops at its first reason.
-    theirs = tuple(Rejection(rejection.reason, rejection.nodes & ~refused) for rejection in theirs)
-    return ((pod_topology_spread.NAME, spread), (inter_pod_affinity.NAME, own + theirs))

@@ -10,13 +10,20 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from flowcore.filters.rejection import Rejection
+from flowcore.filters.rejection import Reads, Rejection
 from flowcore.model.pods import PodClass
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.snapshot import Bools, Int64s, NodeTable
 
 NAME = "NodeAffinity"
 REASON = "node(s) didn't match Pod's node affinity/selector"
+
+
+def reads(pod_class: PodClass) -> Reads | None:
+    """Selector and required affinity."""
+    if not pod_class.node_selector and pod_class.required_affinity is None:
+        return None
+    return Reads((pod_class.node_selector, pod_class.required_affinity))
 
 
 def rejections(pod_class: PodClass, table: NodeTable) -> tuple[Rejection, ...]:
@@ -32,6 +39,14 @@ def rejections(pod_class: PodClass, table: NodeTable) -> tuple[Rejection, ...]:
             any_term |= _matches(term, table)
         matching &= any_term
     return (Rejection(REASON, ~matching),)
+
+
+def label_keys(pod_class: PodClass) -> set[str]:
+    """Labels of nodes that selector and required affinity read."""
+    keys = {key for key, _ in pod_class.node_selector}
+    for term in pod_class.required_affinity or ():
+        keys.update(requirement.key for requirement in term.expressions)
+    return keys
 
 
 def preference(pod_class: PodClass, table: NodeTable) -> Int64s:

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.filters.rejection import Rejection
+from flowcore.filters.rejection import Reads, Rejection
 from flowcore.model.pods import PodClass
 from flowcore.model.snapshot import NodeTable
 
 NAME = "NodeDeclaredFeatures"
 REASON = "node(s) didn't match Pod's required features"
+
+
+def reads(pod_class: PodClass) -> Reads | None:
+    """What the class needs."""
+    return Reads(pod_class.features) if pod_class.features else None
 
 
 def rejections(pod_class: PodClass, table: NodeTable) -> tuple[Rejection, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from flowcore.filters.rejection import Rejection
+from flowcore.filters.rejection import Reads, Rejection
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.snapshot import Snapshot
 
@@ -21,6 +21,11 @@ def clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
     """Whether any wanted port is held already."""
     held = tuple(taken)
     return any(want.clashes(other) for want in wanted for other in held)
+
+
+def reads(pod_class: PodClass) -> Reads | None:
+    """The class's host ports."""
+    return Reads(pod_class.host_ports) if pod_class.host_ports else None
 
 
 def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.filters.rejection import Rejection
+from flowcore.filters.rejection import Reads, Rejection
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import PODS
 from flowcore.model.snapshot import Int64s, Snapshot
@@ -22,18 +22,21 @@ def insufficient(resource: str) -> str:
     return f"Insufficient {resource}"
 
 
+def reads(pod_class: PodClass) -> Reads:
+    """What the class asks for."""
+    return Reads(pod_class.requests)
+
+
 def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
-    """One rejection per resource that runs short somewhere: a node can be in several."""
+    """One rejection per resource that is asked for, whether it runs short anywhere or not: a node can be in several."""
     wanted = snapshot.vector(pod_class.requests)
     free = snapshot.free
     found = []
     order = [snapshot.resources.index(PODS), *(i for i, name in enumerate(snapshot.resources) if name != PODS)]
     for i in order:
         if wanted[i] > 0:
-            short = free[:, i] < wanted[i]
-            if short.any():
-                name = snapshot.resources[i]
-                found.append(Rejection(TOO_MANY_PODS if name == PODS else insufficient(name), short))
+            name = snapshot.resources[i]
+            found.append(Rejection(TOO_MANY_PODS if name == PODS else insufficient(name), free[:, i] < wanted[i]))
     return tuple(found)
 
 

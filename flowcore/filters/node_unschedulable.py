@@ -5,7 +5,7 @@ Source: kube-scheduler plugins/nodeunschedulable.
 
 from __future__ import annotations
 
-from flowcore.filters.rejection import Rejection
+from flowcore.filters.rejection import Reads, Rejection
 from flowcore.filters.taint_toleration import tolerates
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import PodClass
@@ -14,6 +14,11 @@ from flowcore.model.snapshot import NodeTable
 NAME = "NodeUnschedulable"
 REASON = "node(s) were unschedulable"
 _TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+def reads(pod_class: PodClass) -> Reads | None:
+    """Whether the class tolerates a cordon."""
+    return None if tolerates(pod_class.tolerations, _TAINT) else Reads(())
 
 
 def rejections(pod_class: PodClass, table: NodeTable) -> tuple[Rejection, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowcore.filters import node_affinity, taint_toleration
-from flowcore.filters.rejection import Rejection
+from flowcore.filters.rejection import Reads, Rejection
 from flowcore.model.neighbours import Alike, Kind, Neighbours
 from flowcore.model.pods import PodClass
 from flowcore.model.rules import Rules, SpreadConstraint
@@ -31,11 +31,35 @@ def unreadable(rules: Rules, table: NodeTable) -> tuple[Rejection, ...]:
     return (Rejection(reason, np.ones(len(table.nodes), dtype=np.bool_)),)
 
 
-def rejections(
-    pod_class: PodClass, kind: Kind, rules: Rules, neighbours: Neighbours, table: NodeTable
-) -> tuple[Rejection, ...]:
+def reads(pod_class: PodClass, kind: Kind, neighbours: Neighbours) -> Reads | None:
+    """The constraints, whom they count, and what decides which nodes they count."""
+    spread = () if kind.rules is None else kind.rules.spread
+    if not spread:
+        return None
+    honors_affinity = any(constraint.honors_affinity for constraint in spread)
+    honors_taints = any(constraint.honors_taints for constraint in spread)
+    keys = {constraint.topology_key for constraint in spread}
+    if honors_affinity:
+        keys |= node_affinity.label_keys(pod_class)
+    itself = tuple(each.selector is not None and each.selector.matches(kind.labels) for each in spread)
+    return Reads(
+        of_class=(
+            spread,
+            kind.namespace,
+            itself,
+            (pod_class.node_selector, pod_class.required_affinity) if honors_affinity else None,
+            pod_class.tolerations if honors_taints else None,
+        ),
+        crowds=tuple(neighbours.crowd(Alike(kind.namespace, constraint.selector)) for constraint in spread),
+        labels=tuple(sorted(keys)),
+        taints=honors_taints,
+    )
+
+
+def rejections(pod_class: PodClass, kind: Kind, neighbours: Neighbours, table: NodeTable) -> tuple[Rejection, ...]:
     """Nodes where a constraint would be broken; a node is given the reason of its first one only."""
-    if not rules.spread:
+    rules = kind.rules
+    if rules is None or not rules.spread:
         return ()
     keys = tuple(constraint.topology_key for constraint in rules.spread)
     unlabelled = np.zeros(len(table.nodes), dtype=np.bool_)

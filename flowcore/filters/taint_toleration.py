@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.filters.rejection import Rejection
+from flowcore.filters.rejection import Reads, Rejection
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import PodClass, Toleration
 from flowcore.model.snapshot import Int64s, NodeTable
@@ -29,6 +29,11 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
         if toleration.operator in ("", "Equal") and toleration.value == taint.value:
             return True
     return False
+
+
+def reads(pod_class: PodClass) -> Reads:
+    """The class's tolerations."""
+    return Reads(pod_class.tolerations)
 
 
 def rejections(pod_class: PodClass, table: NodeTable) -> tuple[Rejection, ...]:

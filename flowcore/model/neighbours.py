@@ -8,7 +8,7 @@ of those that a rule speaks of are put together when it is first asked about, an
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -71,6 +71,11 @@ class Together(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         """What their labels must meet at least."""
         return self.terms[0].selector
 
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether labels of namespaces decide who is among them."""
+        return any(term.namespace_selector is not None for term in self.terms)
+
     def includes(self, kind: Kind, namespaces: Mapping[str, Labels]) -> bool:
         """Whether pods of this kind are among them."""
         return all(own_term_matches(term, kind, namespaces) for term in self.terms)
@@ -81,6 +86,7 @@ class Alike(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     namespace: str
     selector: LabelSelector | None
+    reads_namespaces: ClassVar[bool] = False
 
     def includes(self, kind: Kind, _namespaces: Mapping[str, Labels]) -> bool:
         """Whether pods of this kind are among them."""
@@ -146,18 +152,33 @@ class Crowd:
 
     Attributes:
         by_node: node name -> pods, zeros left out; without those that ran there before what ``Neighbours.plus`` added.
+        made, came, went: when it was put together, when a pod last came, when one last went, as ``Neighbours`` counts
+            its changes: a crowd for which these are the same has not changed.
     """
 
-    __slots__ = ("_arrays", "_below", "_index", "by_node")
+    __slots__ = ("_arrays", "_below", "_index", "by_node", "came", "made", "went")
 
-    def __init__(self, below: Crowd | None = None) -> None:
+    def __init__(self, made: int = 0, below: Crowd | None = None) -> None:
         self.by_node: dict[str, int] = {}
+        self.made = made
+        self.came = self.went = 0
         self._below = below
         self._index: Mapping[str, int] | None = None
         self._arrays: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
-    def change(self, node: str, by: int) -> None:
+    def change(self, node: str, by: int, when: int) -> None:
         """Counts so many more (or fewer) there."""
+        if by > 0:
+            self.came = when
+        else:
+            self.went = when
+        self._add(node, by)
+
+    def start_with(self, node: str, pods: int) -> None:
+        """Counts pods that were there before it was put together."""
+        self._add(node, pods)
+
+    def _add(self, node: str, by: int) -> None:
         count = self.by_node.get(node, 0) + by
         if count:
             self.by_node[node] = count
@@ -186,6 +207,7 @@ class Neighbours:
     def __init__(self, namespaces: Mapping[str, Labels] | None = None, below: Neighbours | None = None) -> None:
         self._namespaces: dict[str, Labels] = dict(namespaces or {})
         self._below = below
+        self._changes = self._forgotten = 0
         self._counts: dict[Kind, dict[str, int]] = {}
         #: For label keys that were asked about: value -> kinds.
         self._by_label: dict[str, dict[str, dict[Kind, None]]] = {}
@@ -212,6 +234,11 @@ class Neighbours:
         return found
 
     @property
+    def forgotten(self) -> int:
+        """How often all crowds were forgotten: those of before are of no use then."""
+        return self._forgotten
+
+    @property
     def namespaces(self) -> Mapping[str, Labels]:
         """Namespace -> labels."""
         return self._namespaces
@@ -226,6 +253,7 @@ class Neighbours:
 
     def change(self, kind: Kind, node: str, by: int) -> None:
         """So many more (or fewer) pods of a kind run on a node."""
+        self._changes += 1
         on = self._counts.get(kind)
         if on is None:
             on = self._counts[kind] = {}
@@ -237,7 +265,7 @@ class Neighbours:
             on.pop(node, None)
         for crowd in self._interested.find(kind.labels):
             if crowd.includes(kind, self._namespaces):
-                self._crowds[crowd].change(node, by)
+                self._crowds[crowd].change(node, by, self._changes)
         # One pod may name a term twice; it is counted once a pod.
         for term in set(kind.rules.anti_affinity) if kind.rules is not None else ():
             self._repel(term, node, by)
@@ -255,7 +283,8 @@ class Neighbours:
             del self._namespaces[name]
         else:
             self._namespaces[name] = labels
-        self._forget_crowds()
+        self._changes += 1
+        self._forget([of for of in self._crowds if of.reads_namespaces])
 
     def _come(self, kind: Kind) -> None:
         if self._by_label:
@@ -275,9 +304,9 @@ class Neighbours:
     def _repel(self, term: AffinityTerm, node: str, by: int) -> None:
         crowd = self._repelling.get(term)
         if crowd is None:
-            crowd = self._repelling[term] = Crowd()
+            crowd = self._repelling[term] = Crowd(self._changes)
             self._repelling_index.add(term, term.selector)
-        crowd.change(node, by)
+        crowd.change(node, by, self._changes)
         if not crowd.by_node:
             del self._repelling[term]
             self._repelling_index.remove(term, term.selector)
@@ -285,9 +314,9 @@ class Neighbours:
     def _attract(self, wish: WeightedTerm, node: str, by: int) -> None:
         crowd = self._attracting.get(wish)
         if crowd is None:
-            crowd = self._attracting[wish] = Crowd()
+            crowd = self._attracting[wish] = Crowd(self._changes)
             self._attracting_index.add(wish, wish.selector)
-        crowd.change(node, by)
+        crowd.change(node, by, self._changes)
         if not crowd.by_node:
             del self._attracting[wish]
             self._attracting_index.remove(wish, wish.selector)
@@ -333,18 +362,20 @@ class Neighbours:
         found = self._crowds.get(of)
         if found is None:
             if len(self._crowds) >= _MOST_CROWDS:
-                self._forget_crowds()
-            found = self._crowds[of] = Crowd(None if self._below is None else self._below.crowd(of))
+                self._forgotten += 1
+                self._forget(list(self._crowds))
+            found = self._crowds[of] = Crowd(self._changes, None if self._below is None else self._below.crowd(of))
             for kind in self._candidates(of.selector):
                 if of.includes(kind, self._namespaces):
                     for node, count in self._counts[kind].items():
-                        found.change(node, count)
+                        found.start_with(node, count)
             self._interested.add(of, of.selector)
         return found
 
-    def _forget_crowds(self) -> None:
-        self._crowds.clear()
-        self._interested = SelectorIndex()
+    def _forget(self, crowds: Iterable[Together | Alike]) -> None:
+        for of in crowds:
+            del self._crowds[of]
+            self._interested.remove(of, of.selector)
 
     def _candidates(self, selector: LabelSelector | None) -> list[Kind]:
         """Kinds that the selector may select, and not many others."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts
+from flowcore.model.selectors import Labels
 from flowcore.model.volumes import Storage
 
 Int64s = NDArray[np.int64]
@@ -35,6 +37,20 @@ class LabelColumn:
 
     codes: NDArray[np.int32]
     values: tuple[str, ...]
+
+    def updated(self, key: str, at: Int64s, rows: Iterable[tuple[int, Labels]]) -> LabelColumn:
+        """The column of other nodes: those that were at ``at`` (-1: nowhere), with the labels of some rows set anew."""
+        codes = _taken(self.codes, at, -1)
+        places: dict[str, int] | None = None
+        for i, labels in rows:
+            value = next((value for name, value in labels if name == key), None)
+            if value is None:
+                codes[i] = -1
+            elif codes[i] < 0 or self.values[codes[i]] != value:
+                if places is None:
+                    places = {each: code for code, each in enumerate(self.values)}
+                codes[i] = places.setdefault(value, len(places))
+        return LabelColumn(codes, self.values if places is None else tuple(places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,43 @@ class NodeTable:
             taint_codes=np.array(codes, dtype=np.int32),
             taint_sets=tuple(taint_sets),
         )
+
+    def updated(self, put: Iterable[Node], gone: Iterable[str] = ()) -> NodeTable:
+        """The table with these nodes new or changed and those gone, its nodes by name.
+
+        Costs what changed and a few copies of arrays. Where no node comes or goes, ``index`` stays the same object.
+        """
+        changed = {node.name: node for node in put}
+        dropped = {name for name in gone if name in self.index} - changed.keys()
+        if len(self.taint_sets) > 2 * len(self.nodes) + 100:  # sets that no node has any more pile up
+            every = {node.name: node for node in self.nodes if node.name not in dropped} | changed
+            return NodeTable.of(every[name] for name in sorted(every))
+        index, at = self.index, np.arange(len(self.nodes), dtype=np.int64)
+        nodes = list(self.nodes)
+        if dropped or not changed.keys() <= index.keys():
+            index = {name: i for i, name in enumerate(sorted((index.keys() | changed.keys()) - dropped))}
+            at = np.array([self.index.get(name, -1) for name in index], dtype=np.int64)
+            nodes = [changed[name] if name in changed else self.nodes[self.index[name]] for name in index]
+        unschedulable, unsound = _taken(self.unschedulable, at, 0), _taken(self.unsound, at, 0)
+        taint_codes, taint_sets = _taken(self.taint_codes, at, 0), {each: i for i, each in enumerate(self.taint_sets)}
+        for name, node in changed.items():
+            i = index[name]
+            nodes[i] = node
+            unschedulable[i], unsound[i] = node.unschedulable, bool(node.problem)
+            taint_codes[i] = taint_sets.setdefault(node.taints, len(taint_sets))
+        rows = [(index[name], node.labels) for name, node in changed.items()]
+        columns = {
+            key: column.updated(key, at, rows)
+            for key, column in self._columns.items()
+            if len(column.values) <= 2 * len(self.nodes) + 100  # likewise
+        }
+        return NodeTable(tuple(nodes), index, unschedulable, unsound, taint_codes, tuple(taint_sets), columns)
+
+    def places_in(self, older: NodeTable) -> NDArray[np.int64]:
+        """int64[N]: where each node was in another table, -1 where it was not."""
+        if older.index is self.index:
+            return np.arange(len(self.nodes), dtype=np.int64)
+        return np.array([older.index.get(node.name, -1) for node in self.nodes], dtype=np.int64)
 
     def column(self, key: str) -> LabelColumn:
         """The values of one label over all nodes."""
@@ -125,6 +178,20 @@ class Snapshot:
         """int64[N, R]: allocatable less used; negative where a node is overcommitted already."""
         return self.allocatable - self.used
 
+    def of_nodes(self, at: Int64s) -> Snapshot:
+        """These nodes alone, for what looks at each node by itself; what runs elsewhere is not told."""
+        table = NodeTable.of(self.table.nodes[i] for i in at.tolist())
+        ports = {place: self.ports[i] for place, i in enumerate(at.tolist()) if i in self.ports} if self.ports else {}
+        return replace(
+            self,
+            table=table,
+            allocatable=self.allocatable[at],
+            used=self.used[at],
+            assumed=self.assumed[at],
+            ports=ports,
+            pending=(),
+        )
+
     def vector(self, amounts: Amounts) -> Int64s:
         """int64[R]: amounts in this snapshot's columns, with one pod in ``pods``."""
         row = np.zeros(len(self.resources), dtype=np.int64)
@@ -138,6 +205,14 @@ class Snapshot:
     ) -> Snapshot:
         """The same cluster with other pods on its nodes and nothing pending."""
         return replace(self, used=used, assumed=assumed, ports=ports, neighbours=neighbours, pending=())
+
+
+def _taken(values: NDArray[Any], at: Int64s, missing: int) -> NDArray[Any]:
+    """A copy of the entries at ``at``, with something else where that is -1."""
+    found = np.full(len(at), missing, dtype=values.dtype)
+    there = at >= 0
+    found[there] = values[at[there]]
+    return found
 
 
 def assumed_amounts(requests: Amounts) -> tuple[int, int]:

@@ -30,16 +30,13 @@ class Field:
 
     @classmethod
     def of(cls, demands: Sequence[Demand], room: Room) -> Field:
-        """For the room as it is; it must not be changed any more."""
+        """For the room that the round begins with; it must not be changed any more."""
         nodes = len(room.free)
         counts = np.zeros((len(demands), nodes), dtype=np.int64)
         opening = np.full((len(demands), nodes), np.inf)
-        load, first = room.load(), np.zeros(1, dtype=np.int64)
         for at, demand in enumerate(demands):
-            counts[at] = room.space(demand)
-            size = np.broadcast_to(demand.size, (nodes, len(demand.size)))
-            slots = demand.model.slot_costs(load, size, first, demand.policy.weights)[:, 0]
-            np.copyto(opening[at], demand.arc + slots, where=counts[at] > 0)
+            counts[at] = demand.counts
+            np.copyto(opening[at], demand.arc + demand.first_slot, where=demand.counts > 0)
         return cls(demands, counts, opening, room)
 
     @property

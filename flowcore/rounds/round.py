@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from flowcore.classes import VerdictCache
 from flowcore.costs import MODELS, CostModel
 from flowcore.explain.reasons import reason_for
 from flowcore.model.policies import BUILT_IN, Policy
@@ -33,11 +34,13 @@ class Round:
         policies: Mapping[str, Policy] = DEFAULT_POLICIES,
         models: Mapping[str, CostModel] = MODELS,
         *,
+        cache: VerdictCache | None = None,
         seed: int = 0,
     ) -> None:
-        """Each pending pod's ``policy`` must be a key of ``policies``, and each policy's model one of ``models``."""
+        """See ``run_round``."""
         self._snapshot, self._start = snapshot, Room(snapshot)
-        self._demands = demands_of(snapshot, self._start.load(), policies, models)
+        self._cache = VerdictCache.of(snapshot) if cache is None else cache
+        self._demands = demands_of(snapshot, self._start.load(), policies, models, self._cache)
         self._planner = Planner(self._demands, self._start, seed)
 
     def step(self) -> bool:
@@ -47,7 +50,7 @@ class Round:
     def result(self) -> RoundResult:
         """The best plan so far."""
         planner = self._planner
-        return _result(self._snapshot, self._demands, self._start, planner)
+        return _result(self._snapshot, self._demands, self._start, planner, self._cache)
 
 
 def run_round(
@@ -55,6 +58,7 @@ def run_round(
     policies: Mapping[str, Policy] = DEFAULT_POLICIES,
     models: Mapping[str, CostModel] = MODELS,
     *,
+    cache: VerdictCache | None = None,
     steps: int = DEFAULT_STEPS,
     seed: int = 0,
 ) -> RoundResult:
@@ -63,6 +67,7 @@ def run_round(
     Args:
         snapshot: nodes, what is taken, what waits. Each pending pod's ``policy`` must be a key of ``policies``.
         models: cost models by name; each of those that ``policies`` name must be there.
+        cache: what is remembered of earlier rounds; it makes a round faster and changes nothing else.
         steps: how much work to do at most, at least one.
         seed: of the choices that the search makes.
 
@@ -70,7 +75,7 @@ def run_round(
         A plan in which every pending pod is either placed or left with a reason. It never overcommits a resource
         and never breaks a filter; what stays out fits nowhere beside what was placed.
     """
-    this = Round(snapshot, policies, models, seed=seed)
+    this = Round(snapshot, policies, models, cache=cache, seed=seed)
     for _ in range(max(1, steps)):
         if not this.step():
             break
@@ -87,7 +92,8 @@ def run_one_by_one(
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
     start = Room(snapshot)
-    demands = demands_of(snapshot, start.load(), policies, models)
+    cache = VerdictCache.of(snapshot)
+    demands = demands_of(snapshot, start.load(), policies, models, cache)
     places = {pod.key: place for place, pod in enumerate(snapshot.pending)}
     turns = sorted(
         (-demand.group.pod_class.priority, pod.created, places[pod.key], at)
@@ -97,10 +103,12 @@ def run_one_by_one(
     planner = Planner(demands, start)
     room = start.copy()
     planner.offer("one by one", plan_by_filling(Field.of(demands, start), ((at, 1) for *_, at in turns), room), room)
-    return _result(snapshot, demands, start, planner)
+    return _result(snapshot, demands, start, planner, cache)
 
 
-def _result(snapshot: Snapshot, demands: Sequence[Demand], start: Room, planner: Planner) -> RoundResult:
+def _result(
+    snapshot: Snapshot, demands: Sequence[Demand], start: Room, planner: Planner, cache: VerdictCache
+) -> RoundResult:
     draft = planner.conclude()
     prices = iter(pod_prices(draft.commits, demands, start.load()).tolist())
     nodes = snapshot.table.nodes
@@ -114,7 +122,7 @@ def _result(snapshot: Snapshot, demands: Sequence[Demand], start: Room, planner:
     left: list[Left] = []
     for demand, count, pods in zip(demands, unplaced(draft.commits, demands), waiting, strict=True):
         if count:
-            reason = reason_for(demand.group, before=snapshot, after=after)
+            reason = reason_for(demand.group, before=snapshot, after=after, ask=cache.ask)
             left.extend(
                 Left(pod, reason, price) for pod, price in zip(pods, demand.prices_of_last(count).tolist(), strict=True)
             )

@@ -21,6 +21,18 @@ class Metrics:
         self.round_seconds = Histogram(
             "thalweg_round_seconds", "Time from request to plan, by the worker.", buckets=_SECONDS, registry=r
         )
+        self.verdicts = Counter(
+            "thalweg_cached_verdicts",
+            "Columns of the verdict cache that rounds asked for, by filter and outcome: hit, refreshed or miss.",
+            ["filter", "outcome"],
+            registry=r,
+        )
+        self.verdict_rows = Counter(
+            "thalweg_cached_verdict_rows",
+            "Nodes whose verdict was computed anew, by filter, once for each column.",
+            ["filter"],
+            registry=r,
+        )
         self.worker_restarts = Counter("thalweg_worker_restarts", "Worker processes replaced.", registry=r)
         self.placements = Counter("thalweg_placements", "Placements by what became of them.", ["outcome"], registry=r)
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)

@@ -152,6 +152,11 @@ class RoundLoop:
             self._batcher.touch()
         self._metrics.rounds.labels(reply.method).inc()
         self._metrics.round_seconds.observe(reply.seconds)
+        for name, hits, refreshed, misses, rows in reply.cached:
+            self._metrics.verdicts.labels(name, "hit").inc(hits)
+            self._metrics.verdicts.labels(name, "refreshed").inc(refreshed)
+            self._metrics.verdicts.labels(name, "miss").inc(misses)
+            self._metrics.verdict_rows.labels(name).inc(rows)
         await self._deliver(question, reply)
         await self._conclude(question, reply)
 

@@ -127,6 +127,8 @@ class RoundReply(msgspec.Struct):
     solves: int
     arcs: int
     seconds: float
+    #: What verdicts were asked for and how often they were hits, refreshed in part, misses, and rows computed.
+    cached: list[tuple[str, int, int, int, int]] = []
     problem: str = ""
 
     @property

@@ -19,6 +19,9 @@ from typing import BinaryIO
 import msgspec
 import numpy as np
 
+from flowcore.classes import VerdictCache
+from flowcore.classes.columns import Tally
+from flowcore.classes.invalidation import Event
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node, Report
@@ -47,12 +50,16 @@ _OBSERVED_STEPS = 4
 
 
 class Replica:
-    """The worker's copy of the nodes, of what is taken there and of what runs there."""
+    """The worker's copy of the nodes, of what is taken there and of what runs there, and what filters said of it.
+
+    Attributes:
+        cache: verdicts on earlier states as far as they still hold; told of every change here.
+    """
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
+        self.cache = VerdictCache()
         self._uses: dict[str, Use] = {}
-        self._table: NodeTable | None = None
+        self._table = NodeTable.of(())
         self._resources: tuple[str, ...] = BASE_RESOURCES
         self._allocatable: Int64s = np.zeros((0, len(BASE_RESOURCES)), dtype=np.int64)
         self._used: Int64s = self._allocatable.copy()
@@ -63,67 +70,92 @@ class Replica:
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
-        if request.nodes or request.gone or self._table is None:
-            for name in request.gone:
-                self._nodes.pop(name, None)
-                self._uses.pop(name, None)
-                self._reports.put(name, None)
-            for node in request.nodes:
-                self._nodes[node.name] = node
-            self._table = None
-        for use in request.uses:
-            self._uses[use.node] = use
+        added = {node.name for node in request.nodes if node.name not in self._table.index}
+        if request.nodes or request.gone:
+            self._change_nodes(request.nodes, request.gone)
+        self._offer_columns({name for pod_class in request.classes for name, _ in pod_class.requests})
+        self._change_uses(request.uses, added)
         for namespace, labels in request.namespaces.items():
             self._neighbours.set_namespace(namespace, labels)
         for kind, name, by in request.neighbours:
             self._neighbours.change(request.kinds[kind], name, by)
+        at = [self._table.index[each.node] for each in request.reports if each.node in self._table.index]
+        if at:
+            self.cache.change_at(Event.NODE_REPORT, at)
         for each in request.reports:
             images = tuple(request.images[at] for at in each.images)
             self._reports.put(each.node, Report(images, each.bandwidth))
-        needed = {name for pod_class in request.classes for name, _ in pod_class.requests}
-        if self._table is None or not needed.issubset(self._resources):
-            self._rebuild(needed)
-        else:
-            self._update(request.uses)
 
-    def _rebuild(self, needed: set[str]) -> None:
-        offered = {name for node in self._nodes.values() for name, _ in node.allocatable}
-        self._resources = BASE_RESOURCES + tuple(sorted((needed | offered).difference(BASE_RESOURCES)))
+    def _change_nodes(self, put: list[Node], gone: list[str]) -> None:
+        before = self._table
+        self._table = before.updated(put, gone)
+        if self._table.index is not before.index:
+            places = self._table.places_in(before)
+            self._allocatable, self._used, self._assumed = (
+                _moved(rows, places) for rows in (self._allocatable, self._used, self._assumed)
+            )
+            self._ports = (
+                {at: self._ports[place] for at, place in enumerate(places.tolist()) if place in self._ports}
+                if self._ports
+                else {}
+            )
+        for name in gone:
+            self._uses.pop(name, None)
+            self._reports.put(name, None)
+        self.cache.change_nodes(before, self._table, [node.name for node in put])
+        self._offer_columns({name for node in put for name, _ in node.allocatable})
         column = {name: i for i, name in enumerate(self._resources)}
-        self._table = NodeTable.of(self._nodes[name] for name in sorted(self._nodes))
-        count = len(self._table.nodes)
-        self._allocatable = np.zeros((count, len(self._resources)), dtype=np.int64)
-        for i, node in enumerate(self._table.nodes):
-            for name, amount in node.allocatable:
-                self._allocatable[i, column[name]] = amount
-        self._used = np.zeros_like(self._allocatable)
-        self._assumed = np.zeros((count, 2), dtype=np.int64)
-        self._ports = {}
-        self._update([use for name, use in self._uses.items() if name in self._nodes])
-
-    def _update(self, uses: list[Use]) -> None:
-        assert self._table is not None  # noqa: S101 - _rebuild came first
-        column = {name: i for i, name in enumerate(self._resources)}
-        for use in uses:
-            at = self._table.index.get(use.node)
-            if at is None:
-                continue
+        for node in put:
             row = [0] * len(self._resources)
-            for name, amount in use.amounts:
-                if name in column:  # otherwise nobody offers it and nobody waiting asks for it
-                    row[column[name]] = amount
-            row[column[PODS]] = use.pods
-            self._used[at] = to_int64([row], len(row))[0]
-            self._assumed[at] = to_int64([[use.cpu, use.memory]], 2)[0]
+            for name, amount in node.allocatable:
+                row[column[name]] = amount
+            self._allocatable[self._table.index[node.name]] = row
+
+    def _offer_columns(self, names: set[str]) -> None:
+        """Resources that a node offers or a waiting pod asks for have a column each."""
+        if names.issubset(self._resources):
+            return
+        before = self._resources
+        self._resources = BASE_RESOURCES + tuple(sorted(names.union(before).difference(BASE_RESOURCES)))
+        at = [self._resources.index(name) for name in before]
+        wide = np.zeros((2, len(self._table.nodes), len(self._resources)), dtype=np.int64)
+        wide[0][:, at], wide[1][:, at] = self._allocatable, self._used
+        self._allocatable, self._used = wide
+        for use in self._uses.values():
+            place = self._table.index.get(use.node)
+            if place is not None:
+                self._used[place] = self._row(use)
+
+    def _row(self, use: Use) -> Int64s:
+        row = dict.fromkeys(self._resources, 0)
+        # A resource without a column: nobody offers it and nobody waiting asks for it.
+        row.update((name, amount) for name, amount in use.amounts if name in row)
+        row[PODS] = use.pods
+        values: Int64s = to_int64([list(row.values())], len(row))[0]
+        return values
+
+    def _change_uses(self, uses: list[Use], added: set[str]) -> None:
+        at: dict[Event, list[int]] = {}
+        for use in uses:
+            before = self._uses.get(use.node)
+            self._uses[use.node] = use
+            place = self._table.index.get(use.node)
+            if place is None:
+                continue
+            self._used[place] = self._row(use)
+            self._assumed[place] = to_int64([[use.cpu, use.memory]], 2)[0]
             if use.ports:
-                self._ports[at] = frozenset(use.ports)
+                self._ports[place] = frozenset(use.ports)
             else:
-                self._ports.pop(at, None)
+                self._ports.pop(place, None)
+            if before != use and use.node not in added:  # that those came is told already
+                at.setdefault(_event(before, use), []).append(place)
+        for event, places in at.items():
+            self.cache.change_at(event, places)
 
     def snapshot(self, request: RoundRequest, pending: tuple[PendingPod, ...]) -> Snapshot:
         """The nodes as they are now, with these pods waiting."""
-        assert self._table is not None  # noqa: S101 - apply came first
-        return Snapshot(
+        snapshot = Snapshot(
             generation=request.generation,
             now=request.now,
             table=self._table,
@@ -136,6 +168,8 @@ class Replica:
             neighbours=self._neighbours,
             reports=self._reports,
         )
+        self.cache.follow(snapshot)
+        return snapshot
 
     def whole(self, request: RoundRequest) -> RoundRequest:
         """The request as a worker that knows nothing would need it."""
@@ -150,13 +184,27 @@ class Replica:
             fresh=True,
             images=list(images),
             reports=reports,
-            nodes=list(self._nodes.values()),
+            nodes=list(self._table.nodes),
             gone=[],
             uses=list(self._uses.values()),
             namespaces=dict(self._neighbours.namespaces),
             kinds=list(kinds),
             neighbours=neighbours,
         )
+
+
+def _event(before: Use | None, after: Use) -> Event:
+    pods = 0 if before is None else before.pods
+    if after.pods == pods:
+        return Event.POD_RESIZED
+    return Event.POD_ADDED if after.pods > pods else Event.POD_DELETED
+
+
+def _moved(rows: Int64s, places: Int64s) -> Int64s:
+    moved = np.zeros((len(places), rows.shape[1]), dtype=np.int64)
+    there = places >= 0
+    moved[there] = rows[places[there]]
+    return moved
 
 
 def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
@@ -178,15 +226,15 @@ def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostMod
             kind=request.kinds[waiting.kind],
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
-    until = started + request.budget
-    planned = Round(replica.snapshot(request, tuple(binding)), policies, models, seed=request.seed)
+    until, cache = started + request.budget, replica.cache
+    planned = Round(replica.snapshot(request, tuple(binding)), policies, models, cache=cache, seed=request.seed)
     result = _plan(planned, request.steps, until)
     results = [result]
     if observed:
         # Nobody acts on these: their plan gets the work that every plan gets, and no search.
         rest = replace(result.after, pending=tuple(observed))
-        results.append(run_round(rest, policies, models, steps=_OBSERVED_STEPS))
-    return _reply(request, results, at, time.perf_counter() - started)
+        results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
+    return _reply(request, results, at, cache.take_tallies(), time.perf_counter() - started)
 
 
 def _plan(this: Round, steps: int, until: float) -> RoundResult:
@@ -199,7 +247,13 @@ def _plan(this: Round, steps: int, until: float) -> RoundResult:
     return this.result()
 
 
-def _reply(request: RoundRequest, results: list[RoundResult], at: dict[str, int], seconds: float) -> RoundReply:
+def _reply(
+    request: RoundRequest,
+    results: list[RoundResult],
+    at: dict[str, int],
+    tallies: dict[str, Tally],
+    seconds: float,
+) -> RoundReply:
     reasons: dict[str, int] = {}
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
     placements, left = [], []
@@ -224,6 +278,7 @@ def _reply(request: RoundRequest, results: list[RoundResult], at: dict[str, int]
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
         seconds=seconds,
+        cached=[(name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()],
     )
 
 

@@ -73,7 +73,7 @@ def test_no_plan_beats_the_bound(nodes: list[int], pods: list[tuple[int, int]], 
     )
     policies = {BUILT_IN.name: policy}
     start = Room(cluster)
-    demands = demands_of(cluster, start.load(), policies)
+    demands = demands_of(cluster, Room(cluster).load(), policies)
     best = min(total_cost(commits, demands, start.load()) for commits in _all_plans(demands, start))
     result = run_round(cluster, policies)
     assert result.lower_bound <= best <= result.cost
@@ -87,7 +87,7 @@ def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, toll: float, 
     """Whatever prices come from a solver, right or wrong."""
     result = run_round(crowd)
     start = Room(crowd)
-    demands = demands_of(crowd, start.load(), {BUILT_IN.name: BUILT_IN})
+    demands = demands_of(crowd, Room(crowd).load(), {BUILT_IN.name: BUILT_IN})
     if not demands:
         return
     random = np.random.default_rng(seed)

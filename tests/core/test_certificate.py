@@ -65,7 +65,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
     room = Room(crowd)
     supplies = [
         flow._Supply(at, demand, demand.count, room.counts(demand))
-        for at, demand in enumerate(demands_of(crowd, room.load(), DEFAULT_POLICIES))
+        for at, demand in enumerate(demands_of(crowd, Room(crowd).load(), DEFAULT_POLICIES))
     ]
     supplies = [supply for supply in supplies if supply.fitting.any()]
     assume(supplies)

@@ -84,7 +84,7 @@ def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
     before = {left.pod.pod_class: judge(left.pod.pod_class, crowd, left.pod.kind).fits.any() for left in result.left}
     assume(any(before.values()))
     start = Room(crowd)
-    demands = demands_of(crowd, start.load(), policies)
+    demands = demands_of(crowd, Room(crowd).load(), policies)
     turns = by_price(demands, [demand.count for demand in demands])
     commits = plan_by_filling(Field.of(demands, start), ((at, 1) for at in turns), start.copy())
     assert result.cost <= total_cost(commits, demands, start.load())

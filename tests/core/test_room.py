@@ -20,6 +20,7 @@ def test_a_node_takes_as_many_as_are_counted(case: Case) -> None:
     for demand in demands:
         pod_class = demand.group.pod_class
         counts = start.counts(demand)
+        assert (demand.counts == start.space(demand)).all()
         fits = judge(pod_class, snapshot, demand.group.kind).fits
         for at, count in enumerate(counts):
             assert count == start.count_on(demand, at)

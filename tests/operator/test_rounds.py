@@ -525,3 +525,23 @@ def test_room_of_a_reserved_pod_that_goes_wakes_the_rounds() -> None:
         assert woken
         state.on_change = lambda: None
         state.delete_pod("ns/p")
+
+
+async def test_hits_of_the_verdict_cache_are_counted(case: Case) -> None:
+    """By filter and outcome; what a binding changes is one row."""
+
+    def count(outcome: str) -> float:
+        return case.metrics.verdicts.labels("NodeResourcesFit", outcome)._value.get()
+
+    for name in "abcd":
+        case.node(name)
+    case.pod("first")
+    await bound(case, "ns/first")
+    missed = count("miss")
+    assert missed >= 1
+    rows = case.metrics.verdict_rows.labels("NodeResourcesFit")._value.get()
+    case.pod("second")
+    await bound(case, "ns/second")
+    assert count("miss") == missed
+    assert count("refreshed") >= 1
+    assert case.metrics.verdict_rows.labels("NodeResourcesFit")._value.get() == rows + count("refreshed")

@@ -136,10 +136,10 @@ def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], 
     found, counts = [], Counter[str]()
     for pod in snapshot.pending:
         verdicts = judge(pod.pod_class, snapshot, pod.kind)
-        by_filter = dict(verdicts.by_filter)
         for at, node in enumerate(snapshot.table.nodes):
             if only:
-                rejected = [r.reason for r in by_filter.get(only, ()) if r.nodes[at]]
+                parts = ([r.reason for r in found if r.nodes[at]] for name, found in verdicts.by_filter if name == only)
+                rejected = next(filter(None, parts), [])
                 ours = (not rejected, only if rejected else "", ", ".join(rejected))
             else:
                 ours = (bool(verdicts.fits[at]), *verdicts.of_node(at))

@@ -1,0 +1,343 @@
+"""Verdicts that are remembered equal those that are not, whatever happens in between."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from support.draw import ASPECTS, SCORES, SOFT
+from support.histories import History, World, histories, tell
+from support.model import node, snapshot
+from thalweg_operator.state import ClusterState
+from thalweg_operator.worker import Replica
+
+from flowcore.classes import VerdictCache
+from flowcore.classes.invalidation import INVALIDATES, NODE_FIELDS, OF_A_NODE, Row
+from flowcore.filters import judge, volume_filters
+from flowcore.filters.node_resources_fit import count_fitting
+from flowcore.filters.registry import IN_ORDER, ask
+from flowcore.model.neighbours import Kind
+from flowcore.model.nodes import Node, Taint
+from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.snapshot import NodeTable, Snapshot
+from flowcore.model.volumes import ClaimVolume
+from flowcore.rounds import RoundResult, run_round
+
+#: Volumes are left out: the operator does not tell of them, and rounds place no pods that have any.
+HEARD = frozenset(ASPECTS) - set(volume_filters.NAMES)
+
+
+def verdicts(snapshot: Snapshot, world: World, cache: VerdictCache | None) -> list[Any]:
+    """Filter and reason for each node, how many nodes each reason holds for, and how many pods fit, of every probe."""
+    found: list[Any] = []
+    for pod_class, kind in world.probes:
+        each = judge(pod_class, snapshot, kind, ask if cache is None else cache.ask)
+        if cache is None:
+            counts = np.minimum(count_fitting(snapshot.vector(pod_class.requests), snapshot.free), 2**31 - 1)
+            left = left_on(snapshot)
+        else:
+            counts = cache.counts(pod_class, snapshot)
+            left = cache.values("test", "left", OF_A_NODE, snapshot, left_on)
+        nodes = range(len(snapshot.table.nodes))
+        found.append(([each.of_node(at) for at in nodes], each.counts(), counts.tolist(), left.tolist()))
+    return found
+
+
+def left_on(snapshot: Snapshot, _at: Any = None) -> np.ndarray:
+    """Something that follows for each node from all that is known of it."""
+    told = [hash((node, free.tobytes())) for node, free in zip(snapshot.table.nodes, snapshot.free[:, :4], strict=True)]
+    return np.array(told, dtype=np.int64)
+
+
+def plan(result: RoundResult) -> tuple[Any, ...]:
+    """All that a round says."""
+    placements = [(each.pod.key, each.node, each.price) for each in result.placements]
+    return placements, [(each.pod.key, each.reason, each.price) for each in result.left], result.cost, result.method
+
+
+def replica_with(rows: Iterable[Row]) -> Replica:
+    """A replica whose cache goes by these rows alone."""
+    replica = Replica()
+    replica.cache = VerdictCache(rows)
+    return replica
+
+
+def compare(history: History, rows: Iterable[Row] = INVALIDATES, *, rounds: bool = True) -> None:
+    """Fails where a replica that remembers says anything else than one that was just told everything."""
+    world, replica = World(history), replica_with(rows)
+    seen = replica_and_fresh(world, replica)
+    for _ in world.steps():
+        seen = replica_and_fresh(world, replica)
+    if rounds:
+        remembering, fresh = seen
+        plans = run_round(remembering, cache=replica.cache, steps=6), run_round(fresh, steps=6)
+        assert plan(plans[0]) == plan(plans[1])
+        after = [run_round(each.after, steps=1).after for each in plans]
+        assert verdicts(after[0], world, replica.cache) == verdicts(after[1], world, None)
+
+
+def replica_and_fresh(world: World, replica: Replica) -> tuple[Snapshot, Snapshot]:
+    """Compares the verdicts of the two."""
+    remembering = world.tell(replica)
+    fresh = world.tell(Replica(), everything=True)
+    assert verdicts(remembering, world, replica.cache) == verdicts(fresh, world, None)
+    return remembering, fresh
+
+
+@given(histories(HEARD | {*SCORES, SOFT}))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_what_is_remembered_is_what_a_fresh_look_says(history: History) -> None:
+    """After every step: every filter and reason, counts, and a whole round."""
+    compare(history)
+
+
+@pytest.mark.parametrize("aspect", sorted(HEARD))
+def test_each_filter_alone(aspect: str) -> None:
+    """Histories in which one filter decides, so that none hides behind an earlier one."""
+
+    @given(histories(frozenset({aspect})))
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    def check(history: History) -> None:
+        compare(history, rounds=False)
+
+    check()
+
+
+ZONED = {zone: node(f"{zone}1", labels=(("zone", zone),)) for zone in "abc"}
+WEB = LabelSelector((Requirement("app", "In", ("web",)),))
+NEAR = AffinityTerm("zone", WEB, ("default",))
+TEAM = AffinityTerm("zone", WEB, (), LabelSelector((Requirement("team", "Exists", ()),)))
+SPREAD = SpreadConstraint("zone", 1, WEB)
+WEB_LABELS = (("app", "web"),)
+PORT = HostPort("0.0.0.0", "TCP", 80)  # noqa: S104 - a value
+TAINTED = (Taint("dedicated", "", "NoSchedule"),)
+
+
+def spread(**fields: Any) -> Kind:
+    """A web pod that spreads over zones."""
+    return Kind("default", WEB_LABELS, rules=Rules(spread=(msgspec.structs.replace(SPREAD, **fields),)))
+
+
+def web(name: str, at: str, cpu: int = 1000, **fields: Any) -> Pod:
+    """A web pod on a node."""
+    pod_class = PodClass(requests=(("cpu", cpu),), host_ports=fields.pop("host_ports", ()))
+    labels = fields.pop("labels", WEB_LABELS)
+    return Pod("default", name, name, pod_class, labels=labels, node_name=at, usage=pod_class.requests, **fields)
+
+
+#: Objects of a cluster at first; what comes (nodes, pods, a namespace and its labels) or goes (names); who is asked.
+Scenario = tuple[list[Any], list[Any], tuple[PodClass, Kind]]
+FIT, NEARBY = PodClass(requests=(("cpu", 4000),)), Kind("default", (), rules=Rules(affinity=(NEAR,)))
+ANY, PORTED = PodClass(), PodClass(host_ports=(PORT,))
+IN_B, NAMED = PodClass(node_selector=(("zone", "b"),)), PodClass(node_name="a1")
+A, B, C = ZONED.values()
+#: For each row of the table a change after which its filter says something else.
+SCENARIOS: dict[tuple[str, str], Scenario] = {
+    ("POD_ADDED", "NodeResourcesFit"): ([A], [web("w", "a1")], (FIT, Kind())),
+    ("POD_ADDED", "NodePorts"): ([A], [web("w", "a1", host_ports=(PORT,))], (PORTED, Kind())),
+    ("POD_ADDED", "PodTopologySpread"): ([A, B], [web("w", "a1")], (ANY, spread())),
+    ("POD_ADDED", "InterPodAffinity"): ([A, B], [web("w", "a1")], (ANY, NEARBY)),
+    ("POD_DELETED", "NodeResourcesFit"): ([A, web("w", "a1")], ["default/w"], (FIT, Kind())),
+    ("POD_DELETED", "NodePorts"): ([A, web("w", "a1", host_ports=(PORT,))], ["default/w"], (PORTED, Kind())),
+    ("POD_DELETED", "PodTopologySpread"): (
+        [A, B, web("v", "a1"), web("w", "b1")], ["default/w"], (ANY, spread()),
+    ),
+    ("POD_DELETED", "InterPodAffinity"): ([A, B, web("w", "a1")], ["default/w"], (ANY, NEARBY)),
+    ("POD_RESIZED", "NodeResourcesFit"): (
+        [A, web("w", "a1", 0)], [web("w", "a1", 1000)], (FIT, Kind()),
+    ),
+    ("POD_RESIZED", "NodePorts"): (
+        [A, web("w", "a1")], ["default/w", web("v", "a1", host_ports=(PORT,))], (PORTED, Kind()),
+    ),
+    ("NODE_ADDED", "NodeUnreadable"): ([A], [node("b1", problem="no cpu")], (ANY, Kind())),
+    ("NODE_ADDED", "NodeUnschedulable"): ([A], [node("b1", unschedulable=True)], (ANY, Kind())),
+    ("NODE_ADDED", "NodeName"): ([A], [B], (NAMED, Kind())),
+    ("NODE_ADDED", "TaintToleration"): ([A], [node("b1", taints=TAINTED)], (ANY, Kind())),
+    ("NODE_ADDED", "NodeAffinity"): ([B], [A], (IN_B, Kind())),
+    ("NODE_ADDED", "NodePorts"): ([A, web("w", "b1", host_ports=(PORT,))], [B], (PORTED, Kind())),
+    ("NODE_ADDED", "NodeResourcesFit"): ([A], [node("b1", 1000)], (FIT, Kind())),
+    ("NODE_ADDED", "PodTopologySpread"): ([A, web("w", "a1")], [B], (ANY, spread())),
+    ("NODE_ADDED", "InterPodAffinity"): ([A, web("w", "a1")], [B], (ANY, NEARBY)),
+    ("NODE_DELETED", "PodTopologySpread"): ([A, B, web("w", "a1")], ["b1"], (ANY, spread())),
+    ("NODE_DELETED", "InterPodAffinity"): (
+        [A, node("a2", labels=A.labels), web("w", "a1")], ["a1"], (ANY, NEARBY),
+    ),
+    ("NODE_LABELS", "NodeAffinity"): ([A, B], [node("b1")], (IN_B, Kind())),
+    ("NODE_LABELS", "PodTopologySpread"): ([A, B, web("w", "a1")], [node("b1")], (ANY, spread())),
+    ("NODE_LABELS", "InterPodAffinity"): ([A, B, web("w", "a1")], [node("b1", labels=A.labels)], (ANY, NEARBY)),
+    ("NODE_TAINTS", "TaintToleration"): ([A], [node("a1", labels=A.labels, taints=TAINTED)], (ANY, Kind())),
+    ("NODE_TAINTS", "PodTopologySpread"): (
+        [A, B, C, web("w", "a1")],
+        [node("b1", labels=B.labels, taints=TAINTED), node("c1", labels=C.labels, taints=TAINTED)],
+        (ANY, spread(honors_taints=True)),
+    ),
+    ("NODE_UNSCHEDULABLE", "NodeUnschedulable"): ([A], [node("a1", unschedulable=True)], (ANY, Kind())),
+    ("NODE_ALLOCATABLE", "NodeUnreadable"): ([A], [node("a1", problem="no cpu")], (ANY, Kind())),
+    ("NODE_ALLOCATABLE", "NodeResourcesFit"): ([A], [node("a1", 1000)], (FIT, Kind())),
+    ("NODE_ADDED", "NodeDeclaredFeatures"): ([node("a1", features=("x",))], [B], (PodClass(features=("x",)), Kind())),
+    ("NODE_FEATURES", "NodeDeclaredFeatures"): (
+        [A], [node("a1", labels=A.labels, features=("x",))], (PodClass(features=("x",)), Kind()),
+    ),
+    ("NAMESPACE_LABELS", "InterPodAffinity"): (
+        [A, B, ("default", ()), web("w", "a1")],
+        [("default", (("team", "one"),))],
+        (ANY, Kind("default", (), rules=Rules(affinity=(TEAM,)))),
+    ),
+}  # fmt: skip
+
+
+def changed(state: ClusterState, things: list[Any]) -> None:
+    """Lets things come or go."""
+    for thing in things:
+        match thing:
+            case Node():
+                state.upsert_node(thing)
+            case Pod():
+                state.upsert_pod(thing)
+            case (name, labels):
+                state.set_namespace(name, labels)
+            case str() if "/" in thing:
+                state.delete_pod(thing)
+            case _:
+                state.delete_node(thing)
+
+
+def answers(scenario: Scenario, rows: Iterable[Row], which: str) -> tuple[list[Any], list[Any], list[Any]]:
+    """What a filter says before the change, after it, and if nothing were remembered."""
+    first, then, (pod_class, kind) = scenario
+    state, replica = ClusterState(), replica_with(rows)
+    filters = [each for each in IN_ORDER if each.name == which]
+
+    def asked(snapshot: Snapshot, cache: VerdictCache) -> list[Any]:
+        found = [cache.ask(each, pod_class, kind, snapshot) for each in filters]
+        names = [each.name for each in snapshot.table.nodes]
+        return [[(r.reason, [n for n, no in zip(names, r.nodes, strict=True) if no]) for r in each] for each in found]
+
+    changed(state, first)
+    before = asked(tell(state, replica, [pod_class]), replica.cache)
+    changed(state, then)
+    after = asked(tell(state, replica, [pod_class]), replica.cache)
+    state.mark_all_dirty()
+    return before, after, asked(tell(state, Replica(), [pod_class]), VerdictCache())
+
+
+def named(row: Row) -> str:
+    return f"{row.event.name}-{row.filter}"
+
+
+@pytest.mark.parametrize("row", [row for row in INVALIDATES if row.filter not in volume_filters.NAMES], ids=named)
+def test_every_row_of_the_table_is_needed(row: Row) -> None:
+    """With it the filter says after the change what is so; without it, what was."""
+    scenario = SCENARIOS[row.event.name, row.filter]
+    before, after, fresh = answers(scenario, INVALIDATES, row.filter)
+    assert after == fresh != before
+    _, after, _ = answers(scenario, [each for each in INVALIDATES if each != row], row.filter)
+    assert after != fresh
+
+
+@pytest.mark.parametrize("row", [row for row in INVALIDATES if row.filter in volume_filters.NAMES], ids=named)
+def test_what_happens_to_storage_is_heard(row: Row) -> None:
+    """By the filters that the table names, which look at all nodes again; rounds place no such pods yet."""
+    claim = PodClass(volumes=(ClaimVolume("default", "data"),))
+    state = snapshot([A, B], [])
+    which = next(each for each in IN_ORDER if each.name == row.filter)
+    for rows, outcome in ((INVALIDATES, (0, 1)), ([each for each in INVALIDATES if each != row], (1, 0))):
+        cache = VerdictCache(rows)
+        cache.change_nodes(NodeTable.of(()), state.table, ())
+        cache.follow(state)
+        cache.ask(which, claim, Kind(), state)
+        cache.take_tallies()
+        cache.change_storage(row.event)
+        cache.ask(which, claim, Kind(), state)
+        tally = cache.take_tallies()[row.filter]
+        assert (tally.hits, tally.misses) == outcome
+
+
+def test_the_table_says_each_thing_once() -> None:
+    """One row for an event and a filter, every field of a node is some event, and every filter is in the table."""
+    keys = [(row.event, row.filter) for row in INVALIDATES]
+    assert len(keys) == len(set(keys))
+    assert {each.name for each in IN_ORDER} == {row.filter for row in INVALIDATES}
+    assert set(Node.__struct_fields__) - {"name", "uid"} == set(NODE_FIELDS)
+
+
+def test_the_documents_have_the_table() -> None:
+    """docs/engine.md lists every row in the words of the code."""
+    text = (Path(__file__).parents[2] / "docs/engine.md").read_text()
+    for row in INVALIDATES:
+        assert f"| {row.event.value} | {row.filter} | {row.scope.value} | {row.reason} |" in text
+
+
+def touched(changes: list[Any], pod_class: PodClass, kind: Kind) -> dict[str, int]:
+    """How many rows each filter computes anew after these changes to a cluster of three zones with a web pod in one."""
+    state, replica = ClusterState(), Replica()
+    changed(state, [*ZONED.values(), ("default", ()), web("w", "a1")])
+    seen = tell(state, replica, [pod_class])
+    judge(pod_class, seen, kind, replica.cache.ask)
+    replica.cache.take_tallies()
+    changed(state, changes)
+    seen = tell(state, replica, [pod_class])
+    judge(pod_class, seen, kind, replica.cache.ask)
+    return {name: tally.rows for name, tally in replica.cache.take_tallies().items() if tally.rows}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ([A], {}),  # a heartbeat
+        ([web("v", "b1")], {"NodeResourcesFit": 1, "PodTopologySpread": 3, "InterPodAffinity": 3}),
+        ([web("v", "b1", labels=(("app", "db"),))], {"NodeResourcesFit": 1}),  # no rule speaks of it
+        ([web("w", "a1", labels=(("app", "web"), ("pod", "w")))], {"PodTopologySpread": 3, "InterPodAffinity": 3}),
+        ([web("w", "a1", 2000)], {"NodeResourcesFit": 1}),  # resized in place
+        ([msgspec.structs.replace(A, taints=TAINTED)], {"TaintToleration": 1}),
+        ([msgspec.structs.replace(A, unschedulable=True)], {"NodeUnschedulable": 1}),
+        ([msgspec.structs.replace(A, labels=(*A.labels, ("disk", "ssd")))], {}),  # nobody reads that label
+        ([("default", (("team", "one"),))], {}),  # no rule selects namespaces
+        ([("other", ())], {}),
+    ],
+)
+def test_an_event_touches_what_it_must_and_no_more(changes: list[Any], expected: dict[str, int]) -> None:
+    """Of a web pod that wants web pods near and spreads over zones."""
+    rules = Rules(affinity=(NEAR,), spread=(SPREAD,))
+    assert touched(changes, PodClass(), Kind("default", WEB_LABELS, rules=rules)) == expected
+
+
+def test_a_node_that_comes_or_goes_leaves_the_others_alone() -> None:
+    """Their verdicts are carried over, wherever they are in the table now."""
+    state, replica = ClusterState(), Replica()
+    changed(state, [node(f"n{at}", 1000 * (at + 1), labels=(("zone", "ab"[at % 2]),)) for at in range(10)])
+    pod_class = PodClass(requests=(("cpu", 4000),), node_selector=(("zone", "b"),))
+
+    def asked() -> tuple[list[str], list[int], int]:
+        seen = tell(state, replica, [pod_class])
+        fits = judge(pod_class, seen, Kind(), replica.cache.ask).fits
+        counts = replica.cache.counts(pod_class, seen).tolist()
+        rows = sum(tally.rows for tally in replica.cache.take_tallies().values())
+        return [each.name for each, good in zip(seen.table.nodes, fits, strict=True) if good], counts, rows
+
+    assert asked()[:2] == (["n3", "n5", "n7", "n9"], [0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
+    changed(state, ["n0", "n5", node("m", 8000, labels=(("zone", "b"),))])
+    names, counts, rows = asked()
+    assert (names, counts) == (["m", "n3", "n7", "n9"], [2, 0, 0, 1, 1, 1, 2, 2, 2])
+    assert rows == len(("unreadable", "cordon", "taints", "labels", "amounts", "counts")), (
+        "one of each, of the new node"
+    )
+
+
+def test_no_more_is_kept_than_allowed() -> None:
+    """The columns that were not asked for the longest go first."""
+    state = snapshot([A, B], [])
+    cache = VerdictCache(most=20)
+    cache.change_nodes(NodeTable.of(()), state.table, ())
+    cache.follow(state)
+    for cpu in range(1, 100):
+        cache.counts(PodClass(requests=(("cpu", 1),)), state)
+        cache.counts(PodClass(requests=(("cpu", cpu),)), state)
+    assert cache.nbytes <= 20 * 2 * 4
+    tally = cache.take_tallies()["NodeResourcesFit"]
+    assert (tally.misses, tally.hits) == (99, 99)

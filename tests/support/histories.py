@@ -1,0 +1,190 @@
+"""Histories of a cluster, drawn by hypothesis: small changes, told to a worker's replica as the operator tells them.
+
+What is drawn are two cases: the cluster as it is at first, and another from which parts are taken over one by one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import msgspec
+from hypothesis import strategies as st
+from support.draw import Case, Drawn, Manifest, cases
+from support.verdicts import read_pods
+from thalweg_operator.state import ClusterState
+from thalweg_operator.wire import RoundRequest, Use, told
+from thalweg_operator.worker import Replica
+
+from flowcore.model.neighbours import Kind
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import BUILT_IN
+from flowcore.model.snapshot import PendingPod, Snapshot
+from flowcore.model.wire import Interner, WireNamespace, WireNode, to_labels, to_node
+
+CHANGES = (
+    "labels", "taints", "unschedulable", "allocatable", "images", "node goes", "node comes",
+    "pod comes", "pod goes", "pod ends", "pod changes", "pod labels", "namespace", "reserve", "release",
+)  # fmt: skip
+#: What happens, and numbers that choose to whom and how.
+Change = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class History:
+    """A cluster, another to take from, and what happens, in steps: nobody is asked between changes of one step."""
+
+    first: Case
+    other: Case
+    steps: list[list[Change]]
+
+
+@cache
+def histories(aspects: frozenset[str]) -> Drawn[History]:
+    """Histories of clusters in which each object has what the aspects read."""
+    change = st.tuples(st.sampled_from(CHANGES), st.integers(0, 7), st.integers(0, 7))
+    steps = st.lists(st.lists(change, min_size=1, max_size=2), min_size=1, max_size=5)
+    return st.builds(History, cases(aspects), cases(aspects), steps)
+
+
+class World:
+    """A cluster that changes, and what a worker is told of it."""
+
+    def __init__(self, history: History) -> None:
+        self._history = copy.deepcopy(history)  # parts of manifests are exchanged below
+        self.state = ClusterState()
+        self.nodes: dict[str, Manifest] = {}
+        self.pods: dict[str, Manifest] = {}
+        self._pending = read_pods([*history.first.pending, *_renamed(history.other.pending)])
+        for manifest in self._history.first.namespaces:
+            self._name(manifest)
+        for manifest in self._history.first.nodes:
+            self._put_node(manifest)
+        for manifest in self._history.first.pods:
+            self._put_pod(manifest)
+        for pod in self._pending:
+            self.state.upsert_pod(msgspec.structs.replace(pod, node_name="", blocked=""))
+
+    @property
+    def probes(self) -> list[tuple[PodClass, Kind]]:
+        """All classes and kinds that are asked about."""
+        return [(pod.pod_class, pod.kind) for pod in self._pending]
+
+    def steps(self) -> Iterator[None]:
+        """Lets each step happen in turn."""
+        for changes in self._history.steps:
+            for change in changes:
+                self._apply(*change)
+            yield
+
+    def tell(self, replica: Replica, *, everything: bool = False) -> Snapshot:
+        """What the replica makes of all that changed, or of everything."""
+        if everything:
+            self.state.mark_all_dirty()
+        return tell(self.state, replica, [pod.pod_class for pod in self._pending], self._waiting())
+
+    def _waiting(self) -> tuple[PendingPod, ...]:
+        return tuple(
+            PendingPod(pod.key, pod.uid, pod.pod_class, BUILT_IN.name, pod.created, pod.kind)
+            for pod in self._pending
+            if not pod.blocked and pod.key not in self.state.reservations
+        )
+
+    # --- changes ---
+
+    def _apply(self, what: str, at: int, which: int) -> None:
+        nodes, pods = sorted(self.nodes), sorted(self.pods)
+        node, pod = (each[at % len(each)] if each else "" for each in (nodes, pods))
+        other = self._history.other
+        donor = other.nodes[which % len(other.nodes)]
+        match what:
+            case "labels" if node:
+                self._put_node({**self.nodes[node], "metadata": {"name": node, "labels": donor["metadata"]["labels"]}})
+            case "taints" | "unschedulable" if node:
+                spec = {**self.nodes[node]["spec"], what: donor["spec"].get(what)}
+                self._put_node({**self.nodes[node], "spec": spec})
+            case "allocatable" if node:
+                self._put_node({**self.nodes[node], "status": donor["status"]})
+            case "images" if node:
+                status = {**self.nodes[node]["status"], "images": donor["status"].get("images")}
+                self._put_node({**self.nodes[node], "status": status})
+            case "node goes" if node:
+                del self.nodes[node]
+                self.state.delete_node(node)
+            case "node comes":
+                self._put_node({**donor, "metadata": {**donor["metadata"], "name": f"n{at}"}})
+            case "pod comes" if other.pods:
+                found = other.pods[which % len(other.pods)]
+                spec = {**found["spec"], "nodeName": f"n{at}"}
+                self._put_pod({**found, "metadata": {**found["metadata"], "name": f"s{which}"}, "spec": spec})
+            case "pod goes" if pod:
+                del self.pods[pod]
+                self.state.delete_pod(pod)
+            case "pod ends" if pod:
+                self._put_pod({**self.pods[pod], "status": {"phase": "Succeeded"}})
+            case "pod changes" | "pod labels" if pod and other.pods:
+                found = other.pods[which % len(other.pods)]
+                old = self.pods[pod]
+                if what == "pod labels":
+                    labels = {**old["metadata"], "labels": found["metadata"]["labels"]}
+                    self._put_pod({**old, "metadata": labels})
+                else:
+                    self._put_pod({**old, "spec": {**found["spec"], "nodeName": old["spec"]["nodeName"]}})
+            case "namespace":
+                self._change_namespace(at, which)
+            case "reserve" if node:
+                waiting = self._pending[which % len(self._pending)]
+                self.state.reserve(msgspec.structs.replace(waiting, node_name="", blocked=""), node)
+            case "release" if self.state.reservations:
+                held = sorted(self.state.reservations.items())
+                key, reservation = held[at % len(held)]
+                self.state.release(key, reservation.pod.uid)
+
+    def _change_namespace(self, at: int, which: int) -> None:
+        names = ("default", "red", "blue")
+        labels = (None, (), (("team", "one"),), (("team", "two"),))[which % 4]
+        name = names[at % len(names)]
+        if labels is not None or name in self.state.namespaces:
+            self.state.set_namespace(name, labels)
+
+    def _put_node(self, manifest: Manifest) -> None:
+        node = to_node(msgspec.convert(manifest, WireNode), Interner())
+        self.nodes[node.name] = manifest
+        self.state.upsert_node(node)
+
+    def _put_pod(self, manifest: Manifest) -> None:
+        pod: Pod = read_pods([manifest])[0]
+        self.pods[pod.key] = manifest
+        self.state.upsert_pod(pod)
+
+    def _name(self, manifest: Manifest) -> None:
+        wire = msgspec.convert(manifest, WireNamespace)
+        self.state.set_namespace(wire.metadata.name, to_labels(wire.metadata.labels))
+
+
+def _renamed(manifests: list[Manifest]) -> list[Manifest]:
+    return [{**each, "metadata": {**each["metadata"], "name": f"q{at}"}} for at, each in enumerate(manifests)]
+
+
+def tell(
+    state: ClusterState, replica: Replica, classes: list[PodClass], pending: tuple[PendingPod, ...] = ()
+) -> Snapshot:
+    """Tells a replica what changed in a state since it was last asked."""
+    changes = state.take_changes()
+    kinds: dict[Kind, int] = {}
+    neighbours = [(kinds.setdefault(kind, len(kinds)), name, by) for (kind, name), by in changes.neighbours.items()]
+    uses = [
+        Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports))
+        for name, use in changes.uses.items()
+    ]
+    images: dict[tuple[str, int], int] = {}
+    reports = [told(name, report, images) for name, report in changes.reports.items()]
+    request = RoundRequest(
+        number=1, generation=1, now=0.0, fresh=False, nodes=changes.nodes, gone=changes.gone, uses=uses,
+        namespaces=changes.namespaces, kinds=list(kinds), neighbours=neighbours, policies=[BUILT_IN],
+        classes=classes, waiting=[], budget=0.0, images=list(images), reports=reports,
+    )  # fmt: skip
+    replica.apply(request)
+    return replica.snapshot(request, pending)
