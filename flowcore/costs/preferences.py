@@ -103,8 +103,11 @@ def without_idle_images(classes: Iterable[PodClass], snapshot: Snapshot) -> Mapp
 def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
     """bool[N]: nodes that offer a device or the like that the pod does not ask for."""
     asked = {name for name, _ in pod_class.requests}
-    others = [at for at, name in enumerate(snapshot.resources) if is_extended(name) and name not in (*asked, BANDWIDTH)]
-    return np.asarray((snapshot.allocatable[:, others] > 0).any(axis=1), dtype=np.bool_)
+    offers = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    for at, name in enumerate(snapshot.resources):
+        if is_extended(name) and name not in asked and name != BANDWIDTH:
+            offers |= snapshot.allocatable[:, at] > 0
+    return offers
 
 
 def _by_attraction(drawn: Int64s, allowed: Bools) -> Int64s:

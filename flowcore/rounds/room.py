@@ -79,7 +79,12 @@ class Room:
         return np.minimum(space, self.together.most(demand.ties)) if demand.ties.bound else space
 
     def space(self, demand: Demand) -> Int64s:
-        """int64[N]: how many pods of the group each node has room for, one at most where host ports are held."""
+        """int64[N]: how many pods of the group each node has room for, one at most where host ports are held.
+
+        Not to be written to.
+        """
+        if not self._changes:
+            return demand.counts
         fitting = np.where(demand.allowed, count_fitting(demand.wanted, self.free), 0)
         ports = demand.group.pod_class.host_ports
         if ports:
