@@ -155,7 +155,7 @@ async def test_nodes_come_and_go_while_pods_arrive(scene: Scene) -> None:
 async def test_nodes_are_tainted_while_pods_arrive(scene: Scene) -> None:
     """Once a taint is there for all to see, a pod that does not tolerate it is not bound there any more."""
     await scene.nodes(*(f"n{number}" for number in range(6)), cpu="20")
-    creating = asyncio.create_task(create_all(scene, [scene.pod(f"p{number}", "100m") for number in range(240)], 4))
+    creating = asyncio.create_task(create_all(scene, [scene.pod(f"p{number}", "100m") for number in range(200)], 4))
     for number in range(5):
         await some_bound(scene, 30 * number + 20)
         taint = {"spec": {"taints": [{"key": "closed", "effect": "NoSchedule"}]}}
