@@ -21,11 +21,14 @@ from flowcore.model.neighbours import Neighbours
 from flowcore.model.snapshot import NodeTable, Snapshot
 from flowcore.rounds import run_round
 from harness import openb_rounds, quality, warm
-from harness.budget import round_within
+from harness.budget import USUAL, round_within
 from harness.instances import Size, make
 from harness.rechecks import Checker
 from harness.rows import Row
 from harness.usage import used
+
+#: A row with a goal gets this share of it as its budget: the budget is looked at between two steps only.
+_OF_THE_GOAL = 0.5
 
 
 class SizeJob(msgspec.Struct, tag="size"):
@@ -44,7 +47,7 @@ class SizeJob(msgspec.Struct, tag="size"):
         for _ in range(self.repeat):
             snapshot = _cold(instance.snapshot)
             before = time.process_time()
-            result = round_within(snapshot)
+            result = round_within(snapshot, _OF_THE_GOAL * self.goal_seconds if self.goal_seconds else USUAL)
             between = time.process_time()
             peak = peak or used([os.getpid()]).peak_mib  # of one round
             second = run_round(snapshot, steps=result.steps)

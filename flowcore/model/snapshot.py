@@ -6,6 +6,7 @@ node offers or a pending pod asks for.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -124,10 +125,10 @@ class NodeTable:
             values: dict[str, int] = {}
             codes = np.full(len(self.nodes), -1, dtype=np.int32)
             for i, node in enumerate(self.nodes):
-                for name, value in node.labels:
-                    if name == key:
-                        codes[i] = values.setdefault(value, len(values))
-                        break
+                labels = node.labels
+                place = bisect_left(labels, (key,))  # they are sorted
+                if place < len(labels) and labels[place][0] == key:
+                    codes[i] = values.setdefault(labels[place][1], len(values))
             column = LabelColumn(codes, tuple(values))
             self._columns[key] = column
         return column

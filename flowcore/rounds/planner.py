@@ -175,9 +175,16 @@ class Planner:
         if search is not None and search.gain:
             room, demands = self._start.copy(), self._demands
             # Those that rules speak of did not move, and come in the order in which the rules held.
-            proposed = [commit for commit in self.best.commits if demands[commit.demand].ties is not FREE]
-            proposed += [commit for commit in search.commits if demands[commit.demand].ties is FREE]
-            commits = [c for c in proposed if room.take(demands[c.demand], c.node, c.count) == c.count]
+            tied = [commit for commit in self.best.commits if demands[commit.demand].ties is not FREE]
+            commits = [c for c in tied if room.take(demands[c.demand], c.node, c.count) == c.count]
+            free = [commit for commit in search.commits if demands[commit.demand].ties is FREE]
+            arcs = np.array([(c.demand, c.node, c.count) for c in free], dtype=np.int64).reshape(len(free), 3)
+            fits = room.take_all(demands, *arcs.T).tolist()
+            commits += [
+                c
+                for c, took in zip(free, fits, strict=True)
+                if took or room.take(demands[c.demand], c.node, c.count) == c.count
+            ]
             self.offer("neighbourhoods", self._filled(commits, search.field, room), room)
             self._searched = None
         return self.best
