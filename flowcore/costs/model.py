@@ -91,9 +91,6 @@ class CostModel(Protocol):
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:
         """int64[N], positive: cost of the class on each node, less what ``slot_costs`` says of the node.
 
-        A node's arc follows from its own row alone: it is priced anew only when its node changes, and some rows may be
-        asked for without the others.
-
         Args:
             size: float64[3], what one pod counts for, in the columns of ``Load.taken``.
             load: of all nodes of the table in its order, as the round begins.

@@ -69,23 +69,9 @@ def _counts(found: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCach
     return counts
 
 
-def _arc(
-    found: Group, model: CostModel, weights: CostWeights, snapshot: Snapshot, load: Load, cache: VerdictCache
-) -> Int64s:
-    size = counted_amounts(found.pod_class.requests)
-
-    def price(part: Snapshot, at: Int64s | None) -> Int64s:
-        there = load if at is None else replace(load.at(at), table=part.table)
-        return model.arc_costs(found.pod_class, size, there, weights)
-
-    return cache.values("arc costs", (model.name, weights, found.pod_class), OF_A_NODE, snapshot, price)
-
-
 def _first_slot(
-    found: Group, model: CostModel, weights: CostWeights, snapshot: Snapshot, load: Load, cache: VerdictCache
+    size: Float64s, model: CostModel, weights: CostWeights, snapshot: Snapshot, load: Load, cache: VerdictCache
 ) -> Int64s:
-    size = counted_amounts(found.pod_class.requests)
-
     def price(part: Snapshot, at: Int64s | None) -> Int64s:
         there = load if at is None else replace(load.at(at), table=part.table)
         sizes = np.broadcast_to(size, (len(there.taken), len(size)))
@@ -114,13 +100,14 @@ def demands_of(
     sizes = [counted_amounts(found.pod_class.requests) for found in groups]
     allowed = [lasting_fits(found.pod_class, found.kind, snapshot, cache.ask) for found in groups]
     arcs, firsts, dearest = [], [], 0
-    for found, nodes in zip(groups, allowed, strict=True):
+    for found, size, nodes in zip(groups, sizes, allowed, strict=True):
         policy = policies[found.policy]
         model = models[policy.cost_model]
-        arc = _arc(found, model, policy.weights, snapshot, load, cache)
+        # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
+        arc = model.arc_costs(found.pod_class, size, load, policy.weights)
         arc = arc + preferences(found.pod_class, found.kind, snapshot, nodes, policy.weights)
         arcs.append(arc)
-        firsts.append(_first_slot(found, model, policy.weights, snapshot, load, cache))
+        firsts.append(_first_slot(size, model, policy.weights, snapshot, load, cache))
         if nodes.any():
             dearest = max(dearest, int(arc[nodes].max()) + model.dearest_slot(policy.weights))
     everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)

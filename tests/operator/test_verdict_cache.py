@@ -1,5 +1,6 @@
 """Verdicts that are remembered equal those that are not, whatever happens in between."""
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,20 @@ from thalweg_operator.worker import Replica
 
 from flowcore.classes import VerdictCache
 from flowcore.classes.invalidation import INVALIDATES, NODE_FIELDS, OF_A_NODE, Row
+from flowcore.costs import MODELS, Load
 from flowcore.filters import judge, volume_filters
 from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.filters.registry import IN_ORDER, ask
 from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.snapshot import NodeTable, Snapshot
+from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.volumes import ClaimVolume
 from flowcore.rounds import RoundResult, run_round
+from flowcore.rounds.demands import demands_of
 
 #: Volumes are left out: the operator does not tell of them, and rounds place no pods that have any.
 HEARD = frozenset(ASPECTS) - set(volume_filters.NAMES)
@@ -256,6 +260,27 @@ def test_what_happens_to_storage_is_heard(row: Row) -> None:
         cache.ask(which, claim, Kind(), state)
         tally = cache.take_tallies()[row.filter]
         assert (tally.hits, tally.misses) == outcome
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_costs_are_those_of_a_fresh_look_under_every_model(model: str) -> None:
+    """Though pods came to one of many nodes only, and whatever a model compares."""
+    nodes = [node(f"n{at}", 8000 + 1000 * at) for at in range(8)]
+    state, replica = ClusterState(), Replica()
+    policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost_model=model)}
+    changed(state, [*nodes, *(web(f"w{at}", f"n{at}", 1000 + 500 * at) for at in range(4))])
+    waiting = (PendingPod("default/p", "p", PodClass(requests=(("cpu", 1000),)), BUILT_IN.name),)
+
+    def priced(snapshot: Snapshot, cache: VerdictCache | None) -> list[list[int]]:
+        asked = dataclasses.replace(snapshot, pending=waiting)
+        (demand,) = demands_of(asked, Load.of(asked), policies, cache=cache)
+        return [demand.arc.tolist(), demand.first_slot.tolist()]
+
+    before = priced(tell(state, replica, []), replica.cache)
+    changed(state, [web("new", "n6", 9000)])
+    after = priced(tell(state, replica, []), replica.cache)
+    state.mark_all_dirty()
+    assert after == priced(tell(state, Replica(), []), None) != before
 
 
 def test_the_table_says_each_thing_once() -> None:
