@@ -16,6 +16,7 @@ from flowcore.costs.model import Float64s
 from flowcore.model.snapshot import Int64s
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.field import Field
+from flowcore.rounds.placing import Pairs, merged, placing_program
 from flowcore.rounds.pricing import pod_prices, unplaced
 from flowcore.rounds.room import Room
 from flowcore.rounds.topology import FREE
@@ -27,7 +28,7 @@ _NODES = 6
 _COMPETITORS = 8
 #: CP-SAT's deterministic time for one neighbourhood: some ten milliseconds.
 _WORK = 0.006
-#: Steps that a class's prices are merged into.
+#: Runs that a class's prices are merged into.
 _STEPS = 3
 
 
@@ -56,7 +57,7 @@ class Neighbourhoods:
         self._seed, self.gain = seed, 0
         self._free = room.free.copy()
         self._wanted = np.array([demand.wanted for demand in demands], dtype=np.int64)
-        self._movable = np.array(
+        self._movable = field.placeable & np.array(
             [not demand.group.pod_class.host_ports and demand.ties is FREE for demand in demands], dtype=np.bool_
         )
         self._left = np.array(unplaced(commits, demands), dtype=np.int64)
@@ -73,7 +74,7 @@ class Neighbourhoods:
     def improve(self, *, wider: bool = False) -> bool:
         """Decides one neighbourhood anew, or one twice as wide; False where no class is left out that fits anywhere."""
         scale = 2 if wider else 1
-        waiting = np.nonzero((self._left > 0) & self._movable & (self.field.counts > 0).any(axis=1))[0]
+        waiting = np.nonzero((self._left > 0) & self._movable)[0]
         if not len(waiting):
             return False
         self._seed += 1
@@ -92,8 +93,7 @@ class Neighbourhoods:
         wanted = self._wanted[classes]
         free = np.maximum(self._free[nodes] + np.einsum("cn,cr->nr", now, wanted), 0)
         pods = now.sum(axis=1) + self._left[classes]
-        with np.errstate(divide="ignore"):
-            fitting = np.where(wanted[:, np.newaxis] > 0, free // np.maximum(wanted[:, np.newaxis], 1), 2**31)
+        fitting = np.where(wanted[:, np.newaxis] > 0, free // np.maximum(wanted[:, np.newaxis], 1), 2**31)
         most = np.minimum(fitting.min(axis=2), pods[:, np.newaxis])
         most[self.field.counts[np.ix_(classes, nodes)] == 0] = 0
         at, node = np.nonzero(most > 0)
@@ -112,34 +112,20 @@ class Neighbourhoods:
     ) -> tuple[LinearProgram, Float64s]:
         """Pods of a class on a node at what a first one pays there, or left at their price; and the plan as it is."""
         prices = [
-            np.array_split(self._demands[at].prices_of_last(count).astype(np.float64), min(_STEPS, count))
+            merged(self._demands[at].prices_of_last(count), _STEPS)
             for at, count in zip(classes.tolist(), pods.tolist(), strict=True)
         ]
-        owner = np.repeat(np.arange(len(classes)), [len(parts) for parts in prices])
-        step = np.array([part.mean() for parts in prices for part in parts])
-        width = np.array([len(part) for parts in prices for part in parts], dtype=np.float64)
         out: list[float] = []
-        for parts, at in zip(prices, classes.tolist(), strict=True):
-            rest = int(self._left[at])
-            for part in reversed(parts):  # the last are the cheapest to leave
-                out.append(float(min(rest, len(part))))
-                rest -= int(out[-1])
-            out[len(out) - len(parts) :] = out[len(out) - len(parts) :][::-1]
-        pairs, resources = len(columns.classes), free.shape[1]
-        wanted = self._wanted[classes]
-        pair, resource = np.nonzero(wanted[columns.classes] > 0)
-        program = LinearProgram(
-            costs=np.concatenate([self.field.opening[classes[columns.classes], nodes[columns.nodes]], step]),
-            most=np.concatenate([columns.most.astype(np.float64), width]),
-            lower=np.concatenate([pods.astype(np.float64), np.full(free.size, -np.inf)]),
-            upper=np.concatenate([pods.astype(np.float64), free.ravel().astype(np.float64)]),
-            rows=np.concatenate([columns.classes, owner, len(classes) + columns.nodes[pair] * resources + resource]),
-            columns=np.concatenate([np.arange(pairs), pairs + np.arange(len(owner)), pair]),
-            coefficients=np.concatenate(
-                [np.ones(pairs + len(owner)), wanted[columns.classes[pair], resource].astype(np.float64)]
-            ),
-        )
-        return program, np.concatenate([columns.now.astype(np.float64), np.array(out)])
+        for runs, at in zip(prices, classes.tolist(), strict=True):
+            rest, held = int(self._left[at]), []
+            for run in reversed(runs):  # the last are the cheapest to leave
+                held.append(min(rest, len(run)))
+                rest -= held[-1]
+            out += reversed(held)
+        cost = self.field.opening[classes[columns.classes], nodes[columns.nodes]]
+        pairs = Pairs(columns.classes, columns.nodes, cost, columns.most.astype(np.float64))
+        program = placing_program(pairs, self._wanted[classes].astype(np.float64), free.astype(np.float64), prices)
+        return program, np.concatenate([columns.now.astype(np.float64), np.array(out, dtype=np.float64)])
 
     def _take_over(self, nodes: Int64s, classes: Int64s, columns: _Columns, chosen: Int64s) -> None:
         """Takes the new arrangement over where it fits and the true cost falls."""

@@ -7,18 +7,17 @@ one pool, so the program is a relaxation. Its duals are tolls: the worth of a un
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from flowcore.costs.model import Float64s
 from flowcore.model.snapshot import Bools, Int64s
-from flowcore.rounds.demands import Demand
 from flowcore.rounds.field import Field
-from flowcore.solve import LinearProgram, solve_relaxed
+from flowcore.rounds.placing import Pairs, merged, placing_program
+from flowcore.solve import solve_relaxed
 
-#: Prices of a class are merged into so many steps for the program; the bound uses each pod's own.
+#: Runs that a class's prices are merged into for the program; the bound uses each pod's own.
 _STEPS = 4
 #: A program with more columns than this takes longer than it helps.
 _MOST_COLUMNS = 30_000
@@ -54,8 +53,13 @@ def guide(field: Field) -> Guide | None:
     for at in range(classes):
         cost[at] = np.minimum.reduceat(field.opening[at, turn], starts)
         most[at] = np.add.reduceat(field.counts[at, turn], starts)
-    program, pairs, scale = _program(field.demands, cost, most, pools)
-    solution = solve_relaxed(program)
+    # Amounts are scaled to the pools: bytes and GPUs side by side are hard on a solver.
+    scale = np.maximum(pools.max(axis=0), 1.0)
+    wanted = np.array([demand.wanted for demand in field.demands], dtype=np.float64) / scale
+    who, where = np.nonzero(most > 0)
+    prices = [merged(demand.prices, _STEPS) for demand in field.demands]
+    pairs = Pairs(who, where, cost[who, where], most[who, where])
+    solution = solve_relaxed(placing_program(pairs, wanted, pools / scale, prices))
     if solution is None:
         return None
     # Rows: a class each, then a resource of a group each; a resource that runs short has a negative dual.
@@ -63,7 +67,7 @@ def guide(field: Field) -> Guide | None:
     tolls = np.zeros(free.shape)
     tolls[usable] = worth[group[usable]]
     placed = np.zeros(classes)
-    np.add.at(placed, pairs[0], solution.values[: len(pairs[0])])
+    np.add.at(placed, who, solution.values[: len(who)])
     return Guide(tolls, placed)
 
 
@@ -76,37 +80,3 @@ def _groups(allowed: Bools, usable: Bools) -> tuple[Int64s, int]:
     _, found = np.unique(packed.view([("", np.void, packed.shape[1])]).ravel(), return_inverse=True)
     group[usable] = found
     return group, int(found.max()) + 1
-
-
-def _program(
-    demands: Sequence[Demand], cost: Float64s, most: Float64s, pools: Float64s
-) -> tuple[LinearProgram, tuple[Int64s, Int64s], Float64s]:
-    """Columns: pods of a class in a group, then pods of a class left at a price. Amounts are scaled to the pools."""
-    classes = len(demands)
-    groups, resources = pools.shape
-    scale = np.maximum(pools.max(axis=0), 1.0)
-    wanted = np.array([demand.wanted for demand in demands], dtype=np.float64) / scale
-    who, where = np.nonzero(most > 0)
-    steps = [np.array_split(demand.prices.astype(np.float64), min(_STEPS, demand.count)) for demand in demands]
-    owner = np.repeat(np.arange(classes), [len(each) for each in steps])
-    price = np.array([part.mean() for each in steps for part in each])
-    width = np.array([len(part) for each in steps for part in each], dtype=np.float64)
-    pairs = len(who)
-    pair, resource = np.nonzero(wanted[who] > 0)
-    rows = np.concatenate([who, owner, classes + where[pair] * resources + resource])
-    columns = np.concatenate([np.arange(pairs), pairs + np.arange(len(owner)), pair])
-    coefficients = np.concatenate([np.ones(pairs + len(owner)), wanted[who[pair], resource]])
-    supply = np.array([demand.count for demand in demands], dtype=np.float64)
-    return (
-        LinearProgram(
-            costs=np.concatenate([cost[who, where], price]),
-            most=np.concatenate([most[who, where], width]),
-            lower=np.concatenate([supply, np.full(groups * resources, -np.inf)]),
-            upper=np.concatenate([supply, (pools / scale).ravel()]),
-            rows=rows,
-            columns=columns,
-            coefficients=coefficients,
-        ),
-        (who, where),
-        scale,
-    )
