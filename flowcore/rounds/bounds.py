@@ -54,7 +54,7 @@ def lower_bound(field: Field, *, tolls: Float64s | None = None, worth: Int64s | 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bounds:
-    """What a pod counts for and asks for at least and at most: float64[2], float64[2], int64[R]."""
+    """What a pod counts for and asks for at least and at most: float64[3], float64[3], int64[R]."""
 
     demands: Sequence[Demand]
     smallest: Float64s

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from flowcore.model.snapshot import PendingPod, Snapshot
 
 
+def gap(cost: int, lower_bound: int) -> float:
+    """How much of a cost is not proved to be needed, 0..1."""
+    return (cost - lower_bound) / cost if cost > 0 else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A pod, the node it is to go to, and what that costs."""
@@ -57,7 +62,7 @@ class RoundResult:
     @property
     def gap(self) -> float:
         """How much of the cost is not proved to be needed, 0..1."""
-        return (self.cost - self.lower_bound) / self.cost if self.cost > 0 else 0.0
+        return gap(self.cost, self.lower_bound)
 
     @property
     def certified(self) -> bool:

@@ -170,7 +170,7 @@ class Planner:
             yield
 
     def conclude(self) -> Draft:
-        """The best plan so far, verified: every commit goes through an empty room once more."""
+        """The best plan so far; what a search rearranged goes through an empty room once more."""
         search = self._searched
         if search is not None and search.gain:
             room, demands = self._start.copy(), self._demands

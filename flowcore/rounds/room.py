@@ -1,6 +1,7 @@
 """The room left on the nodes while a round commits placements: the one mutable thing in it.
 
-Every placement of every method goes through ``take`` or ``take_all``, which let nothing in that does not fit.
+Every placement of every method goes through ``take`` or ``take_all``, which let nothing in that does not fit, or, where
+``space`` said just before how many fit, through ``take_many``.
 """
 
 from __future__ import annotations

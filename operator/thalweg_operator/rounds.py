@@ -25,7 +25,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import ClusterState
 from thalweg_operator.waiting import WaitingPods
-from thalweg_operator.wire import RoundReply, RoundRequest, Told, Use, Waiting, told
+from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting, told
 from thalweg_operator.worker_client import WorkerClient
 
 _log = structlog.get_logger()
@@ -214,11 +214,7 @@ class RoundLoop:
                 )
             )
         images: dict[tuple[str, int], int] = {}
-        reports: list[Told] = []
-        for index, (name, report) in enumerate(changes.reports.items()):
-            if index % _BURST == _BURST - 1:
-                await asyncio.sleep(0)
-            reports.append(told(name, report, images))
+        reports = [told(name, report, images) async for name, report in _in_bursts(changes.reports.items())]
         request = RoundRequest(
             number=self._number,
             generation=generation,

@@ -14,6 +14,7 @@ from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels
+from flowcore.rounds.plan import gap
 
 LENGTH: Final = struct.Struct(">Q")
 #: Lists of a request that may be long, and how much of them goes into one part.
@@ -134,7 +135,7 @@ class RoundReply(msgspec.Struct):
     @property
     def gap(self) -> float:
         """How much of the cost is not proved to be needed, 0..1."""
-        return (self.cost - self.lower_bound) / self.cost if self.cost > 0 else 0.0
+        return gap(self.cost, self.lower_bound)
 
     @property
     def certified(self) -> bool:
