@@ -21,6 +21,8 @@ from thalweg_operator.names import GROUP, PLURAL, POLICIES_PATH, VERSION
 from thalweg_operator.policies import PolicyStore
 
 _log = structlog.get_logger()
+#: Seconds between two lists of all policies.
+_RESYNC = 10.0
 
 
 class _Meta(msgspec.Struct):
@@ -72,8 +74,12 @@ async def resync(connection: Connection, store: PolicyStore) -> bool:
     return True
 
 
-async def keep_resynced(connection: Connection, store: PolicyStore, every: float) -> None:
-    """``resync`` now and then, until cancelled; says when the CRD comes or goes."""
+async def keep_resynced(connection: Connection, store: PolicyStore) -> None:
+    """``resync`` now and then, until cancelled; says when the CRD comes or goes.
+
+    kopf looks at the API server's discovery once when a CRD changes, and never again; where discovery was not updated
+    yet at that moment, kopf does not serve the policies, and this is the only thing that sees them.
+    """
     installed: bool | None = None
     while True:
         try:
@@ -89,7 +95,7 @@ async def keep_resynced(connection: Connection, store: PolicyStore, every: float
                 installed = present
         except (Refused, ConnectionLost) as error:
             _log.warning("policies not listed", problem=str(error))
-        await asyncio.sleep(every)
+        await asyncio.sleep(_RESYNC)
 
 
 def _offer(store: PolicyStore, name: str, uid: str, generation: int, spec: Mapping[str, Any]) -> None:

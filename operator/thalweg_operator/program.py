@@ -147,7 +147,7 @@ class Operator:
         gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._state.nodes), pods=len(self._state.pods))
         self._begin("event loop watch", watch_event_loop(self._metrics))
-        self._begin("policy resync", keep_resynced(self._connection, self._policies, self._settings.resync))
+        self._begin("policy resync", keep_resynced(self._connection, self._policies))
         self._begin("binder", self._binder.run())
         self._begin("waiting pods", self._waiting.run())
         self._begin("policy status", self._status.run())

@@ -20,7 +20,7 @@ class Settings:
         records: folder in which the last rounds are kept for a replay; None keeps none.
         bind_concurrency: bindings under way at once.
         told_per_second: how many waiting pods are told their reason per second, at most.
-        resync: seconds between rounds when nothing changes, and between checks for vanished policies.
+        resync: seconds between rounds when nothing changes.
     """
 
     kubeconfig: Path | None = None
