@@ -21,7 +21,7 @@ import numpy as np
 from openb import CREATED, GPU, nodes_file, pods_file, read_nodes, read_pods, write_dump
 from thalweg.dump import read
 
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 from flowcore.rounds import RoundResult
 from harness import greedy
@@ -67,7 +67,7 @@ def _load(folder: Path, which: str, *, aged: bool) -> Snapshot:
         f"default/{each['metadata']['name']}": float(each["metadata"].get("annotations", {}).get(CREATED, 0))
         for each in manifests
     }
-    pods = [pod for pod in dump.pods.values() if not pod.blocked]
+    pods = [pod for pod in dump.pods.values() if not pod.left_alone(Delivery.BINDER)]
     if aged:
         pods.sort(key=lambda pod: created[pod.key])
     # One second and on: 0 means unknown.

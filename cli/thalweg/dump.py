@@ -76,8 +76,8 @@ class Dump:
 
     def with_devices(self, pod: Pod) -> Pod:
         """The pod as it is once the DeviceClasses are known: one that needs devices is left to kube-scheduler."""
-        blocked = pod.blocked or needs_devices(pod.pod_class.requests, device_resources(self.device_classes.values()))
-        return pod if blocked == pod.blocked else msgspec.structs.replace(pod, blocked=blocked)
+        unjudged = pod.unjudged or needs_devices(pod.pod_class.requests, device_resources(self.device_classes.values()))
+        return pod if unjudged == pod.unjudged else msgspec.structs.replace(pod, unjudged=unjudged)
 
     def neighbours(self) -> Neighbours:
         """The running pods as rules between pods see them."""

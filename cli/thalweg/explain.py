@@ -17,7 +17,7 @@ from flowcore.classes import group
 from flowcore.explain import summary
 from flowcore.filters import Verdicts, judge
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.model.snapshot import NodeTable, PendingPod, build_snapshot
 from flowcore.model.volumes import Storage
 from thalweg.dump import Dump, DumpError, read
@@ -95,7 +95,8 @@ def as_json(explanations: Iterator[Explanation]) -> list[dict[str, Any]]:
         if kind not in nodes:
             nodes[kind] = msgspec.Raw(msgspec.json.encode(_by_node(each.verdicts)))
         entry: dict[str, Any] = {"pod": each.pod.key, "nodes": nodes[kind]}
-        found.append({**entry, "blocked": each.pod.blocked} if each.pod.blocked else entry)
+        alone = each.pod.left_alone(Delivery.BINDER)
+        found.append({**entry, "blocked": alone} if alone else entry)
     return found
 
 
@@ -154,5 +155,5 @@ def _print_nodes(explanations: Iterator[Explanation]) -> None:
 
 
 def _in_words(each: Explanation) -> str:
-    text = summary(each.verdicts)
-    return f"{text} Thalweg leaves it alone: {each.pod.blocked}." if each.pod.blocked else text
+    text, alone = summary(each.verdicts), each.pod.left_alone(Delivery.BINDER)
+    return f"{text} Thalweg leaves it alone: {alone}." if alone else text

@@ -19,6 +19,7 @@ from flowcore.explain import node_reasons
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
+from flowcore.model.volumes import Storage
 from flowcore.rounds import RoundResult, run_round
 from thalweg.dump import Dump, DumpError, read
 
@@ -47,36 +48,38 @@ def plan(dump: Dump, now: float) -> Simulation:
     """
     started = time.perf_counter()
     policies = {policy.name: policy for policy in in_order([BUILT_IN, *dump.policies.values()])}
-    waiting = dump.waiting()
+    waiting, running = dump.waiting(), dump.running()
+    governed = {pod.key: _policy_of(pod, dump, policies) for pod in waiting}
+    alone = {pod.key: reason for pod in waiting if (reason := pod.left_alone(governed[pod.key].delivery))}
     pending = tuple(
         PendingPod(
             key=pod.key,
             uid=pod.uid,
             pod_class=pod.pod_class,
-            policy=_policy_of(pod, dump, policies),
+            policy=governed[pod.key].name,
             created=pod.created,
             kind=pod.kind,
         )
         for pod in waiting
-        if not pod.blocked
+        if pod.key not in alone
     )
     snapshot = build_snapshot(
         generation=0,
         now=now,
         table=NodeTable.of(dump.nodes.values()),
-        running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in dump.running()),
+        running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running),
         pending=pending,
         neighbours=dump.neighbours(),
+        storage=Storage.of(dump.storage.values(), ((pod.node_name, pod.pod_class.volumes) for pod in running)),
     )
     with redirect_stdout(sys.stderr):  # a cost model of somebody else's may print; standard output is for the plan
         result = run_round(snapshot, policies, find_models().usable)
-    blocked = {pod.key: pod.blocked for pod in waiting if pod.blocked}
-    return Simulation(result, blocked, time.perf_counter() - started)
+    return Simulation(result, alone, time.perf_counter() - started)
 
 
-def _policy_of(pod: Pod, dump: Dump, policies: dict[str, Policy]) -> str:
+def _policy_of(pod: Pod, dump: Dump, policies: dict[str, Policy]) -> Policy:
     found = governing(policies.values(), pod.scheduler_name, pod.labels, dump.namespaces.get(pod.namespace, ()))
-    return found[0].name if found else BUILT_IN.name
+    return found[0] if found else BUILT_IN
 
 
 def as_json(simulation: Simulation) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.model.neighbours import Kind
+from flowcore.model.policies import Delivery
 from flowcore.model.resources import Amounts
 from flowcore.model.rules import Rules
 from flowcore.model.selectors import Labels, NodeSelectorTerm
@@ -87,8 +88,18 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     deleting: bool = False
     #: What it takes on its node: like the class's requests but for in-place resizes.
     usage: Amounts = ()
-    #: Why this engine must leave it pending whatever room there is; "" when it may be placed.
+    #: Why nobody may place it now, whatever room there is; "" when it may be placed.
     blocked: str = ""
+    #: Why it cannot be planned here: only kube-scheduler's own judgement will do; "" when it can.
+    unjudged: str = ""
+    #: Why only kube-scheduler can bind it, wherever it is planned to go; "" when the binder can.
+    unbindable: str = ""
+    #: Whether our own scheduling gate, and no other, holds it back.
+    gated: bool = False
+    #: Its status.nominatedNodeName, whoever wrote that.
+    nominated: str = ""
+    #: The node that our own nomination named last, from the annotation written with it.
+    planned: str = ""
     #: The message of its PodScheduled=False condition, "" when it has none.
     told: str = ""
     #: What it demands of others; None, as for most pods: nothing.
@@ -98,6 +109,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    def left_alone(self, delivery: Delivery) -> str:
+        """Why a round must not place it under this delivery; "" when it may."""
+        return self.blocked or self.unjudged or ("" if delivery is Delivery.EXTENDER else self.unbindable)
 
     @property
     def kind(self) -> Kind:

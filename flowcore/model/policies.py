@@ -14,13 +14,41 @@ from flowcore.model.selectors import Labels, LabelSelector
 
 #: The scheduler that pods name to be placed by Thalweg without any policy.
 SCHEDULER_NAME = "thalweg"
+#: The profile of kube-scheduler that pods name to be placed by it as Thalweg plans (``thalweg scheduler-config``).
+STEERED_NAME = "thalweg-steered"
+#: Our scheduling gate; other gates belong to others.
+GATE = "scheduling.thalweg/plan"
+#: Annotation with the node that we nominated, written with the nomination: it tells ours from those of others.
+PLANNED = "scheduling.thalweg/nominated"
 
 
 class Delivery(StrEnum):
     """How a plan reaches the cluster."""
 
+    #: Plan and report, never act.
     OBSERVE = "Observe"
+    #: Thalweg binds the pods itself.
     BINDER = "Binder"
+    #: kube-scheduler binds them, steered by nominations and its extender.
+    EXTENDER = "Extender"
+
+
+class Steering(StrEnum):
+    """How firmly kube-scheduler is steered, delivery Extender."""
+
+    #: The planned node or none.
+    REQUIRE = "Require"
+    #: The planned node; where that does not hold, kube-scheduler chooses, with the plan's costs as scores.
+    PREFER = "Prefer"
+
+
+class WaitingMode(StrEnum):
+    """Where pods without a planned node wait, delivery Extender."""
+
+    #: In kube-scheduler's queue; each attempt at them is answered with no node.
+    HOLD = "Hold"
+    #: Behind a scheduling gate of ours, unseen by kube-scheduler.
+    GATE = "Gate"
 
 
 class CostWeights(msgspec.Struct, frozen=True):
@@ -75,6 +103,8 @@ class Policy(msgspec.Struct, frozen=True):
     precedence: int = 0
     selects: Selects = Selects()
     delivery: Delivery = Delivery.BINDER
+    steering: Steering = Steering.REQUIRE
+    waiting: WaitingMode = WaitingMode.HOLD
     cost_model: str = "CPUMemory"
     weights: CostWeights = CostWeights()
     unscheduled: UnscheduledPrice = UnscheduledPrice()

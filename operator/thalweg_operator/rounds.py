@@ -197,7 +197,7 @@ class RoundLoop:
             place = policies.get(policy.name)
             if place is None or ordered[place] is not policy:
                 continue  # the policies changed since this began: the next round, already asked for, takes the pod up
-            if pod.blocked:
+            if pod.left_alone(policy.delivery) or (pod.gated and policy.delivery is Delivery.BINDER):
                 blocked.append((pod, policy))
                 continue
             backoff = self._backoffs.get(pod.key)
@@ -281,7 +281,7 @@ class RoundLoop:
         for pod, policy in question.blocked:
             # A closed gate is written on the pod by the API server itself, in its own words.
             if policy.delivery is Delivery.BINDER and not pod.deleting and "scheduling gates" not in pod.blocked:
-                self._waiting.tell(pod, pod.blocked)
+                self._waiting.tell(pod, pod.left_alone(policy.delivery))
         placed = [0] * len(request.policies)
         left = [0] * len(request.policies)
         for at, _, _ in reply.placements if reply is not None else ():

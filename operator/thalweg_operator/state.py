@@ -273,7 +273,9 @@ class ClusterState:
         whether rules between pods still hold, is the caller's to ask (``node_changed_since``, ``newer``).
         """
         current = self.waiting.get(pod.key)
-        if current is None or current.uid != pod.uid or pod.key in self.reservations or current.blocked:
+        if current is None or current.uid != pod.uid or pod.key in self.reservations:
+            return False
+        if current.blocked or current.unjudged:
             return False
         if not self._fits(current, node):
             return False

@@ -12,6 +12,7 @@ from support.verdicts import read_pods, snapshot_of
 
 from flowcore.filters import Verdicts, judge
 from flowcore.model.devices import DeviceClass, device_resources, needs_devices
+from flowcore.model.policies import Delivery
 from flowcore.model.volumes import Claim, PersistentVolume
 from flowcore.model.wire import STORAGE_KINDS, to_storage_object
 
@@ -65,8 +66,12 @@ def test_pods_with_the_same_claims_share_a_class_and_ephemeral_volumes_are_a_pod
     ],
 )
 def test_a_pod_with_volumes_that_decide_waits(volume: Manifest, reason: str) -> None:
-    """Two pods of one round could take the same disk: rounds place neither."""
-    assert reason in read_pods([pod("p", volume)])[0].blocked
+    """Two pods of one round could take the same disk, and the binder binds no claims."""
+    found = read_pods([pod("p", volume)])[0]
+    assert reason in found.left_alone(Delivery.BINDER)
+    claims = "claims" in reason
+    assert bool(found.unjudged) is not claims
+    assert bool(found.left_alone(Delivery.EXTENDER)) is not claims
 
 
 def test_a_claim_whose_size_cannot_be_read_holds_its_own_pods_only() -> None:

@@ -460,7 +460,7 @@ async def test_a_rest_that_ends_during_a_round(case: Case) -> None:
 async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
     """Except gated ones, to whom the API server speaks itself, and those that are being deleted."""
     case.node("n")
-    case.pod("claiming", blocked="its volume claims (a) need kube-scheduler's binding work")
+    case.pod("claiming", unbindable="its volume claims (a) need kube-scheduler's binding work")
     case.pod("gated", blocked="its scheduling gates are closed: x")
     case.pod("leaving", blocked="it is being deleted", deleting=True)
     case.pod("plain")

@@ -20,7 +20,7 @@ from flowcore.filters import (
 )
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 from flowcore.model.volumes import Storage, StorageObject
@@ -86,7 +86,7 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
             kind=pod.kind,
         )
         for pod in read_pods(case.pending)
-        if place_blocked or not pod.blocked
+        if place_blocked or not pod.left_alone(Delivery.BINDER)
     )
     return build_snapshot(
         generation=1,

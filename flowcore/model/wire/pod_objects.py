@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from flowcore.model.policies import PLANNED
 from flowcore.model.wire.base import Int32, Quantities, Wire, WireMeta
 from flowcore.model.wire.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
 from flowcore.model.wire.volumes import WireVolume
@@ -129,6 +130,7 @@ class WireContainerStatus(Wire):
 
 class WirePodStatus(Wire):
     phase: str | None = None
+    nominated_node_name: str | None = None
     conditions: list[WireCondition] | None = None
     container_statuses: list[WireContainerStatus] | None = None
     init_container_statuses: list[WireContainerStatus] | None = None
@@ -136,7 +138,17 @@ class WirePodStatus(Wire):
     allocated_resources: Quantities | None = None
 
 
+class WirePodAnnotations(Wire):
+    """Those that we read; the others are often long, and many."""
+
+    planned: str | None = msgspec.field(default=None, name=PLANNED)
+
+
+class WirePodMeta(WireMeta):
+    annotations: WirePodAnnotations | None = None
+
+
 class WirePod(Wire):
-    metadata: WireMeta
+    metadata: WirePodMeta
     spec: WirePodSpec
     status: WirePodStatus | None = None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from flowcore.model.devices import needs_devices
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
+from flowcore.model.policies import GATE
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
 from flowcore.model.volumes import ClaimVolume, Disk, Volumes
@@ -28,12 +31,16 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     namespace = meta.namespace or "default"
     node_name = spec.node_name or ""
     volumes = to_volumes(spec.volumes, namespace, meta.name, meta.uid or "") if spec.volumes else ()
-    blocked = _blocked(spec, volumes, deleting=meta.deletion_timestamp is not None)
+    gates = [gate.name for gate in spec.scheduling_gates or ()]
+    gated = gates == [GATE]
+    deleting = meta.deletion_timestamp is not None
+    blocked = _blocked([] if gated else gates, deleting=deleting)
+    unjudged = _unjudged(spec, volumes)
     requests: Amounts = ()
     unreadable = False
     try:
         requests = intern(to_amounts(requests_of(spec)))
-        blocked = blocked or needs_devices(requests, {})
+        unjudged = unjudged or needs_devices(requests, {})
     except ModelError as error:
         unreadable = True
         blocked = blocked or str(error)
@@ -66,9 +73,14 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         node_name=node_name,
         created=to_seconds(meta.creation_timestamp),
         terminal=status.phase in ("Succeeded", "Failed"),
-        deleting=meta.deletion_timestamp is not None,
+        deleting=deleting,
         usage=usage,
         blocked=intern(blocked),
+        unjudged=intern(unjudged),
+        unbindable=intern(_unbindable(volumes)),
+        gated=gated,
+        nominated=status.nominated_node_name or "",
+        planned=meta.annotations.planned or "" if meta.annotations else "",
         told=intern(told),
         rules=rules,
     )
@@ -134,23 +146,32 @@ def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes) -> PodCla
     )
 
 
-def _blocked(spec: WirePodSpec, volumes: Volumes, *, deleting: bool) -> str:
-    """Why this engine must not place the pod, "" when it may.
-
-    It never binds what it cannot judge: a rule that is not evaluated here is a reason to wait, not a rule to skip.
-    """
+def _blocked(gates: Sequence[str], *, deleting: bool) -> str:
+    """Why nobody may place the pod now, "" when it may be placed."""
     if deleting:
         return "it is being deleted"
-    if spec.scheduling_gates:
-        return "its scheduling gates are closed: " + ", ".join(gate.name for gate in spec.scheduling_gates)
+    if gates:
+        return "its scheduling gates are closed: " + ", ".join(gates)
+    return ""
+
+
+def _unjudged(spec: WirePodSpec, volumes: Volumes) -> str:
+    """Why this engine cannot plan the pod, "" when it can.
+
+    It never places what it cannot judge: a rule that is not evaluated here is a reason to wait, not a rule to skip.
+    """
     if spec.resource_claims:
         names = ", ".join(claim.name for claim in spec.resource_claims)
         return f"its resource claims ({names}) need kube-scheduler's binding work, which the binder does not do"
-    claims = [volume.name for volume in volumes if isinstance(volume, ClaimVolume)]
-    if claims:
-        names = ", ".join(claims)
-        return f"its volume claims ({names}) need kube-scheduler's binding work, which the binder does not do"
     disk = next((volume for volume in volumes if isinstance(volume, Disk)), None)
     if disk is not None:
         return f"its volumes: {disk.plugin} disks without a claim are not decided by this engine yet"
     return ""
+
+
+def _unbindable(volumes: Volumes) -> str:
+    claims = [volume.name for volume in volumes if isinstance(volume, ClaimVolume)]
+    if not claims:
+        return ""
+    names = ", ".join(claims)
+    return f"its volume claims ({names}) need kube-scheduler's binding work, which the binder does not do"

@@ -1,0 +1,53 @@
+"""What kube-scheduler is told about one pod when it asks its extender.
+
+The operator makes these from plan and reservations, the extender turns them into answers; both know nothing of each
+other but these values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from flowcore.model.selectors import Labels
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A pod as a request of kube-scheduler describes it.
+
+    Attributes:
+        nominated: its ``status.nominatedNodeName`` in kube-scheduler's cache, which may be older than ours.
+        raw: the whole pod, JSON.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    labels: Labels
+    scheduler_name: str
+    nominated: str
+    raw: bytes
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Guidance(msgspec.Struct, frozen=True):
+    """What the plan says about a pod.
+
+    Attributes:
+        managed: whether a policy steers it; preemption for it is the plan's to decide.
+        node: where it is to go; "" when the plan has no node for it, or it is not managed.
+        hold: whether it must stay pending where ``node`` is not among the nodes asked about.
+        taken: nodes without room for it once what is on its way has arrived; withheld from every pod.
+        scores: what prioritize says of nodes, 0 (dearest) to 10 (cheapest); nodes not named score 0.
+    """
+
+    managed: bool = False
+    node: str = ""
+    hold: bool = False
+    taken: Collection[str] = ()
+    scores: Mapping[str, int] = msgspec.field(default_factory=dict)
