@@ -247,7 +247,7 @@ class RoundLoop:
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         state, request = self._state, question.request
         dropped = 0
-        async for at, node, _price in _in_bursts(reply.placements):
+        async for at, node, _price, _wave in _in_bursts(reply.placements):
             pod = question.pods[at]
             if request.policies[request.waiting[at].policy].delivery is not Delivery.BINDER:
                 self._metrics.placements.labels("observed").inc()
@@ -284,7 +284,7 @@ class RoundLoop:
                 self._waiting.tell(pod, pod.left_alone(policy.delivery))
         placed = [0] * len(request.policies)
         left = [0] * len(request.policies)
-        for at, _, _ in reply.placements if reply is not None else ():
+        for at, *_ in reply.placements if reply is not None else ():
             placed[request.waiting[at].policy] += 1
         for at, _ in reply.left if reply is not None else ():
             left[request.waiting[at].policy] += 1
