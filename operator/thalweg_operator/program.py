@@ -120,7 +120,8 @@ class Operator:
     async def run(self) -> None:
         """Runs until a signal comes or a part fails for good."""
         served = application(self._metrics, self.not_ready, self._extras(self._steering, self._metrics))
-        runner = web.AppRunner(served, access_log=None)
+        # Longer than kube-scheduler keeps its idle connections: it does not repeat a request that met a closed one.
+        runner = web.AppRunner(served, access_log=None, keepalive_timeout=120.0)
         await runner.setup()
         site = web.TCPSite(runner, self._settings.host, self._settings.port)
         try:

@@ -220,31 +220,27 @@ class PodSteering:
             return Guidance(managed=True, hold=True)
         return Guidance(managed=True, taken=self._state.crowded(pod, nodes), scores=scores)
 
-    def answered(self, asked: Asked, nodes: Sequence[str], passed: Sequence[str]) -> None:
-        """What filter said.
-
-        Args:
-            nodes: those that kube-scheduler asked about.
-            passed: those that it may use; none: the pod is held.
-        """
-        key = asked.key
+    def answered(self, asked: Asked, outcome: str, passed: Sequence[str]) -> None:
+        """What filter said: steered (to the node that we named), held, or passed (to any of these nodes)."""
+        key, now = asked.key, self._clock()
         steered = self._steered.get(key)
-        ours = steered is not None and steered.uid == asked.uid
-        if ours and steered is not None and list(passed) == [steered.node]:
+        if steered is not None and (steered.uid != asked.uid or steered.phase is Phase.QUEUED):
+            steered = None
+        if steered is not None and outcome == "steered":
             if steered.phase is not Phase.LET_THROUGH:
-                steered.phase, steered.since = Phase.LET_THROUGH, self._clock()
+                steered.phase, steered.since = Phase.LET_THROUGH, now
             self._held.pop(key, None)
             self._next_wave()
             return
-        knew = steered is not None and ours and steered.phase is not Phase.QUEUED and asked.nominated == steered.node
-        if knew and steered is not None and steered.node not in nodes:
+        if steered is not None and asked.nominated == steered.node:
+            # It knew of the nomination and asks about other nodes: its own filters refuse this one.
             steered.refused = True
-            self._doubtful[key] = self._clock() + _GRACE
-        if not passed:
-            self._held[key] = _Held(asked.uid, self._clock(), asked.nominated)
+            self._doubtful[key] = now + _GRACE
+        if outcome == "held":
+            self._held[key] = _Held(asked.uid, now, asked.nominated)
             return
         self._held.pop(key, None)
-        self._state.pass_on(self._pod(asked), frozenset(passed), self._clock() + _PASSING_SECONDS)
+        self._state.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
 
     def _pod(self, asked: Asked) -> Pod:
         known = self._state.pods.get(asked.key)
