@@ -334,7 +334,7 @@ class PodSteering:
             return self._steered.get(pod.key) is steered and not steered.refused
 
         def done(problem: str) -> None:
-            if problem and wanted():
+            if problem and wanted() and steered.phase is Phase.NOMINATED:  # let through, it may be bound by now
                 _log.info("not nominated", pod=pod.key, node=steered.node, problem=problem)
                 self._reject(pod.key, "rejected")
             elif not problem and pod.gated:
