@@ -120,6 +120,10 @@ class ControlPlane:
         await self._child(component).stop()
         await self.start(component)
 
+    def configure_scheduler(self, text: str) -> None:
+        """Gives kube-scheduler another KubeSchedulerConfiguration, which it reads at its next start."""
+        self._open.write_scheduler_config(text)
+
     async def kill(self, component: str) -> None:
         """SIGKILL: it is gone when this returns, and stays gone until `start`."""
         self._child(component).kill()
