@@ -316,6 +316,8 @@ class RoundLoop:
             else:
                 steered.append((current, node, wave))
         self._steering.send(steered)
+        for at, scores in reply.scores:
+            self._steering.score(question.pods[at].pod_class, request.policies[request.waiting[at].policy].name, scores)
         if dropped:
             self._batcher.touch()
         async for at, reason in _in_bursts(reply.left):
@@ -327,7 +329,7 @@ class RoundLoop:
                 text += f" kube-scheduler refused it on {', '.join(refusing)}: {pod.told}"
             self._waiting.tell(pod, text, steered=policy.delivery is Delivery.EXTENDER)
             if policy.delivery is Delivery.EXTENDER and policy.steering is Steering.PREFER and not pod.gated:
-                self._steering.give_way(pod, {})
+                self._steering.give_way(pod)
 
     async def _conclude(self, question: _Question, reply: RoundReply | None) -> None:
         request, now = question.request, self._clock()

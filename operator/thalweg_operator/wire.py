@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -134,6 +135,9 @@ class RoundReply(msgspec.Struct):
     seconds: float
     #: What verdicts were asked for and how often they were hits, refreshed in part, misses, and rows computed.
     cached: list[tuple[str, int, int, int, int]] = []
+    #: For pods that kube-scheduler may place in the end: one pod of each class and policy, and scores by node name
+    #: (rounds/scores.py), encoded once more: most are never looked at.
+    scores: list[tuple[int, bytes]] = []
     problem: str = ""
 
     @property
@@ -165,6 +169,12 @@ def failed(request: RoundRequest, problem: str) -> RoundReply:
         seconds=0.0,
         problem=problem,
     )
+
+
+@lru_cache(maxsize=16)
+def decode_scores(encoded: bytes) -> Mapping[str, int]:
+    """Scores by node name."""
+    return msgspec.msgpack.decode(encoded, type=dict[str, int])
 
 
 request_encoder = msgspec.msgpack.Encoder()

@@ -17,9 +17,8 @@ from flowcore.rounds import run_round
 from flowcore.rounds.demands import demands_of
 from flowcore.rounds.room import Room
 from flowcore.rounds.round import DEFAULT_POLICIES
+from flowcore.rounds.scores import scores_of
 from thalweg.demo.scenes import Scene
-
-_BEST = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,8 @@ class _Planned:
 
     def __init__(self, scene: Scene, must: Collection[str]) -> None:
         self._nodes, self._must, self._snapshot = scene.nodes, must, scene.snapshot()
-        demands = demands_of(self._snapshot, Room(self._snapshot).load(), DEFAULT_POLICIES)
+        self._load = Room(self._snapshot).load()
+        demands = demands_of(self._snapshot, self._load, DEFAULT_POLICIES)
         self._demands = {pod.key: demand for demand in demands for pod in demand.group.pods}
         self._promised: dict[str, str] = {}
         self.plan: dict[str, str] = {}
@@ -76,16 +76,8 @@ class _Planned:
         return frozenset(node.name for node in self._nodes if cores[node.name] >= dict(node.allocatable)["cpu"])
 
     def _scores(self, key: str, names: Sequence[str]) -> dict[str, int]:
-        """By the engine's price of each node: the cheapest has 10, the dearest 0."""
-        own = self._demands[key]
-        prices = {
-            node.name: int(own.arc[at] + own.first_slot[at])
-            for at, node in enumerate(self._nodes)
-            if node.name in names
-        }
-        most = max(prices.values(), default=0)
-        span = max(1, most - min(prices.values(), default=0))
-        return {name: _BEST * (most - price) // span for name, price in prices.items()}
+        scores = scores_of(self._demands[key], self._load)
+        return {node.name: int(score) for node, score in zip(self._nodes, scores, strict=True) if node.name in names}
 
 
 async def exchanges(scene: Scene) -> list[Exchange]:
