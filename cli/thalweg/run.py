@@ -9,9 +9,13 @@ from pathlib import Path
 
 import click
 import structlog
+from aiohttp import web
+from thalweg_extender import application as extender
 from thalweg_operator.errors import OperatorError
+from thalweg_operator.metrics import Metrics
 from thalweg_operator.program import run
 from thalweg_operator.settings import Settings
+from thalweg_operator.steering import PodSteering
 
 
 def run_operator(
@@ -30,12 +34,22 @@ def run_operator(
         records=records,
     )
     try:
-        asyncio.run(run(settings))
+        asyncio.run(run(settings, _extras))
     except OperatorError as error:
         structlog.get_logger().error("cannot go on", problem=str(error))
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _extras(steering: PodSteering, metrics: Metrics) -> dict[str, web.Application]:
+    """kube-scheduler's extender, beside the operator's own pages."""
+
+    def on_answer(verb: str, outcome: str, seconds: float) -> None:
+        metrics.extender_answers.labels(verb, outcome).inc()
+        metrics.extender_seconds.labels(verb).observe(seconds)
+
+    return {"/extender/": extender(steering, on_answer=on_answer)}
 
 
 def set_up_logging(log_format: str, log_level: str) -> None:

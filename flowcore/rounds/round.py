@@ -16,6 +16,7 @@ from flowcore.rounds.plan import Left, Placement, RoundResult
 from flowcore.rounds.planner import Planner
 from flowcore.rounds.pricing import pod_prices, unplaced
 from flowcore.rounds.room import Room
+from flowcore.rounds.waves import waves_of
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
 #: Steps of a round that nobody gives a budget: all that are quick, and some neighbourhoods.
@@ -111,10 +112,11 @@ def _result(
 ) -> RoundResult:
     draft = planner.conclude()
     prices = iter(pod_prices(draft.commits, demands, start.load()).tolist())
+    waves = waves_of(draft.commits, demands)
     nodes = snapshot.table.nodes
     waiting = [iter(demand.group.pods) for demand in demands]
     placements = tuple(
-        Placement(next(waiting[commit.demand]), nodes[commit.node].name, next(prices))
+        Placement(next(waiting[commit.demand]), nodes[commit.node].name, next(prices), next(waves))
         for commit in draft.commits
         for _ in range(commit.count)
     )

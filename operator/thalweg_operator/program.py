@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from thalweg_operator.errors import OperatorError
 from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.nominator import Nominator
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.policy_handlers import keep_resynced, resync, serve
 from thalweg_operator.policy_status import PolicyStatus
@@ -28,6 +29,7 @@ from thalweg_operator.reflector import Reflector, Sink
 from thalweg_operator.rounds import RoundLoop
 from thalweg_operator.settings import Settings
 from thalweg_operator.state import ClusterState
+from thalweg_operator.steering import PodSteering
 from thalweg_operator.waiting import WaitingPods
 from thalweg_operator.worker_client import WorkerClient
 
@@ -38,21 +40,25 @@ _log = structlog.get_logger()
 _DRAIN = 10.0
 
 
-async def run(settings: Settings) -> None:
+#: What is served beside the probes, by path, made from what this operator knows.
+Extras = Callable[[PodSteering, Metrics], Mapping[str, web.Application]]
+
+
+async def run(settings: Settings, extras: Extras = lambda _steering, _metrics: {}) -> None:
     """Runs the operator until a signal ends it.
 
     Raises:
         OperatorError: it cannot start or go on.
     """
-    async with connect(settings.kubeconfig, settings.bind_concurrency + 16) as connection:
-        await Operator(settings, connection).run()
+    async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 16) as connection:
+        await Operator(settings, connection, extras).run()
 
 
 class Operator:
     """All parts of one operator process."""
 
-    def __init__(self, settings: Settings, connection: Connection) -> None:
-        self._settings, self._connection = settings, connection
+    def __init__(self, settings: Settings, connection: Connection, extras: Extras) -> None:
+        self._settings, self._connection, self._extras = settings, connection, extras
         self._metrics = Metrics()
         self._state, self._policies = ClusterState(), PolicyStore(models := find_models())
         for name, problem in models.problems.items():
@@ -75,23 +81,31 @@ class Operator:
             settings.bind_concurrency,
             lambda pod, why: self._rounds.refused(pod, why),  # noqa: PLW0108 - the two know each other
         )
+        intern = Interner()
+        pod_decoder = sinks.pod_decoder(intern)
+        self._nominator = Nominator(connection, self._metrics, settings.steer_concurrency)
+        self._steering = PodSteering(
+            self._state, self._policies, self._nominator, self._metrics, pod_decoder, lambda: not self.not_ready()
+        )
+        self._state.on_steered = self._steering.follow
         self._rounds = RoundLoop(
             self._state,
             self._policies,
             self._worker,
             self._binder,
+            self._steering,
             self._waiting,
             self._metrics,
             batcher,
             settings.resync,
             settings.round_budget,
         )
+        self._steering.on_rejected = self._rounds.rejected
         self._status = PolicyStatus(connection, self._state, self._policies, self._rounds, self._gates)
-        intern = Interner()
         # Volumes, disruption budgets, pod groups join with a line each.
         self._reflectors: dict[str, Reflector[Any]] = {
             "nodes": self._reflect("nodes", sinks.node_decoder(intern), sinks.Nodes(self._state)),
-            "pods": self._reflect("pods", sinks.pod_decoder(intern), sinks.Pods(self._state)),
+            "pods": self._reflect("pods", pod_decoder, sinks.Pods(self._state)),
             "namespaces": self._reflect("namespaces", sinks.namespace_decoder(), sinks.Namespaces(self._state)),
         }
         self._metrics.nodes.set_function(lambda: len(self._state.nodes))
@@ -112,7 +126,9 @@ class Operator:
 
     async def run(self) -> None:
         """Runs until a signal comes or a part fails for good."""
-        runner = web.AppRunner(application(self._metrics, self.not_ready), access_log=None)
+        served = application(self._metrics, self.not_ready, self._extras(self._steering, self._metrics))
+        # Longer than kube-scheduler keeps its idle connections: it does not repeat a request that met a closed one.
+        runner = web.AppRunner(served, access_log=None, keepalive_timeout=120.0)
         await runner.setup()
         site = web.TCPSite(runner, self._settings.host, self._settings.port)
         try:
@@ -155,7 +171,10 @@ class Operator:
         _log.info("in sync", nodes=len(self._state.nodes), pods=len(self._state.pods))
         self._begin("event loop watch", watch_event_loop(self._metrics))
         self._begin("policy resync", keep_resynced(self._connection, self._policies))
+        self._steering.adopt_all()
         self._begin("binder", self._binder.run())
+        self._begin("nominator", self._nominator.run())
+        self._begin("steering", self._steering.run())
         self._begin("waiting pods", self._waiting.run())
         self._begin("gates", self._gates.run())
         self._begin("policy status", self._status.run())
@@ -183,6 +202,7 @@ class Operator:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN):
                 await self._binder.drain()
+                await self._nominator.drain()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -111,11 +111,15 @@ def join(parts: Sequence[RoundRequest]) -> RoundRequest:
 
 
 class RoundReply(msgspec.Struct):
-    """A plan. Pods by their place in the request's ``waiting``, reasons by their place in ``reasons``."""
+    """A plan. Pods by their place in the request's ``waiting``, reasons by their place in ``reasons``.
+
+    Attributes:
+        placements: pod, node, price and wave (rounds/waves.py), in commit order.
+    """
 
     number: int
     generation: int
-    placements: list[tuple[int, str, int]]
+    placements: list[tuple[int, str, int, int]]
     left: list[tuple[int, int]]
     reasons: list[str]
     #: Cost per policy, by its place in the request.

@@ -259,7 +259,7 @@ def _reply(
     placements, left = [], []
     for result in results:
         for placement in result.placements:
-            placements.append((at[placement.pod.key], placement.node, placement.price))
+            placements.append((at[placement.pod.key], placement.node, placement.price, placement.wave))
             costs[placement.pod.policy] += placement.price
         for out in result.left:
             left.append((at[out.pod.key], reasons.setdefault(out.reason, len(reasons))))
