@@ -104,7 +104,8 @@ class Layout:
         self.kubeconfig.chmod(0o600)
         # Not str.format: the text is YAML and may hold braces of its own.
         config = scheduler_config or DEFAULT_SCHEDULER_CONFIG
-        self.scheduler_config.write_text(config.replace("{kubeconfig}", json.dumps(str(self.kubeconfig))))
+        path = json.dumps(str(self.kubeconfig))
+        self.scheduler_config.write_text(config.replace('"{kubeconfig}"', path).replace("{kubeconfig}", path))
         self.kwok_config.write_text("---\n".join(path.read_text() for path in sorted(_STAGES.glob("*.yaml"))))
 
     def _kubeconfig(self, token: str) -> str:
