@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from thalweg.scheduler_config import SchedulerConfig
 from thalweg_controlplane import ControlPlane
-from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
 from thalweg_controlplane.processes import Child, until_ready
 
 from flowcore.model.policies import STEERED_NAME
@@ -29,28 +29,17 @@ GATED = "gated"
 _START_SECONDS = 60.0
 
 
-def configuration(address: str, profile: str, sample: int) -> str:
-    """A KubeSchedulerConfiguration with one profile and an extender.
-
-    Args:
-        sample: percentageOfNodesToScore of the profile.
-    """
-    return (
-        DEFAULT_SCHEDULER_CONFIG
-        + f"""\
-profiles:
-  - schedulerName: default-scheduler
-  - schedulerName: {profile}
-    percentageOfNodesToScore: {sample}
-extenders:
-  - urlPrefix: http://{address}/extender
-    filterVerb: filter
-    prioritizeVerb: prioritize
-    preemptVerb: preempt
-    weight: 20
-    nodeCacheCapable: true
-    httpTimeout: 5s
-"""
+def _configuration(address: str, profile: str, sample: int) -> str:
+    """What `thalweg scheduler-config` prints, for an extender at this address."""
+    return str(
+        SchedulerConfig(
+            url=f"http://{address}/extender",
+            kubeconfig="{kubeconfig}",
+            scheduler_name=profile,
+            node_sample=sample,
+            qps=10000,
+            leader_elect=False,
+        )
     )
 
 
@@ -69,7 +58,7 @@ class PassThrough(KubeScheduler):
     async def start(self) -> None:
         self._child.start()
         await until_ready(self._child, lambda: answers(f"http://{self._address}/readyz"), _START_SECONDS)
-        self._plane.configure_scheduler(configuration(self._address, self.pods_name, 100))
+        self._plane.configure_scheduler(_configuration(self._address, self.pods_name, 100))
         await super().start()
 
     def pids(self) -> list[int]:
@@ -96,7 +85,7 @@ class Steered(KubeScheduler):
         self.thalweg = Thalweg(plane, profile)
 
     async def start(self) -> None:
-        self._plane.configure_scheduler(configuration(self.thalweg.address, self.pods_name, 1))
+        self._plane.configure_scheduler(_configuration(self.thalweg.address, self.pods_name, 1))
         if not self._beforehand:
             await asyncio.gather(self.thalweg.start(), super().start())
             return
@@ -131,4 +120,4 @@ class Steered(KubeScheduler):
         await self.thalweg.stop()
 
 
-__all__ = ["GATED", "KUBE_SCHEDULER", "PASS_THROUGH", "STEERED", "PassThrough", "Steered", "configuration"]
+__all__ = ["GATED", "KUBE_SCHEDULER", "PASS_THROUGH", "STEERED", "PassThrough", "Steered"]

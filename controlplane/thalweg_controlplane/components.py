@@ -106,9 +106,10 @@ class Layout:
         self.kwok_config.write_text("---\n".join(path.read_text() for path in sorted(_STAGES.glob("*.yaml"))))
 
     def write_scheduler_config(self, text: str) -> None:
-        """`{kubeconfig}` in it stands for the (quoted) path of ours."""
+        """`{kubeconfig}` in it, quoted or not, stands for the path of ours."""
         # Not str.format: the text is YAML and may hold braces of its own.
-        self.scheduler_config.write_text(text.replace("{kubeconfig}", json.dumps(str(self.kubeconfig))))
+        path = json.dumps(str(self.kubeconfig))
+        self.scheduler_config.write_text(text.replace('"{kubeconfig}"', path).replace("{kubeconfig}", path))
 
     def _kubeconfig(self, token: str) -> str:
         name = "thalweg"

@@ -18,6 +18,7 @@ from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
 from thalweg_operator.cost_models import find_models
 from thalweg_operator.errors import OperatorError
+from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator
@@ -64,7 +65,13 @@ class Operator:
             _log.warning("cost model not used", model=name, problem=problem)
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._state.on_change = batcher.touch
-        self._policies.on_change = batcher.touch
+        self._gates = GateAdmission(connection, self._policies)
+
+        def policies_changed() -> None:
+            batcher.touch()
+            self._gates.touch()
+
+        self._policies.on_change = policies_changed
         self._worker = WorkerClient(settings.round_timeout, settings.records)
         self._waiting = WaitingPods(connection, self._state, self._metrics, settings.told_per_second)
         self._binder = Binder(
@@ -94,7 +101,7 @@ class Operator:
             settings.round_budget,
         )
         self._steering.on_rejected = self._rounds.rejected
-        self._status = PolicyStatus(connection, self._state, self._policies, self._rounds)
+        self._status = PolicyStatus(connection, self._state, self._policies, self._rounds, self._gates)
         # Volumes, disruption budgets, pod groups join with a line each.
         self._reflectors: dict[str, Reflector[Any]] = {
             "nodes": self._reflect("nodes", sinks.node_decoder(intern), sinks.Nodes(self._state)),
@@ -169,6 +176,7 @@ class Operator:
         self._begin("nominator", self._nominator.run())
         self._begin("steering", self._steering.run())
         self._begin("waiting pods", self._waiting.run())
+        self._begin("gates", self._gates.run())
         self._begin("policy status", self._status.run())
         await self._rounds.run()
 
