@@ -33,7 +33,7 @@ def main() -> None:
     help="Cluster to work on; in a cluster the pod's service account is used.",
 )
 @click.option("--listen", default="0.0.0.0:8080", show_default=True, metavar="HOST:PORT",
-              help="Where /healthz, /readyz and /metrics are served.")  # fmt: skip
+              help="Where /healthz, /readyz, /metrics and /extender are served.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -42,12 +42,20 @@ def main() -> None:
               help="How long a round goes on looking for a better plan.")  # fmt: skip
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to keep the last 20 rounds in, for `thalweg replay`.")  # fmt: skip
+@click.option("--extender-bind", is_flag=True, help="Serve the extender's bind verb too (scheduler-config --bind).")
 def run(
-    kubeconfig: Path | None, listen: str, log_format: str, log_level: str, round_budget: float, records: Path | None
+    kubeconfig: Path | None,
+    listen: str,
+    log_format: str,
+    log_level: str,
+    round_budget: float,
+    records: Path | None,
+    extender_bind: bool,  # noqa: FBT001 - click's
 ) -> None:
-    """Run the operator: snapshot, rounds and binder.
+    """Run the operator: snapshot, rounds, binder, and kube-scheduler's extender.
 
-    Pods that name the scheduler `thalweg` are placed; FlowSchedulingPolicy objects say more. Ctrl-C stops it.
+    Pods that name the scheduler `thalweg` are placed; FlowSchedulingPolicy objects say more. The extender is served
+    at /extender of the same address (`thalweg scheduler-config`). Ctrl-C stops it.
 
     \b
     Examples:
@@ -56,7 +64,7 @@ def run(
     """  # noqa: D301
     from thalweg.run import run_operator
 
-    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records)
+    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, binds=extender_bind)
 
 
 @main.command("scheduler-config")

@@ -346,10 +346,11 @@ class PodSteering:
         steered.phase, steered.since = Phase.NOMINATED, self._clock()
 
         def wanted() -> bool:
-            return self._steered.get(pod.key) is steered and not steered.refused
+            # Let through already: kube-scheduler came upon the node by itself, and this is a write less.
+            return self._steered.get(pod.key) is steered and steered.phase is Phase.NOMINATED and not steered.refused
 
         def done(problem: str) -> None:
-            if problem and wanted() and steered.phase is Phase.NOMINATED:  # let through, it may be bound by now
+            if problem and wanted():
                 _log.info("not nominated", pod=pod.key, node=steered.node, problem=problem)
                 self._reject(pod.key, "rejected")
             elif not problem and pod.gated:

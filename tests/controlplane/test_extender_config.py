@@ -35,7 +35,7 @@ class Extender:
 
 @pytest.mark.parametrize("options", [(), ("--ignorable", "--node-sample", "100")], ids=["strict", "ignorable"])
 async def test_kube_scheduler_asks_and_what_it_does_alone(binaries: Binaries, options: tuple[str, ...]) -> None:
-    """Before the extender is there strict schedules nothing, ignorable all; then both profiles ask, and scores count."""
+    """Before the extender is there strict schedules nothing, ignorable all; then both profiles ask, scores count."""
     extender = Extender()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
