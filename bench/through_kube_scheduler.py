@@ -7,8 +7,9 @@
 All rows of one number of nodes run on the same etcd and API server, one after the other; the pods of a row are deleted
 before the next. Arrivals: `burst` creates all pods as fast as the API server takes them while everything runs;
 `backlog` creates them first and then starts kube-scheduler and Thalweg together; `beforehand` lets Thalweg nominate the
-whole backlog before kube-scheduler starts. With `--waiting` so many governed pods that fit nowhere wait, and the pods
-measured are others that kube-scheduler places alone.
+whole backlog before kube-scheduler starts. With `--waiting` a burst of pods of the default scheduler is measured while
+so many others wait: held though they fit, as the members of a gang are (an extender that holds them for good), steered
+and fitting nowhere, or behind our gate and fitting nowhere; beside kube-scheduler with none.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import msgspec
 from harness import plane, room, workload
 from harness.conditions import conditions
 from harness.errors import BenchError
-from harness.extended import GATED, KUBE_SCHEDULER, PASS_THROUGH, STEERED, PassThrough, Steered
+from harness.extended import GATED, HELD, KUBE_SCHEDULER, PASS_THROUGH, STEERED, Holding, PassThrough, Steered
 from harness.pod_watch import PodWatch
 from harness.schedulers import KubeScheduler, Samples, log_kept
 from harness.tables import console, print_conditions
@@ -42,6 +43,7 @@ from flowcore.model.policies import GATE, STEERED_NAME
 
 BURST, BACKLOG, BEFOREHAND = "burst", "backlog", "beforehand"
 KINDS = (KUBE_SCHEDULER, PASS_THROUGH, STEERED, GATED)
+WAITING_KINDS = (KUBE_SCHEDULER, HELD, STEERED, GATED)
 
 _REST_SECONDS = 1.0
 _POLL_SECONDS = 0.02
@@ -103,6 +105,8 @@ class Options:
 def _make(case: Case, control_plane: ControlPlane, options: Options) -> KubeScheduler:
     if case.kind == PASS_THROUGH:
         return PassThrough(control_plane)
+    if case.kind == HELD:
+        return Holding(control_plane)
     if case.kind == KUBE_SCHEDULER:
         control_plane.configure_scheduler(DEFAULT_SCHEDULER_CONFIG)
         return KubeScheduler(control_plane)
@@ -134,9 +138,10 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, options: Op
     steers = isinstance(scheduler, Steered)
     if steers:
         await api.apply(_policy(case))
+    size = "1" if case.kind == HELD else "1000"
     waiting = [
-        pod(f"waiting-{i:06}", "1000", "1Gi", "default", scheduler.pods_name if steers else "default-scheduler")
-        for i in range(case.waiting)
+        pod(f"waiting-{i:06}", size, "1Gi", workload.MEASURED, STEERED_NAME)
+        for i in range(0 if case.kind == KUBE_SCHEDULER else case.waiting)
     ]
     measured_name = "default-scheduler" if case.waiting else scheduler.pods_name
     pods = workload.make_pods(case.mix, case.pods, measured_name)
@@ -281,7 +286,7 @@ async def _measure_all(nodes: int, cases: list[Case], options: Options, warm_up:
 
 def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
     waiting = rows[0][0].waiting
-    beside = f", {waiting} governed pods waiting" if waiting else ""
+    beside = f" while {waiting} others wait" if waiting else ""
     table = Table(title=f"{rows[0][0].pods} pods through kube-scheduler{beside}")
     table.add_column("scheduler")
     for column in ("nodes", "mix", "arrival", "bound", "pods/s", "x alone", "p50", "p99", "calls", "held", "writes",
@@ -350,7 +355,7 @@ def _list_of(allowed: tuple[str, ...] | None):  # type: ignore[no-untyped-def]  
 @click.option("--arrival", "arrivals", default=f"{BACKLOG},{BEFOREHAND}", show_default=True,
               callback=_list_of((BURST, BACKLOG, BEFOREHAND)))  # fmt: skip
 @click.option("--waiting", default=0, show_default=True, type=click.IntRange(min=0),
-              help="Governed pods that fit nowhere; a burst of others is measured.")  # fmt: skip
+              help="Pods that wait meanwhile; a burst of others is measured.")  # fmt: skip
 @click.option("--runs", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--warm-up", default=5000, show_default=True, type=click.IntRange(min=0),
               help="Pods created and deleted beforehand, so that the API server is not new.")  # fmt: skip
@@ -382,7 +387,9 @@ def main(
     for count in nodes:
         cases = [
             Case(kind, count, pods, each, arrival, waiting, run)
-            for run, each, arrival, kind in product(range(1, runs + 1), mix, [BURST] if waiting else arrivals, kinds)
+            for run, each, arrival, kind in product(
+                range(1, runs + 1), mix, [BURST] if waiting else arrivals, WAITING_KINDS if waiting else kinds
+            )
             # Nobody nominates beforehand but us.
             if arrival != BEFOREHAND or kind in (STEERED, GATED)
         ]

@@ -26,6 +26,7 @@ from harness.usage import family
 PASS_THROUGH = "pass-through"  # noqa: S105 - no password
 STEERED = "steered"
 GATED = "gated"
+HELD = "held"
 _START_SECONDS = 60.0
 
 
@@ -49,6 +50,8 @@ class PassThrough(KubeScheduler):
     name = PASS_THROUGH
     pods_name = "extended"
 
+    _sample = 100
+
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
         self._address = free_address()
@@ -58,7 +61,7 @@ class PassThrough(KubeScheduler):
     async def start(self) -> None:
         self._child.start()
         await until_ready(self._child, lambda: answers(f"http://{self._address}/readyz"), _START_SECONDS)
-        self._plane.configure_scheduler(_configuration(self._address, self.pods_name, 100))
+        self._plane.configure_scheduler(_configuration(self._address, self.pods_name, self._sample))
         await super().start()
 
     def pids(self) -> list[int]:
@@ -67,6 +70,14 @@ class PassThrough(KubeScheduler):
     async def stop(self) -> None:
         await super().stop()
         await self._child.stop()
+
+
+class Holding(PassThrough):
+    """kube-scheduler with an extender that holds steered pods for good, as one does that waits for a whole gang."""
+
+    name = HELD
+    pods_name = STEERED_NAME
+    _sample = 1
 
 
 class Steered(KubeScheduler):
@@ -120,4 +131,4 @@ class Steered(KubeScheduler):
         await self.thalweg.stop()
 
 
-__all__ = ["GATED", "KUBE_SCHEDULER", "PASS_THROUGH", "STEERED", "PassThrough", "Steered"]
+__all__ = ["GATED", "HELD", "KUBE_SCHEDULER", "PASS_THROUGH", "STEERED", "Holding", "PassThrough", "Steered"]
