@@ -79,6 +79,8 @@ def run(
 @click.option("--node-sample", default=1, show_default=True, type=click.IntRange(1, 100), metavar="PERCENT",
               help="Nodes that an attempt at a steered pod looks for; 100 for steering: Prefer.")  # fmt: skip
 @click.option("--bind", is_flag=True, help="Leave the binding of all pods to Thalweg.")
+@click.option("--beside", is_flag=True,
+              help="For a second kube-scheduler that serves steered pods alone.")  # fmt: skip
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Certificates (PEM) that an https URL is verified with.")  # fmt: skip
 def scheduler_config(
@@ -88,6 +90,7 @@ def scheduler_config(
     scheduler_name: str,
     node_sample: int,
     bind: bool,  # noqa: FBT001
+    beside: bool,  # noqa: FBT001
     ca_file: Path | None,
 ) -> None:
     """Print the configuration with which kube-scheduler asks Thalweg where pods go (delivery Extender).
@@ -120,6 +123,7 @@ def scheduler_config(
         scheduler_name=scheduler_name,
         node_sample=node_sample,
         bind=bind,
+        beside=beside,
         authority=ca_file.read_bytes() if ca_file else b"",
     )
     click.echo(str(config), nl=False)

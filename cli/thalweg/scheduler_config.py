@@ -27,6 +27,7 @@ class SchedulerConfig:
         authority: certificates (PEM) that the extender's must be signed by, where the URL is https.
         qps: requests a second that kube-scheduler may make.
         leader_elect: whether several replicas choose one.
+        beside: whether the cluster's own kube-scheduler goes on serving all other pods, without Thalweg.
     """
 
     url: str
@@ -38,9 +39,17 @@ class SchedulerConfig:
     authority: bytes = b""
     qps: int = 500
     leader_elect: bool = True
+    beside: bool = False
 
     def __str__(self) -> str:
-        parts = (_HEAD, _PROFILES, _EXTENDER, _BIND if self.bind else "", _TLS if self.url.startswith("https:") else "")
+        parts = (
+            _HEAD,
+            _BESIDE if self.beside else _DEFAULT_PROFILE,
+            _STEERED_PROFILE,
+            _EXTENDER,
+            _BIND if self.bind else "",
+            _TLS if self.url.startswith("https:") else "",
+        )
         words = {
             "URL": json.dumps(self.url.rstrip("/")),
             "KUBECONFIG": json.dumps(self.kubeconfig),
@@ -50,7 +59,7 @@ class SchedulerConfig:
             "SAMPLE": str(self.node_sample),
             "QPS": str(self.qps),
             "BURST": str(2 * self.qps),
-            "ELECT": "true" if self.leader_elect else "false",
+            "ELECT": "true" if self.leader_elect and not self.beside else "false",
             "AUTHORITY": base64.b64encode(self.authority).decode(),
         }
         text = "".join(parts)
@@ -74,10 +83,20 @@ clientConnection:
   burst: <BURST>
 """
 
-_PROFILES = """\
+_BESIDE = """\
+# This one runs beside the cluster's own kube-scheduler, in one replica: it has no lease of its own to choose by. All
+# other pods are the other one's, which does not ask Thalweg: give each a set of nodes of its own, or both may fill a
+# node at once.
+profiles:
+"""
+
+_DEFAULT_PROFILE = """\
 profiles:
   # Pods that name no scheduler: as before.
   - schedulerName: default-scheduler
+"""
+
+_STEERED_PROFILE = """\
   # Pods with `schedulerName: <NAME>`, which a FlowSchedulingPolicy with `delivery: Extender` selects.
   - schedulerName: <NAME>
     # How many percent of the nodes an attempt looks for before it asks Thalweg; at least 100 nodes, whatever it says. A

@@ -26,8 +26,8 @@ async def serve(
 ) -> None:
     """Runs until SIGINT or SIGTERM, then stops everything in reverse order and returns.
 
-    `crds` are installed and established before the operator starts; `scheduler_config` is as for ControlPlane, and may
-    name the operator as kube-scheduler's extender: either may be ready first; `start_operator` is the operator's
+    `crds` are installed and established before the operator starts. `scheduler_config` is as for ControlPlane, and may
+    name the operator as kube-scheduler's extender: either may be ready first. `start_operator` is the operator's
     command line, with `{kubeconfig}` replaced in every word; `try_these` gives commands to print beside the kubeconfig.
     Building, if need be, comes first and blocks the loop: see `find_or_build`.
     Raises BuildError, and ComponentFailed when anything, the operator included, ends by itself.

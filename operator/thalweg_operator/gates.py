@@ -26,7 +26,6 @@ GATE_LABEL: Final = "scheduling.thalweg/gate"
 
 _NAME_LIMIT = 253
 _VALUE_LIMIT = 63
-_GATES = "object.spec.schedulingGates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,6 @@ def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
                 "expression": f"object.spec.schedulerName in {_texts(policy.selects.scheduler_names)}",
             },
             {"name": "not-bound", "expression": '!has(object.spec.nodeName) || object.spec.nodeName == ""'},
-            {"name": "not-gated", "expression": f"!has({_GATES}) || !{_GATES}.exists(g, g.name == {_text(GATE)})"},
         ],
         "variables": [
             {"name": "labels", "expression": "has(object.metadata.labels) ? object.metadata.labels : {}"},
@@ -108,16 +106,9 @@ def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
         ],
         "mutations": [
             {
-                # Not an apply configuration: that one refuses pods with an environment variable or a port named twice,
-                # which the API server takes.
-                "patchType": "JSONPatch",
-                "jsonPatch": {
-                    "expression": (
-                        "variables.anothers ? [] : "
-                        f'has({_GATES}) ? [JSONPatch{{op: "add", path: "/spec/schedulingGates/-", value: {_OURS}}}] : '
-                        f'[JSONPatch{{op: "add", path: "/spec/schedulingGates", value: [{_OURS}]}}]'
-                    )
-                },
+                # Merged by name: gates of others stay, and ours comes once.
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": f"variables.anothers ? Object{{}} : {_GATED}"},
             }
         ],
     }
@@ -181,9 +172,7 @@ def _text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-# A map, not an Object: an Object within a list makes the API server (1.36.3) panic as it turns it into JSON, and the
-# pod is not created, whatever failurePolicy says.
-_OURS = f'{{"name": {_text(GATE)}}}'
+_GATED = f"Object{{spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: {_text(GATE)}}}]}}}}"
 
 
 def _selector(selector: LabelSelector | None) -> Manifest:

@@ -58,6 +58,13 @@ def test_what_is_asked_for(tmp_path: Path) -> None:
     assert base64.b64decode(extender["tlsConfig"]["caData"]) == authority.read_bytes()
 
 
+def test_a_second_kube_scheduler() -> None:
+    """It serves steered pods alone, and never fights for the lease of the cluster's own."""
+    config = printed("--beside")
+    assert [each["schedulerName"] for each in config["profiles"]] == ["thalweg-steered"]
+    assert config["leaderElection"] == {"leaderElect": False}
+
+
 def test_its_comments_say_what_happens_without_us() -> None:
     """Either way in plain words, and only those that are so."""
     strict, ignorable = thalweg("scheduler-config").stdout, thalweg("scheduler-config", "--ignorable").stdout

@@ -1,6 +1,7 @@
 """The real kube-scheduler takes what `thalweg scheduler-config` prints, and does what its comments say."""
 
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ class Extender:
 
 @pytest.mark.parametrize("options", [(), ("--ignorable", "--node-sample", "100")], ids=["strict", "ignorable"])
 async def test_kube_scheduler_asks_and_what_it_does_alone(binaries: Binaries, options: tuple[str, ...]) -> None:
-    """Before the extender is there strict schedules nothing, ignorable all; then both profiles ask, scores count."""
+    """Without the extender strict schedules nothing, ignorable all; then both profiles ask, and scores count."""
     extender = Extender()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -67,3 +68,21 @@ async def test_kube_scheduler_asks_and_what_it_does_alone(binaries: Binaries, op
         finally:
             await runner.cleanup()
         plane.check()
+
+
+async def test_kube_scheduler_takes_every_option(binaries: Binaries, tmp_path: Path) -> None:
+    """A second kube-scheduler, with the bind verb and a verified extender: it becomes ready, with its one profile."""
+    bare = {"controller_manager": False, "kwok": False}
+    async with running(binaries, scheduler=False, workdir=tmp_path, **bare):
+        authority = tmp_path / "certs" / "apiserver.crt"
+        done = thalweg(
+            *("scheduler-config", "--beside", "--bind", "--kubeconfig-path", "{kubeconfig}"),
+            *("--url", "https://127.0.0.1:1/extender", "--ca-file", authority),
+        )
+        assert done.returncode == 0, done.stderr
+        async with running(binaries, scheduler_config=done.stdout, **bare) as (plane, api):
+            theirs, ours = pod("theirs", scheduler="default-scheduler"), pod("ours", scheduler="thalweg-steered")
+            await api.create_many([node("a"), theirs, ours])
+            await api.wait_for(object_path(ours), lambda each: each["status"].get("conditions"))
+            assert not (await api.get(object_path(theirs)))["status"].get("conditions")
+            plane.check()

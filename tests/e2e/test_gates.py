@@ -4,7 +4,10 @@ Pods are created as dry runs: admission is all that these tests look at.
 """
 
 import itertools
+import json
+import re
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import pytest_asyncio
 from support.operator import Operator, until
 from support.scene import POLICIES, policy
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.api import STRATEGIC_PATCH
 from thalweg_controlplane.objects import collection_path, pod
 from thalweg_operator.policies import PolicyStore
 
@@ -156,7 +160,10 @@ async def test_other_gates_stay_and_ours_comes_once(api: Api) -> None:
     assert await gates_of(api, steered(schedulingGates=ours)) == [each["name"] for each in ours]
     twice = {"name": "TWICE", "value": "1"}
     container = {"name": "main", "image": "example.invalid/main", "env": [twice, {**twice, "value": "2"}]}
-    assert await gates_of(api, steered(containers=[container])) == [GATE]
+    odd = steered(containers=[container])
+    assert await gates_of(api, odd) == [GATE]
+    made = await api.request("POST", collection_path(odd), odd, params={"dryRun": "All"})
+    assert made["spec"]["containers"][0]["env"] == container["env"]
     # Several policies that gate the same pod.
     await api.create(policy("all-again", **GATED, precedence=5))
     await until(lambda: _names(api, BINDINGS, 2), 30, lambda: "two gates")
@@ -264,3 +271,14 @@ async def test_gates_of_policies_that_went_while_nobody_ran(api: Api, operator: 
     await until(lambda: _names(api, RULES, 0), 30, lambda: "the rule to be gone")
     assert [each["metadata"]["name"] for each in await api.list(BINDINGS)] == ["thalweg-gate-of-somebody-else"]
     await api.delete(f"{BINDINGS}/thalweg-gate-of-somebody-else")
+
+
+async def test_the_docs_open_our_gate_alone(api: Api) -> None:
+    """What docs/extender.md has people patch pods with takes our gate away and no other."""
+    page = (Path(__file__).parents[2] / "docs" / "extender.md").read_text()
+    (patch,) = re.findall(r"patch pod .* -p '(.*?)'", page)
+    made = await api.create(steered("waits", schedulingGates=[{"name": GATE}, {"name": "example.com/other"}]))
+    path = f"{collection_path(made)}/waits"
+    opened = await api.patch(path, json.loads(patch), content_type=STRATEGIC_PATCH)
+    assert opened["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
+    await api.delete(path, gracePeriodSeconds="0")
