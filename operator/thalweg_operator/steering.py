@@ -58,6 +58,7 @@ class _Steered:
 
     Attributes:
         since: when it came into its phase.
+        writing: the nomination is on its way to the API server.
         refused: kube-scheduler asked about other nodes although it knew of the nomination: its filters refuse the node.
         expired: nobody followed the nomination.
     """
@@ -67,6 +68,7 @@ class _Steered:
     phase: Phase
     since: float
     rewrites: int = 0
+    writing: bool = False
     refused: bool = False
     expired: bool = False
 
@@ -115,13 +117,24 @@ class PodSteering:
         #: Pods of ``Prefer`` that the plan has no node for: kube-scheduler may choose. With scores by node.
         self._free: dict[str, tuple[str, Mapping[str, int]]] = {}
         self._opening: set[tuple[str, str]] = set()
+        self._begun = False
 
     # --- from the rounds ---
 
     def send(self, planned: Sequence[tuple[Pod, str, int]]) -> None:
-        """Carries out placements that have their reservations: pod, node, and wave of the plan."""
+        """Carries out placements that have their reservations: pod, node, and wave of the plan.
+
+        Those whose reservation ended since then are left out: the pod was bound, is gone, or somebody nominated it.
+        """
         waves: dict[int, dict[str, Pod]] = {}
         for pod, node, wave in planned:
+            reservation = self._state.reservations.get(pod.key)
+            if (
+                reservation is None
+                or (reservation.pod.uid, reservation.node, reservation.by) != (pod.uid, node, By.STEERING)
+                or pod.key in self._steered
+            ):
+                continue
             self._free.pop(pod.key, None)
             self._steered[pod.key] = _Steered(pod.uid, node, Phase.QUEUED, self._clock())
             if wave:
@@ -155,12 +168,15 @@ class PodSteering:
                 self._ended(key, pod)
             return
         if steered is None or steered.uid != pod.uid:
-            # Written by us before a restart, or before the policy changed.
-            self._adopt(pod)
+            # Written by us before a restart, or before the policy changed. Without a nomination it is planned just now.
+            if self._begun and pod.nominated:
+                self._adopt(pod)
             return
         if steered.phase is Phase.QUEUED:
             return
-        lost = pod.nominated != steered.node and (pod.planned == steered.node or steered.expired)
+        # An older nomination for the same node leaves the same annotation: what is on its way cannot be lost yet.
+        known = pod.planned == steered.node and not steered.writing
+        lost = pod.nominated != steered.node and (known or steered.expired)
         if lost:
             grace = _BINDING_GRACE if steered.phase is Phase.LET_THROUGH else _GRACE
             self._doubtful.setdefault(key, self._clock() + grace)
@@ -169,6 +185,7 @@ class PodSteering:
 
     def adopt_all(self) -> None:
         """Takes up what is nominated already: called once, when state and policies are known."""
+        self._begun = True
         for key, reservation in list(self._state.reservations.items()):
             if reservation.by is By.STEERING and key not in self._steered:
                 self._adopt(self._state.pods[key])
@@ -176,9 +193,6 @@ class PodSteering:
     def _adopt(self, pod: Pod) -> None:
         node = self._state.reservations[pod.key].node
         self._steered[pod.key] = steered = _Steered(pod.uid, node, Phase.NOMINATED, self._clock())
-        if not pod.nominated:
-            self._reject(pod.key, "erased")
-            return
         policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
         if policy is not None and policy.delivery is not Delivery.EXTENDER:
             self._take_back(pod, steered)
@@ -265,6 +279,7 @@ class PodSteering:
             self._next_wave()
             if policies is not self._policies.ordered:
                 policies = self._policies.ordered
+                self._give_up_unsteered()
                 self._wake_unsteered()
             if now - settled >= _SETTLE_EVERY:
                 settled = now
@@ -283,10 +298,11 @@ class PodSteering:
                 self._take_back(pod, steered)  # the next round may have another node for it
             else:
                 self._reject(key, "rejected" if steered.refused else "expired")
-        elif pod.nominated == steered.node:
+        elif pod.nominated == steered.node or steered.writing:
             return
         elif self._was_ignorant(key, steered) and steered.rewrites < _REWRITES:
             self._metrics.steered.labels("erased").inc()
+            del self._held[key]  # one attempt erases once: after that it is for another reason
             steered.rewrites += 1
             self._nominate(pod)
         else:
@@ -320,20 +336,29 @@ class PodSteering:
             patience = _PROVISIONED_SECONDS if pod.unbindable else _FOLLOWED_SECONDS
             if now - steered.since > patience:
                 self._take_back(pod, steered)
+            elif now - steered.since > _SETTLE_EVERY and pod.nominated != steered.node:
+                # Whatever became of it: mostly two nominations of one pod that came in another order than they went.
+                self._doubtful.setdefault(key, now)
 
     def _take_back(self, pod: Pod, steered: _Steered) -> None:
         """Clears the nomination; the reservation goes once that is seen."""
         steered.expired = True
-        self._nominator.put(Write("clear", pod, wanted=lambda: self._steered.get(pod.key) is steered))
+
+        def done(_problem: str) -> None:
+            # Where there was nothing to clear, nothing will be seen to change.
+            self._doubtful.setdefault(pod.key, self._clock() + _BINDING_GRACE)
+
+        self._nominator.put(Write("clear", pod, wanted=lambda: self._steered.get(pod.key) is steered, done=done))
 
     def _nominate(self, pod: Pod) -> None:
         steered = self._steered[pod.key]
-        steered.phase, steered.since = Phase.NOMINATED, self._clock()
+        steered.phase, steered.since, steered.writing = Phase.NOMINATED, self._clock(), True
 
         def wanted() -> bool:
-            return self._steered.get(pod.key) is steered and not steered.refused
+            return self._steered.get(pod.key) is steered and not steered.refused and not steered.expired
 
         def done(problem: str) -> None:
+            steered.writing = False
             if problem and wanted() and steered.phase is Phase.NOMINATED:  # let through, it may be bound by now
                 _log.info("not nominated", pod=pod.key, node=steered.node, problem=problem)
                 self._reject(pod.key, "rejected")
@@ -362,6 +387,20 @@ class PodSteering:
         held = self._held.pop(pod.key, None)
         if held is not None and held.uid == pod.uid:
             self._nominator.put(Write("wake", pod, wanted=lambda: pod.key in self._state.waiting))
+
+    def _give_up_unsteered(self) -> None:
+        """The policies changed: what they do not steer any more is not to be nominated."""
+        for key, steered in list(self._steered.items()):
+            pod = self._state.pods.get(key)
+            if pod is None or pod.uid != steered.uid or steered.phase is Phase.LET_THROUGH:
+                continue
+            policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
+            if policy is not None and policy.delivery is Delivery.EXTENDER:
+                continue
+            if steered.phase is Phase.QUEUED:
+                self._reject(key, "expired")
+            elif policy is not None:
+                self._take_back(pod, steered)
 
     def _wake_unsteered(self) -> None:
         """The policies changed: pods that they do not hold any more must hear of it."""
