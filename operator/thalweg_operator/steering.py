@@ -16,7 +16,7 @@ from enum import Enum
 
 import structlog
 
-from flowcore.model.guidance import Asked, Guidance
+from flowcore.model.guidance import HELD, Asked, Guidance
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery, Policy, Steering
 from thalweg_operator.metrics import Metrics
@@ -118,6 +118,8 @@ class PodSteering:
         self._free: dict[str, tuple[str, Mapping[str, int]]] = {}
         self._opening: set[tuple[str, str]] = set()
         self._begun = False
+        self._settled = clock()
+        self._heeded = policies.ordered
 
     # --- from the rounds ---
 
@@ -178,8 +180,8 @@ class PodSteering:
         known = pod.planned == steered.node and not steered.writing
         lost = pod.nominated != steered.node and (known or steered.expired)
         if lost:
-            grace = _BINDING_GRACE if steered.phase is Phase.LET_THROUGH else _GRACE
-            self._doubtful.setdefault(key, self._clock() + grace)
+            binding = steered.phase is Phase.LET_THROUGH and not (steered.refused or steered.expired)
+            self._doubt(key, _BINDING_GRACE if binding else _GRACE)
         elif pod.nominated == steered.node and not steered.refused:
             self._doubtful.pop(key, None)
 
@@ -249,7 +251,7 @@ class PodSteering:
         if steered is not None and asked.nominated == steered.node:
             # It knew of the nomination and asks about other nodes: its own filters refuse this one.
             steered.refused = True
-            self._doubtful[key] = now + _GRACE
+            self._doubt(key, _GRACE)
         if outcome == "held":
             self._held[key] = _Held(asked.uid, now, asked.nominated)
             return
@@ -268,25 +270,31 @@ class PodSteering:
 
     async def run(self) -> None:
         """Looks after what is under way until cancelled."""
-        settled = self._clock()
-        policies = self._policies.ordered
         while True:
             await asyncio.sleep(_TICK)
-            now = self._clock()
-            for key in [key for key, due in self._doubtful.items() if due <= now]:
-                del self._doubtful[key]
-                self._look(key)
-            self._next_wave()
-            if policies is not self._policies.ordered:
-                policies = self._policies.ordered
-                self._give_up_unsteered()
-                self._wake_unsteered()
-            if now - settled >= _SETTLE_EVERY:
-                settled = now
-                self._state.settle(now)
-                self._expire(now)
-                self._held = {key: held for key, held in self._held.items() if key in self._state.waiting}
-                self._free = {key: value for key, value in self._free.items() if key in self._state.waiting}
+            self.look_after()
+
+    def look_after(self) -> None:
+        """What is due now: doubtful nominations, the next wave, changed policies; every few seconds all the rest."""
+        now = self._clock()
+        for key in [key for key, due in self._doubtful.items() if due <= now]:
+            del self._doubtful[key]
+            self._look(key)
+        self._next_wave()
+        if self._heeded is not self._policies.ordered:
+            self._heeded = self._policies.ordered
+            self._give_up_unsteered()
+            self._wake_unsteered()
+        if now - self._settled >= _SETTLE_EVERY:
+            self._settled = now
+            self._state.settle(now)
+            self._expire(now)
+            self._held = {key: held for key, held in self._held.items() if key in self._state.waiting}
+            self._free = {key: value for key, value in self._free.items() if key in self._state.waiting}
+
+    def _doubt(self, key: str, grace: float) -> None:
+        due = self._clock() + grace
+        self._doubtful[key] = min(due, self._doubtful.get(key, due))
 
     def _look(self, key: str) -> None:
         """A nomination was erased, or kube-scheduler refuses its node."""
@@ -300,7 +308,7 @@ class PodSteering:
                 self._reject(key, "rejected" if steered.refused else "expired")
         elif pod.nominated == steered.node or steered.writing:
             return
-        elif self._was_ignorant(key, steered) and steered.rewrites < _REWRITES:
+        elif self._was_ignorant(pod, steered) and steered.rewrites < _REWRITES:
             self._metrics.steered.labels("erased").inc()
             del self._held[key]  # one attempt erases once: after that it is for another reason
             steered.rewrites += 1
@@ -308,11 +316,15 @@ class PodSteering:
         else:
             self._reject(key, "rejected")
 
-    def _was_ignorant(self, key: str, steered: _Steered) -> bool:
-        """Whether an attempt was held that did not know of the nomination: what it writes when it ends erases it."""
-        held = self._held.get(key)
+    def _was_ignorant(self, pod: Pod, steered: _Steered) -> bool:
+        """Whether an attempt was held that did not know of the nomination: what it writes when it ends erases it.
+
+        Beside that it writes why the pod was not placed. Other words than ours are those of its own filters.
+        """
+        held = self._held.get(pod.key)
         return (
             held is not None
+            and HELD in pod.told
             and held.uid == steered.uid
             and held.nominated != steered.node
             and held.when > steered.since - _ATTEMPT_SECONDS
@@ -334,11 +346,12 @@ class PodSteering:
             if pod is None or steered.phase is Phase.QUEUED or steered.expired:
                 continue
             patience = _PROVISIONED_SECONDS if pod.unbindable else _FOLLOWED_SECONDS
-            if now - steered.since > patience:
+            overtaken = steered.phase is Phase.NOMINATED and not self._state.holds(key)
+            if now - steered.since > (_SETTLE_EVERY if overtaken else patience):
                 self._take_back(pod, steered)
             elif now - steered.since > _SETTLE_EVERY and pod.nominated != steered.node:
                 # Whatever became of it: mostly two nominations of one pod that came in another order than they went.
-                self._doubtful.setdefault(key, now)
+                self._doubt(key, 0.0)
 
     def _take_back(self, pod: Pod, steered: _Steered) -> None:
         """Clears the nomination; the reservation goes once that is seen."""
@@ -346,7 +359,7 @@ class PodSteering:
 
         def done(_problem: str) -> None:
             # Where there was nothing to clear, nothing will be seen to change.
-            self._doubtful.setdefault(pod.key, self._clock() + _BINDING_GRACE)
+            self._doubt(pod.key, _BINDING_GRACE)
 
         self._nominator.put(Write("clear", pod, wanted=lambda: self._steered.get(pod.key) is steered, done=done))
 

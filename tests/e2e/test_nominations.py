@@ -10,9 +10,10 @@ import pytest
 import pytest_asyncio
 from support.operator import until
 from support.scene import POLICIES, Scene
-from support.steered import HELD, SHARED_NAME, count, no_plans, no_reservations, nominate, nominated, silence
+from support.steered import SHARED_NAME, count, no_plans, no_reservations, nominate, nominated, silence
 from thalweg_controlplane import Api, ControlPlane
 
+from flowcore.model.guidance import HELD
 from flowcore.model.policies import STEERED_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,8 +10,10 @@ import pytest
 import pytest_asyncio
 from support.operator import until
 from support.scene import Scene
-from support.steered import HELD, count, filters, no_plans, no_reservations, silence
+from support.steered import count, filters, no_plans, no_reservations, silence
 from thalweg_controlplane import Api, ControlPlane
+
+from flowcore.model.guidance import HELD
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,8 +15,6 @@ from flowcore.model.policies import STEERED_NAME
 
 #: A profile of kube-scheduler's that some policies of the tests leave to our own binder.
 SHARED_NAME = "shared"
-#: What kube-scheduler writes of a pod that the extender holds.
-HELD = "waiting for Thalweg's plan"
 
 _CONFIG = """\
 apiVersion: kubescheduler.config.k8s.io/v1
