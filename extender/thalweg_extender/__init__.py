@@ -5,8 +5,8 @@ What kube-scheduler sends and reads is in ``wire``, what it is told is worked ou
 operator.
 """
 
-from thalweg_extender.answers import HELD, TAKEN, Outcome
+from thalweg_extender.answers import TAKEN, Outcome
 from thalweg_extender.guide import Bind, Guide, OnAnswer
 from thalweg_extender.server import application
 
-__all__ = ["HELD", "TAKEN", "Bind", "Guide", "OnAnswer", "Outcome", "application"]
+__all__ = ["TAKEN", "Bind", "Guide", "OnAnswer", "Outcome", "application"]

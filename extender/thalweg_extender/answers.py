@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final
 
-from flowcore.model.guidance import Guidance
+from flowcore.model.guidance import HELD, Guidance
 from thalweg_extender.wire import (
     ExtenderFilterResult,
     ExtenderPreemptionResult,
@@ -28,8 +28,6 @@ from thalweg_extender.wire import (
     MetaVictims,
 )
 
-#: Why a pod is held. Never changed by what is known of the pod: see above.
-HELD: Final = "waiting for Thalweg's plan"
 #: Why a node does not pass that kube-scheduler finds room on.
 TAKEN: Final = "no room beside the pods that Thalweg is placing"
 #: MaxExtenderPriority; kube-scheduler does not check scores.

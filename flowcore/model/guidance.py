@@ -7,10 +7,14 @@ other but these values.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import msgspec
 
 from flowcore.model.selectors import Labels
+
+#: Why a pod is held. Never changed by what is known of the pod: each change of a pod's message queues the pod again.
+HELD: Final = "waiting for Thalweg's plan"
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -343,6 +343,11 @@ class ClusterState:
         if reservation is None:
             self._reserve(Reservation(pod, pod.nominated, By.OTHERS if others else By.STEERING))
 
+    def holds(self, key: str) -> bool:
+        """Whether the room of a reservation is still there: others may have taken it, or the node is gone."""
+        reservation = self.reservations[key]
+        return self._fits(reservation.pod, reservation.node, fewer=[reservation.pod])
+
     def release(self, key: str, uid: str) -> None:
         """Gives the room of a reservation back: its binding did not happen."""
         reservation = self.reservations.get(key)

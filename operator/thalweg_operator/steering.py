@@ -16,7 +16,7 @@ from enum import Enum
 
 import structlog
 
-from flowcore.model.guidance import Asked, Guidance
+from flowcore.model.guidance import HELD, Asked, Guidance
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Policy, Steering
 from thalweg_operator.metrics import Metrics
@@ -61,6 +61,7 @@ class _Steered:
 
     Attributes:
         since: when it came into its phase.
+        writing: the nomination is on its way to the API server.
         refused: kube-scheduler asked about other nodes although it knew of the nomination: its filters refuse the node.
         expired: nobody followed the nomination.
     """
@@ -70,6 +71,7 @@ class _Steered:
     phase: Phase
     since: float
     rewrites: int = 0
+    writing: bool = False
     refused: bool = False
     expired: bool = False
 
@@ -119,13 +121,26 @@ class PodSteering:
         self._free: dict[str, str] = {}
         self._scores: dict[tuple[PodClass, str], bytes] = {}
         self._opening: set[tuple[str, str]] = set()
+        self._begun = False
+        self._settled = clock()
+        self._heeded = policies.ordered
 
     # --- from the rounds ---
 
     def send(self, planned: Sequence[tuple[Pod, str, int]]) -> None:
-        """Carries out placements that have their reservations: pod, node, and wave of the plan."""
+        """Carries out placements that have their reservations: pod, node, and wave of the plan.
+
+        Those whose reservation ended since then are left out: the pod was bound, is gone, or somebody nominated it.
+        """
         waves: dict[int, dict[str, Pod]] = {}
         for pod, node, wave in planned:
+            reservation = self._state.reservations.get(pod.key)
+            if (
+                reservation is None
+                or (reservation.pod.uid, reservation.node, reservation.by) != (pod.uid, node, By.STEERING)
+                or pod.key in self._steered
+            ):
+                continue
             self._free.pop(pod.key, None)
             self._steered[pod.key] = _Steered(pod.uid, node, Phase.QUEUED, self._clock())
             if wave:
@@ -166,20 +181,24 @@ class PodSteering:
                 self._ended(key, pod)
             return
         if steered is None or steered.uid != pod.uid:
-            # Written by us before a restart, or before the policy changed.
-            self._adopt(pod)
+            # Written by us before a restart, or before the policy changed. Without a nomination it is planned just now.
+            if self._begun and pod.nominated:
+                self._adopt(pod)
             return
         if steered.phase is Phase.QUEUED:
             return
-        lost = pod.nominated != steered.node and (pod.planned == steered.node or steered.expired)
+        # An older nomination for the same node leaves the same annotation: what is on its way cannot be lost yet.
+        known = pod.planned == steered.node and not steered.writing
+        lost = pod.nominated != steered.node and (known or steered.expired)
         if lost:
-            grace = _BINDING_GRACE if steered.phase is Phase.LET_THROUGH else _GRACE
-            self._doubtful.setdefault(key, self._clock() + grace)
+            binding = steered.phase is Phase.LET_THROUGH and not (steered.refused or steered.expired)
+            self._doubt(key, _BINDING_GRACE if binding else _GRACE)
         elif pod.nominated == steered.node and not steered.refused:
             self._doubtful.pop(key, None)
 
     def adopt_all(self) -> None:
         """Takes up what is nominated already: called once, when state and policies are known."""
+        self._begun = True
         for key, reservation in list(self._state.reservations.items()):
             if reservation.by is By.STEERING and key not in self._steered:
                 self._adopt(self._state.pods[key])
@@ -187,9 +206,6 @@ class PodSteering:
     def _adopt(self, pod: Pod) -> None:
         node = self._state.reservations[pod.key].node
         self._steered[pod.key] = steered = _Steered(pod.uid, node, Phase.NOMINATED, self._clock())
-        if not pod.nominated:
-            self._reject(pod.key, "erased")
-            return
         policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
         if policy is not None and policy.delivery is not Delivery.EXTENDER:
             self._take_back(pod, steered)
@@ -250,7 +266,7 @@ class PodSteering:
         if steered is not None and asked.nominated == steered.node:
             # It knew of the nomination and asks about other nodes: its own filters refuse this one.
             steered.refused = True
-            self._doubtful[key] = now + _GRACE
+            self._doubt(key, _GRACE)
         if outcome == "held":
             self._held[key] = _Held(asked.uid, now, asked.nominated)
             return
@@ -269,24 +285,31 @@ class PodSteering:
 
     async def run(self) -> None:
         """Looks after what is under way until cancelled."""
-        settled = self._clock()
-        policies = self._policies.ordered
         while True:
             await asyncio.sleep(_TICK)
-            now = self._clock()
-            for key in [key for key, due in self._doubtful.items() if due <= now]:
-                del self._doubtful[key]
-                self._look(key)
-            self._next_wave()
-            if policies is not self._policies.ordered:
-                policies = self._policies.ordered
-                self._wake_unsteered()
-            if now - settled >= _SETTLE_EVERY:
-                settled = now
-                self._state.settle(now)
-                self._expire(now)
-                self._held = {key: held for key, held in self._held.items() if key in self._state.waiting}
-                self._free = {key: value for key, value in self._free.items() if key in self._state.waiting}
+            self.look_after()
+
+    def look_after(self) -> None:
+        """What is due now: doubtful nominations, the next wave, changed policies; every few seconds all the rest."""
+        now = self._clock()
+        for key in [key for key, due in self._doubtful.items() if due <= now]:
+            del self._doubtful[key]
+            self._look(key)
+        self._next_wave()
+        if self._heeded is not self._policies.ordered:
+            self._heeded = self._policies.ordered
+            self._give_up_unsteered()
+            self._wake_unsteered()
+        if now - self._settled >= _SETTLE_EVERY:
+            self._settled = now
+            self._state.settle(now)
+            self._expire(now)
+            self._held = {key: held for key, held in self._held.items() if key in self._state.waiting}
+            self._free = {key: value for key, value in self._free.items() if key in self._state.waiting}
+
+    def _doubt(self, key: str, grace: float) -> None:
+        due = self._clock() + grace
+        self._doubtful[key] = min(due, self._doubtful.get(key, due))
 
     def _look(self, key: str) -> None:
         """A nomination was erased, or kube-scheduler refuses its node."""
@@ -298,20 +321,25 @@ class PodSteering:
                 self._take_back(pod, steered)  # the next round may have another node for it
             else:
                 self._reject(key, "rejected" if steered.refused else "expired")
-        elif pod.nominated == steered.node:
+        elif pod.nominated == steered.node or steered.writing:
             return
-        elif self._was_ignorant(key, steered) and steered.rewrites < _REWRITES:
+        elif self._was_ignorant(pod, steered) and steered.rewrites < _REWRITES:
             self._metrics.steered.labels("erased").inc()
+            del self._held[key]  # one attempt erases once: after that it is for another reason
             steered.rewrites += 1
             self._nominate(pod)
         else:
             self._reject(key, "rejected")
 
-    def _was_ignorant(self, key: str, steered: _Steered) -> bool:
-        """Whether an attempt was held that did not know of the nomination: what it writes when it ends erases it."""
-        held = self._held.get(key)
+    def _was_ignorant(self, pod: Pod, steered: _Steered) -> bool:
+        """Whether an attempt was held that did not know of the nomination: what it writes when it ends erases it.
+
+        Beside that it writes why the pod was not placed. Other words than ours are those of its own filters.
+        """
+        held = self._held.get(pod.key)
         return (
             held is not None
+            and HELD in pod.told
             and held.uid == steered.uid
             and held.nominated != steered.node
             and held.when > steered.since - _ATTEMPT_SECONDS
@@ -333,27 +361,38 @@ class PodSteering:
             if pod is None or steered.phase is Phase.QUEUED or steered.expired:
                 continue
             patience = _PROVISIONED_SECONDS if pod.unbindable else _FOLLOWED_SECONDS
-            if now - steered.since > patience:
+            overtaken = steered.phase is Phase.NOMINATED and not self._state.holds(key)
+            if now - steered.since > (_SETTLE_EVERY if overtaken else patience):
                 self._take_back(pod, steered)
+            elif now - steered.since > _SETTLE_EVERY and pod.nominated != steered.node:
+                # Whatever became of it: mostly two nominations of one pod that came in another order than they went.
+                self._doubt(key, 0.0)
 
     def _take_back(self, pod: Pod, steered: _Steered) -> None:
         """Clears the nomination; the reservation goes once that is seen."""
         steered.expired = True
-        self._nominator.put(Write("clear", pod, wanted=lambda: self._steered.get(pod.key) is steered))
+
+        def done(_problem: str | None) -> None:
+            # Where there was nothing to clear, nothing will be seen to change.
+            self._doubt(pod.key, _BINDING_GRACE)
+
+        self._nominator.put(Write("clear", pod, wanted=lambda: self._steered.get(pod.key) is steered, done=done))
 
     def _nominate(self, pod: Pod) -> None:
         steered = self._steered[pod.key]
-        steered.phase, steered.since = Phase.NOMINATED, self._clock()
+        steered.phase, steered.since, steered.writing = Phase.NOMINATED, self._clock(), True
 
         def wanted() -> bool:
             # Let through already: kube-scheduler came upon the node by itself, and this is a write less.
-            return self._steered.get(pod.key) is steered and steered.phase is Phase.NOMINATED and not steered.refused
+            current = self._steered.get(pod.key) is steered and steered.phase is Phase.NOMINATED
+            return current and not steered.refused and not steered.expired
 
-        def done(problem: str) -> None:
+        def done(problem: str | None) -> None:
+            steered.writing = False
             if problem and wanted():
                 _log.info("not nominated", pod=pod.key, node=steered.node, problem=problem)
                 self._reject(pod.key, "rejected")
-            elif not problem and pod.gated:
+            elif problem == "" and pod.gated:
                 self.open(pod)
 
         self._nominator.put(Write("nominate", pod, steered.node, wanted, done))
@@ -378,6 +417,20 @@ class PodSteering:
         held = self._held.pop(pod.key, None)
         if held is not None and held.uid == pod.uid:
             self._nominator.put(Write("wake", pod, wanted=lambda: pod.key in self._state.waiting))
+
+    def _give_up_unsteered(self) -> None:
+        """The policies changed: what they do not steer any more is not to be nominated."""
+        for key, steered in list(self._steered.items()):
+            pod = self._state.pods.get(key)
+            if pod is None or pod.uid != steered.uid or steered.phase is Phase.LET_THROUGH:
+                continue
+            policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
+            if policy is not None and policy.delivery is Delivery.EXTENDER:
+                continue
+            if steered.phase is Phase.QUEUED:
+                self._reject(key, "expired")
+            elif policy is not None:
+                self._take_back(pod, steered)
 
     def _wake_unsteered(self) -> None:
         """The policies changed: pods that they do not hold any more must hear of it."""

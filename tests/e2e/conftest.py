@@ -1,6 +1,7 @@
 """One control plane and one operator a module; one namespace, and the safety checks at its end, a test.
 
-A module says with ``PLANE`` which components it wants. A test that breaks things for good makes its own.
+A module says with ``PLANE`` which components it wants, and with ``STEERED`` that kube-scheduler is to ask the operator,
+by way of a ``Relay``. A test that breaks things for good makes its own.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from support.controlplane import binaries, running
-from support.operator import STARTED, Operator, running_operator
+from support.operator import STARTED, Operator, free_address, running_operator
 from support.scene import Scene, install_crds, playing
+from support.steered import Relay, scheduler_config
 from thalweg_controlplane import Api, Binaries, ControlPlane, Oracle
+
+from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 
 __all__ = ["binaries"]
 
@@ -34,19 +38,34 @@ def oracle(binaries: Binaries) -> Iterator[Oracle]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plane(binaries: Binaries, request: pytest.FixtureRequest) -> AsyncIterator[tuple[ControlPlane, Api]]:
+async def relay(request: pytest.FixtureRequest) -> AsyncIterator[Relay | None]:
+    """Between kube-scheduler and the operator, whose address must be known before either starts."""
+    if not getattr(request.module, "STEERED", False):
+        yield None
+        return
+    async with Relay(free_address()) as relay:
+        yield relay
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(
+    binaries: Binaries, relay: Relay | None, request: pytest.FixtureRequest
+) -> AsyncIterator[tuple[ControlPlane, Api]]:
     bare = {"controller_manager": False, "scheduler": False, "kwok": False}
-    async with running(binaries, **{**bare, **getattr(request.module, "PLANE", {})}) as (plane, api):
+    options = {**bare, **getattr(request.module, "PLANE", {})}
+    if relay is not None:
+        options["scheduler_config"] = scheduler_config(relay)
+    async with running(binaries, **options) as (plane, api):
         await install_crds(api)
         yield plane, api
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def operator(
-    plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPathFactory
+    plane: tuple[ControlPlane, Api], relay: Relay | None, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Operator]:
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    async with running_operator(plane[0].kubeconfig, log) as operator:
+    async with running_operator(plane[0].kubeconfig, log, address=relay.to if relay else "") as operator:
         yield operator
 
 
@@ -58,5 +77,6 @@ async def scene(
         request.node.name.removeprefix("test_").replace("_", "-").replace("[", "-").rstrip("]")[:60].rstrip("-").lower()
     )
     accounts = getattr(request.module, "PLANE", {}).get("controller_manager", False)
-    async with playing(plane[1], operator, name, oracle, accounts=accounts) as scene:
+    scheduler = STEERED_NAME if getattr(request.module, "STEERED", False) else SCHEDULER_NAME
+    async with playing(plane[1], operator, name, oracle, accounts=accounts, scheduler=scheduler) as scene:
         yield scene

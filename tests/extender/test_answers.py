@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg_extender.answers import HELD, TAKEN, Outcome, to_filter, to_preempt, to_prioritize
+from thalweg_extender.answers import TAKEN, Outcome, to_filter, to_preempt, to_prioritize
 from thalweg_extender.wire import ExtenderFilterResult, MetaPod, MetaVictims
 
-from flowcore.model.guidance import Guidance
+from flowcore.model.guidance import HELD, Guidance
 
 NAMES = st.sampled_from([f"n{i}" for i in range(8)])
 ASKED = st.lists(NAMES, unique=True)

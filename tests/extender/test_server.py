@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from support.extender import SetGuide, asks, pod, preempts, served
-from thalweg_extender.answers import HELD, Outcome
+from thalweg_extender.answers import Outcome
 from thalweg_extender.server import MOST
 
-from flowcore.model.guidance import Guidance
+from flowcore.model.guidance import HELD, Guidance
 
 NAMES = [f"node-{i:04}" for i in range(5000)]
 STEERED = Guidance(managed=True, node="node-0007", hold=True, scores={"node-0001": 3, "elsewhere": 9})

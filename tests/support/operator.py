@@ -21,13 +21,11 @@ STARTED: list["Operator"] = []
 class Operator:
     """`thalweg run` against one API server. It keeps its port and its log over restarts."""
 
-    def __init__(self, kubeconfig: Path, log: Path) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, address: str = "") -> None:
         self._kubeconfig, self._log = kubeconfig, log
+        self.address = address or free_address()
         self._read = 0
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
 
     @property
     def pid(self) -> int:
@@ -135,9 +133,11 @@ class Operator:
 
 
 @asynccontextmanager
-async def running_operator(kubeconfig: Path, log: Path, *, wait: bool = True) -> AsyncIterator[Operator]:
+async def running_operator(
+    kubeconfig: Path, log: Path, *, wait: bool = True, address: str = ""
+) -> AsyncIterator[Operator]:
     """An operator that is ready (or, without `wait`, one that was only started), ended when the block is left."""
-    operator = Operator(kubeconfig, log)
+    operator = Operator(kubeconfig, log, address)
     STARTED.append(operator)
     try:
         if wait:
@@ -148,6 +148,13 @@ async def running_operator(kubeconfig: Path, log: Path, *, wait: bool = True) ->
     finally:
         await operator.kill()
         STARTED.remove(operator)
+
+
+def free_address() -> str:
+    """Host and port on loopback where nobody listens now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 async def until(condition: Callable[[], object], within: float, what: Callable[[], str]) -> None:

@@ -11,6 +11,8 @@ from thalweg.crds import custom_resource_definitions
 from thalweg_controlplane import Api, ApiError, Oracle
 from thalweg_controlplane.objects import node, pod
 
+from flowcore.model.policies import SCHEDULER_NAME
+
 POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
 _WITHIN = 30.0
 _WORKLOADS = ("apps/deployments", "apps/statefulsets", "apps/replicasets", "batch/jobs")
@@ -19,8 +21,12 @@ _WORKLOADS = ("apps/deployments", "apps/statefulsets", "apps/replicasets", "batc
 class Scene:
     """See the module. Nodes are the cluster's only ones while the test runs."""
 
-    def __init__(self, api: Api, operator: Operator, namespace: str, history: History) -> None:
+    def __init__(self, api: Api, operator: Operator, namespace: str, history: History, scheduler: str) -> None:
         self.api, self.operator, self.namespace, self.history = api, operator, namespace, history
+        #: What its pods name unless they say otherwise.
+        self.scheduler = scheduler
+        #: Schedulers whose pods must neither be lost nor be on a node against the rules.
+        self.watched = {SCHEDULER_NAME, scheduler}
         #: Pods that are illegal on their node now, since the test changed the node after they were bound.
         self.excused: set[str] = set()
         #: Pods that may be left without a reason: a policy only observes them.
@@ -32,7 +38,7 @@ class Scene:
 
     def pod(self, name: str, cpu: str | None = "100m", **options: Any) -> dict[str, Any]:
         """A pod of this test's namespace, not created yet."""
-        return pod(name, cpu=cpu, namespace=self.namespace, **options)
+        return pod(name, cpu=cpu, namespace=self.namespace, **{"scheduler": self.scheduler, **options})
 
     async def create(self, name: str, cpu: str | None = "100m", **options: Any) -> dict[str, Any]:
         """A pod, created."""
@@ -134,7 +140,7 @@ class Scene:
         async def none_lost() -> bool:
             nonlocal left
             pods = [each for each in await self.pods() if each["metadata"]["name"] not in self.unheard]
-            left = lost(pods)
+            left = [name for scheduler in self.watched for name in lost(pods, scheduler)]
             return not left
 
         await until(none_lost, _WITHIN, lambda: f"{len(left)} pods to be bound or told why not, such as {left[:3]}")
@@ -151,7 +157,8 @@ class Scene:
         check_not_overcommitted(nodes, pods)
         check_history(self.history, nodes)
         judged = [each for each in pods if each["metadata"]["name"] not in self.excused]
-        check_legal(oracle, nodes, judged, await self.api.list("/api/v1/namespaces"))
+        for scheduler in self.watched:
+            check_legal(oracle, nodes, judged, await self.api.list("/api/v1/namespaces"), scheduler)
 
     async def clean(self) -> None:
         """Deletes nodes, policies, workloads and pods, and waits until they are gone."""
@@ -178,7 +185,13 @@ class Scene:
 
 @asynccontextmanager
 async def playing(
-    api: Api, operator: Operator, namespace: str, oracle: Oracle, *, accounts: bool = False
+    api: Api,
+    operator: Operator,
+    namespace: str,
+    oracle: Oracle,
+    *,
+    accounts: bool = False,
+    scheduler: str = SCHEDULER_NAME,
 ) -> AsyncIterator[Scene]:
     """A scene, checked at its end and cleaned up in any case.
 
@@ -188,7 +201,7 @@ async def playing(
     if accounts:
         await api.wait_for(f"/api/v1/namespaces/{namespace}/serviceaccounts/default", lambda _: True)
     async with History(api) as history:
-        scene = Scene(api, operator, namespace, history)
+        scene = Scene(api, operator, namespace, history, scheduler)
         try:
             yield scene
             await scene.check(oracle)

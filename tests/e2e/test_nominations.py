@@ -1,0 +1,231 @@
+"""What becomes of a nomination that cannot be followed, of one by others, and of pods when policies change.
+
+kube-scheduler is away while a scene is set, where it would be faster than the test.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+from support.operator import until
+from support.scene import POLICIES, Scene
+from support.steered import SHARED_NAME, count, no_plans, no_reservations, nominate, nominated, silence
+from thalweg_controlplane import Api, ControlPlane
+
+from flowcore.model.guidance import HELD
+from flowcore.model.policies import STEERED_NAME
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLANE = {"scheduler": True}
+STEERED = True
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="module")
+async def steered(scene: Scene) -> AsyncIterator[None]:
+    """All pods that name the steered profile are governed; every reservation has ended when a test does."""
+    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender")
+    yield
+    await no_reservations(scene)
+
+
+@asynccontextmanager
+async def nobody_binds(plane: tuple[ControlPlane, Api]) -> AsyncIterator[None]:
+    """kube-scheduler is away while the block runs."""
+    await plane[0].kill("kube-scheduler")
+    try:
+        yield
+    finally:
+        await plane[0].start("kube-scheduler")
+
+
+async def writes(scene: Scene, kind: str = "nominate") -> float:
+    return await count(scene.operator, "thalweg_steering_writes_total", kind)
+
+
+@pytest.mark.parametrize("change", ["cordoned", "tainted", "deleted"])
+async def test_a_node_that_is_refused(scene: Scene, plane: tuple[ControlPlane, Api], change: str) -> None:
+    """Between plan and attempt the node is lost to the pod: it goes elsewhere, after few nominations."""
+    await scene.nodes("a", labels={"good": "yes"})
+    async with nobody_binds(plane):
+        await scene.create("pod")
+        await nominated(scene, "pod", "a")
+        await scene.nodes("b")
+        before = await writes(scene)
+        match change:
+            case "cordoned":
+                await scene.api.patch("/api/v1/nodes/a", {"spec": {"unschedulable": True}})
+            case "tainted":
+                await scene.api.patch("/api/v1/nodes/a", {"spec": {"taints": [{"key": "t", "effect": "NoSchedule"}]}})
+            case _:
+                await scene.api.delete("/api/v1/nodes/a")
+    assert await scene.node_of("pod") == "b"
+    assert await writes(scene) - before <= 3
+
+
+async def test_no_other_node_than_the_one_refused(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+    """The pair of pod and node rests, the pod has a reason; when the node is good again it goes there."""
+    await scene.nodes("a")
+    async with nobody_binds(plane):
+        await scene.create("pod")
+        await nominated(scene, "pod", "a")
+        await scene.api.patch("/api/v1/nodes/a", {"spec": {"unschedulable": True}})
+        before = await writes(scene)
+    await scene.reason_of("pod", "unschedulable")
+    await silence(scene)
+    assert await writes(scene) - before <= 3
+    await scene.api.patch("/api/v1/nodes/a", {"spec": {"unschedulable": None}})
+    assert await scene.node_of("pod") == "a"
+
+
+async def test_room_taken_by_pods_of_a_higher_priority(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+    """Unmanaged pods before which a nomination does not count take the node: the pod goes elsewhere, or waits."""
+    await priorities(scene, {"urgent": 100000})
+    await scene.nodes("a", cpu="2")
+    async with nobody_binds(plane):
+        await scene.create("ours", "2")
+        await nominated(scene, "ours", "a")
+        await scene.create("theirs", "2", scheduler="default-scheduler", priorityClassName="urgent")
+    assert await scene.node_of("theirs") == "a"
+    await scene.settled()
+    assert "nodeName" not in (await scene.get("ours"))["spec"]
+    await scene.nodes("b", cpu="2")
+    assert await scene.node_of("ours") == "b"
+
+
+async def test_pods_of_the_same_priority_leave_the_room(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+    """Unmanaged pods that came first keep off a node that our nomination fills."""
+    await scene.nodes("a", cpu="2")
+    async with nobody_binds(plane):
+        await scene.create("theirs", "2", scheduler="default-scheduler")
+        await scene.create("ours", "2")
+        await nominated(scene, "ours", "a")
+    assert await scene.node_of("ours") == "a"
+    await scene.nodes("b", cpu="2")
+    assert await scene.node_of("theirs") == "b"
+
+
+async def test_nominations_of_others_are_left_alone(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+    """Somebody else's, of a governed pod and of an unmanaged one, are reservations: never overwritten, counted."""
+    await scene.nodes("a", "b", cpu="2")
+    async with nobody_binds(plane):
+        await scene.create("theirs", "2", scheduler="default-scheduler")
+        await nominate(scene.api, scene.path("theirs"), "a")
+        await scene.create("ours", "1", schedulingGates=[{"name": "example.com/later"}])
+        await nominate(scene.api, scene.path("ours"), "b")
+        await scene.api.patch(scene.path("ours"), {"spec": {"schedulingGates": None}})
+        await scene.create("third", "1")
+        await nominated(scene, "third", "b")
+        await scene.create("fourth", "1")
+        await until(lambda: scene.events_of("fourth"), 30, lambda: "the fourth to be told")
+        for name, node in (("theirs", "a"), ("ours", "b")):
+            assert (await nominated(scene, name, node))["metadata"].get("annotations") is None
+    where = await scene.nodes_of("theirs", "ours", "third")
+    assert where == {"theirs": "a", "ours": "b", "third": "b"}
+
+
+async def test_our_nomination_replaced_by_somebody(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+    """Where another writes over ours, theirs stands."""
+    await scene.nodes("a", cpu="2")
+    async with nobody_binds(plane):
+        await scene.create("pod", "1")
+        await nominated(scene, "pod", "a")
+        await scene.nodes("b", cpu="2")
+        await nominate(scene.api, scene.path("pod"), "b")
+        await scene.create("another", "2")
+        await nominated(scene, "another", "a")
+        assert (await scene.get("pod"))["status"]["nominatedNodeName"] == "b"
+    assert await scene.nodes_of("pod", "another") == {"pod": "b", "another": "a"}
+
+
+async def test_an_erased_nomination(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+    """Erased while nobody tried the pod: planned and nominated anew, and bound."""
+    await scene.nodes("a")
+    async with nobody_binds(plane):
+        await scene.create("pod")
+        for _ in range(2):
+            await nominated(scene, "pod", "a")
+            await nominate(scene.api, scene.path("pod"), None)
+        await nominated(scene, "pod", "a")
+    assert await scene.node_of("pod") == "a"
+
+
+async def test_preemption(scene: Scene) -> None:
+    """A governed pod of high priority evicts nobody; an unmanaged one does as ever."""
+    await priorities(scene, {"urgent": 100000})
+    await scene.nodes("a", cpu="2")
+    await scene.api.create_many([scene.pod(f"low-{n}", "1", scheduler="default-scheduler") for n in range(2)])
+    await scene.nodes_of("low-0", "low-1")
+    await scene.create("ours", "1", priorityClassName="urgent")
+    await scene.reason_of("ours", "Insufficient cpu")
+    await silence(scene)
+    assert not scene.history.deleted
+    assert await count(scene.operator, "thalweg_extender_answers_total", "preempt", "spared") > 0
+    await scene.create("theirs", "1", scheduler="default-scheduler", priorityClassName="urgent")
+    assert await scene.node_of("theirs", within=60) == "a"
+    assert "nodeName" not in (await scene.get("ours"))["spec"]
+
+
+async def test_prefer(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+    """The planned node is taken; where it is refused, or the plan has none, kube-scheduler chooses itself."""
+    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender", steering="Prefer")
+    await scene.nodes("a", cpu="2")
+    await scene.create("planned", "1")
+    assert await scene.node_of("planned") == "a"
+    async with nobody_binds(plane):
+        await scene.create("refused", "1")
+        await nominated(scene, "refused", "a")
+        await scene.nodes("b", cpu="2")
+        await scene.api.patch("/api/v1/nodes/a", {"spec": {"unschedulable": True}})
+    assert await scene.node_of("refused") == "b"
+    scene.excused.add("planned")
+    await scene.create("full", "2")
+    await scene.reason_of("full", "Insufficient cpu")
+    await scene.nodes("c", cpu="2")
+    assert await scene.node_of("full") == "c"
+
+
+@pytest.mark.parametrize("to", ["Observe", "gone"])
+async def test_a_policy_that_steers_no_more(scene: Scene, to: str) -> None:
+    """Pods that were held are let go and placed by kube-scheduler on its own."""
+    await scene.nodes("a", "b")
+    await scene.create("first")
+    await scene.node_of("first")
+    names = [f"held-{number}" for number in range(5)]
+    with no_plans(scene):
+        await scene.api.create_many([scene.pod(name) for name in names])
+        for name in names:
+            await scene.reason_of(name, HELD)
+        await silence(scene)
+        if to == "gone":
+            await scene.api.delete(f"{POLICIES}/steered")
+        else:
+            selects = {"podSelector": {}, "schedulerNames": [STEERED_NAME]}
+            await scene.policy("steered", selects=selects, delivery="Observe")
+        await scene.nodes_of(*names)
+
+
+async def test_a_policy_for_our_binder_on_kube_schedulers_pods(scene: Scene) -> None:
+    """Held by the extender, bound by us: each once, and where there is no room it is told so without a fight."""
+    await scene.policy(
+        "shared", selects={"podSelector": {}, "schedulerNames": [SHARED_NAME]}, delivery="Binder", precedence=1
+    )
+    scene.watched.add(SHARED_NAME)
+    await scene.nodes("a", "b", cpu="2")
+    bound = await count(scene.operator, "thalweg_bindings_total", "bound")
+    await scene.api.create_many([scene.pod(f"p{n}", "200m", scheduler=SHARED_NAME) for n in range(20)], 16)
+    await scene.nodes_of()
+    assert await count(scene.operator, "thalweg_bindings_total", "bound") == bound + 20
+    await scene.create("late", "200m", scheduler=SHARED_NAME)
+    await scene.reason_of("late", "Insufficient cpu")
+    await silence(scene)
+    await scene.delete("p0")
+    await scene.node_of("late")
+
+
+async def priorities(scene: Scene, values: dict[str, int]) -> None:
+    for name, value in values.items():
+        await scene.api.apply(
+            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+        )

@@ -1,0 +1,705 @@
+"""Steering against a kube-scheduler, an API server and a clock that do what they may do, in any order."""
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from thalweg_extender.answers import Outcome, to_filter
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.nominator import Write
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.state import By, ClusterState
+from thalweg_operator.steering import PodSteering
+
+from flowcore.model.guidance import HELD, Asked, Guidance
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
+
+NODES = ("a", "b", "c")
+CLASS = PodClass(requests=(("cpu", 100),))
+
+
+class World:
+    """The API server's pods, what of them was seen, writes in line, and the steering that lives there."""
+
+    def __init__(self, **policy: Any) -> None:
+        self.now = 1000.0
+        self.api: dict[str, Pod] = {}
+        #: What the watch has yet to show: a key, and the pod or that it is gone.
+        self.watch: deque[tuple[str, Pod | None]] = deque()
+        self.policy = {"selects": {"podSelector": {}}, "delivery": "Extender", **policy}
+        self.start()
+
+    def start(self) -> None:
+        """As after a restart: all that is known is what the API server has."""
+        self.writes: list[Write] = []
+        self.rejected: list[tuple[str, str]] = []
+        self.watch.clear()
+        self.state, self.policies, self.metrics = ClusterState(), PolicyStore(), Metrics()
+        self.steering = PodSteering(
+            self.state,
+            self.policies,
+            self,  # type: ignore[arg-type]
+            self.metrics,
+            lambda raw: self.api[raw.decode()],
+            lambda: True,
+            lambda: self.now,
+        )
+        self.steering.on_rejected = lambda pod, node: self.rejected.append((pod.key, node))
+        self.state.on_steered = self.steering.follow
+        self.state.set_namespace("ns", ())
+        for name in NODES:
+            self.state.upsert_node(Node(name, allocatable=(("cpu", 300), ("pods", 10))))
+        for pod in self.api.values():
+            self.state.upsert_pod(pod)
+        self.generation = 1
+        self.policies.offer("steered", "u", self.generation, self.policy)
+        self.steering.look_after()
+        self.steering.adopt_all()
+
+    def put(self, write: Write) -> None:
+        """As the nominator does."""
+        self.writes.append(write)
+
+    def says(self, **policy: Any) -> None:
+        """The policy changes."""
+        self.generation += 1
+        self.policy = {"selects": {"podSelector": {}}, **policy}
+        self.policies.offer("steered", "u", self.generation, self.policy)
+
+    # --- the API server ---
+
+    def store(self, key: str, pod: Pod | None) -> None:
+        if pod is None:
+            del self.api[key]
+        else:
+            self.api[key] = pod
+        self.watch.append((key, pod))
+
+    def pod(self, name: str = "p", uid: str = "u", **fields: Any) -> Pod:
+        fields = {"pod_class": CLASS, "scheduler_name": STEERED_NAME, **fields}
+        pod = Pod("ns", name, uid, **fields)
+        self.store(pod.key, pod)
+        return pod
+
+    def change(self, key: str, **fields: Any) -> None:
+        changed = msgspec.structs.replace(self.api[key], **fields)
+        if changed != self.api[key]:
+            self.store(key, changed)
+
+    def see(self, most: int = 1000) -> None:
+        """The watch shows what happened."""
+        while self.watch and most:
+            key, pod = self.watch.popleft()
+            most -= 1
+            if pod is None:
+                self.state.delete_pod(key)
+            else:
+                self.state.upsert_pod(pod)
+
+    def carry_out(self, at: int = 0, problem: str = "") -> Write | None:
+        """A write in line is sent, if it is wanted still; the write, if it was."""
+        write = self.writes.pop(at)
+        if not write.wanted():
+            return None
+        pod = self.api.get(write.pod.key)
+        if problem or pod is None or pod.uid != write.pod.uid:
+            write.done(problem or "not found")
+            return write
+        match write.kind:
+            case "nominate" | "clear":
+                self.change(pod.key, nominated=write.node, planned=write.node)
+            case "open":
+                self.change(pod.key, gated=False)
+        write.done("")
+        return write
+
+    def calm(self) -> None:
+        """All writes are carried out and seen."""
+        while self.writes or self.watch:
+            if self.writes:
+                self.carry_out()
+            self.see()
+
+    def later(self, seconds: float, step: float = 0.2) -> None:
+        """Time passes, and nothing else but writes."""
+        for _ in range(round(seconds / step)):
+            self.now += step
+            self.steering.look_after()
+            self.calm()
+
+    # --- the rounds and kube-scheduler ---
+
+    def plan(self, key: str, node: str, wave: int = 0) -> bool:
+        pod = self.state.waiting.get(key)
+        if pod is None or not self.state.reserve(pod, node, By.STEERING):
+            return False
+        self.steering.send([(pod, node, wave)])
+        return True
+
+    def asked(self, key: str) -> Asked:
+        pod = self.api[key]
+        return Asked(
+            pod.namespace, pod.name, pod.uid, pod.labels, pod.scheduler_name, pod.nominated, raw=pod.key.encode()
+        )
+
+    def ask(self, asked: Asked, nodes: Sequence[str]) -> tuple[Outcome, list[str]]:
+        guidance = self.steering.guidance(asked, nodes)
+        assert isinstance(guidance, Guidance)
+        outcome, passed, _ = to_filter(guidance, nodes)
+        self.steering.answered(asked, outcome, passed)
+        return outcome, passed
+
+    def attempt(self, key: str, fits: Sequence[str] = NODES) -> tuple[Outcome, list[str]]:
+        """kube-scheduler tries a pod; its own filters pass these nodes. What it asked last, and what passed."""
+        asked, last = self.asked(key), (Outcome.HELD, list[str]())
+        if asked.nominated in fits:
+            last = self.ask(asked, [asked.nominated])
+        if not last[1] and fits:
+            last = self.ask(asked, fits)
+        return last
+
+    def count(self, outcome: str) -> float:
+        value = self.metrics.registry.get_sample_value("thalweg_steered_total", {"outcome": outcome})
+        return value or 0.0
+
+    @property
+    def kinds(self) -> list[str]:
+        """Of the writes in line that are wanted."""
+        return [write.kind for write in self.writes if write.wanted()]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def planned(world: World, key: str = "ns/p", node: str = "a") -> None:
+    """Nominated, and seen to be."""
+    assert world.plan(key, node)
+    world.calm()
+    assert world.api[key].nominated == node
+
+
+# --- the way of one pod ---
+
+
+def test_nominated_let_through_and_bound(world: World) -> None:
+    """The reservation is there from the plan to the binding; the pod is let through to its node alone."""
+    pod = world.pod()
+    world.see()
+    assert world.attempt(pod.key) == (Outcome.HELD, [])
+    planned(world)
+    assert world.state.reservations[pod.key].by is By.STEERING
+    assert world.attempt(pod.key) == (Outcome.STEERED, ["a"])
+    world.change(pod.key, node_name="a")
+    world.see()
+    assert not world.state.reservations
+    assert world.count("bound") == 1
+    world.later(100)
+    assert not world.writes
+
+
+def test_let_through_before_the_nomination_is_written(world: World) -> None:
+    """kube-scheduler asks while the write waits in line: steered, and after the binding nothing is written."""
+    pod = world.pod()
+    world.see()
+    world.plan(pod.key, "b")
+    assert world.attempt(pod.key) == (Outcome.STEERED, ["b"])
+    world.change(pod.key, node_name="b")
+    world.see()
+    assert world.kinds == []
+
+
+def test_an_attempt_that_did_not_know_erases(world: World) -> None:
+    """A hold in flight erases the nomination: written again, once for each such attempt, and nobody is to blame."""
+    pod = world.pod()
+    world.see()
+    ignorant = world.asked(pod.key)
+    planned(world)
+    for _ in range(3):
+        assert world.ask(ignorant, ["b", "c"]) == (Outcome.HELD, [])  # a sample without the node
+        world.change(pod.key, nominated="", told=f"0/3 nodes are available: {HELD}")
+        world.see()
+        world.later(0.4)
+        assert world.api[pod.key].nominated == "a"
+    assert world.rejected == []
+    assert world.count("erased") == 3
+
+
+def test_erased_and_not_by_an_attempt_that_was_held(world: World) -> None:
+    """kube-scheduler's filters leave no node, so it asks nobody and erases: the pair is reported, the room is free."""
+    pod = world.pod()
+    world.see()
+    planned(world)
+    world.change(pod.key, nominated="")
+    world.see()
+    world.later(0.4)
+    assert world.rejected == [(pod.key, "a")]
+    assert not world.state.reservations
+
+
+def test_erased_by_filters_that_leave_no_node(world: World) -> None:
+    """Held before the plan came, refused by every filter after it: the latest words say which of the two erased it."""
+    pod = world.pod()
+    world.see()
+    world.attempt(pod.key)
+    world.change(pod.key, told=f"0/3 nodes are available: {HELD}")
+    planned(world)
+    world.change(pod.key, nominated="", told="0/3 nodes are available: 3 node(s) were unschedulable")
+    world.see()
+    world.later(0.4)
+    assert world.rejected == [(pod.key, "a")]
+
+
+def test_room_that_others_took(world: World) -> None:
+    """kube-scheduler does not wake a pod for a node that is full: the nomination is taken back within seconds."""
+    pod = world.pod()
+    world.see()
+    planned(world)
+    world.pod("theirs", "u2", scheduler_name="x", node_name="a", usage=(("cpu", 300),))
+    world.see()
+    world.later(12)
+    assert not world.state.reservations
+    assert world.api[pod.key].nominated == ""
+
+
+def test_rewrites_are_bounded(world: World) -> None:
+    """However often an attempt that did not know is held and erases, after five times it counts as refused."""
+    pod = world.pod()
+    world.see()
+    ignorant = world.asked(pod.key)
+    planned(world)
+    for _ in range(10):
+        world.ask(ignorant, ["b", "c"])
+        world.change(pod.key, nominated="", told=f"0/3 nodes are available: {HELD}")
+        world.see()
+        world.later(0.4)
+    assert world.count("erased") == 5
+    assert world.rejected == [(pod.key, "a")]
+
+
+def test_asked_about_others_in_full_knowledge(world: World) -> None:
+    """The nominated node is refused in-tree: taken back, reported, and free for others."""
+    pod = world.pod()
+    world.see()
+    planned(world)
+    assert world.attempt(pod.key, ("b", "c")) == (Outcome.HELD, [])
+    world.later(1)
+    assert world.rejected == [(pod.key, "a")]
+    assert not world.state.reservations
+    assert world.api[pod.key].nominated == ""
+    assert world.plan(pod.key, "b")
+
+
+def test_nobody_follows(world: World) -> None:
+    """A nomination is taken back after a minute, and the room with it; the pair does not rest."""
+    pod = world.pod()
+    world.see()
+    planned(world)
+    world.later(59)
+    assert world.state.reservations
+    world.later(8)
+    assert not world.state.reservations
+    assert world.api[pod.key].nominated == ""
+    assert world.rejected == []
+    assert world.count("expired") == 1
+
+
+def test_a_pod_with_volumes_has_longer(world: World) -> None:
+    """Provisioning takes up to ten minutes."""
+    pod = world.pod(unbindable="it has volume claims (data)")
+    world.see()
+    planned(world)
+    assert world.attempt(pod.key) == (Outcome.STEERED, ["a"])
+    world.later(600, 1.0)
+    assert world.state.reservations
+    world.later(80, 1.0)
+    assert not world.state.reservations
+
+
+def test_a_nomination_that_cannot_be_written(world: World) -> None:
+    """Refused by the API server: given up; the room is free."""
+    pod = world.pod()
+    world.see()
+    world.plan(pod.key, "a")
+    world.carry_out(problem="admission webhook says no")
+    assert not world.state.reservations
+
+
+def test_a_nomination_that_comes_late_for_its_own_end(world: World) -> None:
+    """Expired while its write was in line for a minute: not written any more, and over soon."""
+    pod = world.pod()
+    world.see()
+    world.plan(pod.key, "a")
+    for _ in range(20):
+        world.now += 5
+        world.steering.look_after()
+    assert "nominate" not in world.kinds
+    world.calm()
+    world.later(4)
+    assert not world.state.reservations
+    assert world.api[pod.key].nominated == ""
+
+
+def test_erased_with_its_annotation(world: World) -> None:
+    """Somebody takes away all trace of the nomination: noticed a few seconds later."""
+    pod = world.pod()
+    world.see()
+    planned(world)
+    world.change(pod.key, nominated="", planned="")
+    world.see()
+    world.later(12)
+    assert not world.state.reservations
+
+
+def test_planned_for_the_same_node_again(world: World) -> None:
+    """The old nomination's annotation is no sign that the new one is lost, however long its write takes."""
+    pod = world.pod()
+    world.see()
+    planned(world)
+    world.change(pod.key, nominated="")
+    world.see()
+    world.later(0.4)
+    assert not world.state.reservations
+    assert world.plan(pod.key, "a")
+    world.change(pod.key, told="why")
+    world.see()
+    for _ in range(20):
+        world.now += 0.1
+        world.steering.look_after()
+    assert world.kinds == ["nominate"]
+    assert len(world.rejected) == 1
+
+
+def test_gone_or_bound_between_reservation_and_sending(world: World) -> None:
+    """A round delivers in bursts: what happened to a pod meanwhile is heeded, and other pods' updates do no harm."""
+    pods = [world.pod(name, f"u-{name}") for name in ("gone", "bound", "told")]
+    world.see()
+    for pod in pods:
+        assert world.state.reserve(pod, "a", By.STEERING)
+    world.store("ns/gone", None)
+    world.change("ns/bound", node_name="b")
+    world.change("ns/told", told="why")
+    world.see()
+    assert set(world.state.reservations) == {"ns/told"}
+    world.steering.send([(pod, "a", 0) for pod in pods])
+    assert [write.pod.key for write in world.writes] == ["ns/told"]
+
+
+# --- waves ---
+
+
+def test_waves(world: World) -> None:
+    """The next wave is nominated once all of the one before are let through, gone or given up, or after two seconds."""
+    pods = [world.pod(f"p{number}", f"u{number}") for number in range(5)]
+    world.see()
+    for pod in pods:
+        assert world.state.reserve(pod, "a" if pod is not pods[4] and pod is not pods[3] else "b", By.STEERING)
+    world.steering.send([(pods[0], "a", 1), (pods[1], "a", 1), (pods[2], "a", 2), (pods[3], "b", 3), (pods[4], "b", 0)])
+    assert {write.pod.name for write in world.writes} == {"p0", "p1", "p4"}
+    world.calm()
+    assert world.attempt("ns/p2") == (Outcome.HELD, [])
+    world.attempt("ns/p0")
+    assert not world.writes
+    world.store("ns/p1", None)
+    world.see()
+    assert {write.pod.name for write in world.writes} == {"p2"}
+    world.calm()
+    world.now += 1.9
+    world.steering.look_after()
+    assert not world.writes
+    world.now += 0.2
+    world.steering.look_after()
+    assert {write.pod.name for write in world.writes} == {"p3"}
+
+
+# --- restarts ---
+
+
+def test_a_restart(world: World) -> None:
+    """Our nominations are reservations again and are followed up; behind our gate it is opened."""
+    world.pod("open", "u1")
+    world.pod("shut", "u2", gated=True)
+    world.see()
+    for name in ("open", "shut"):
+        assert world.plan(f"ns/{name}", "a")
+    for at in (0, 0):
+        world.carry_out(at)
+    world.start()
+    assert {key: each.by for key, each in world.state.reservations.items()} == dict.fromkeys(
+        ("ns/open", "ns/shut"), By.STEERING
+    )
+    assert [(write.kind, write.pod.name) for write in world.writes] == [("open", "shut")]
+    assert world.attempt("ns/open") == (Outcome.STEERED, ["a"])
+    world.later(70)
+    assert not world.state.reservations
+
+
+def test_a_restart_before_the_policies_are_known(world: World) -> None:
+    """What is listed before them is judged when they are there, and not taken back as nobody's."""
+    pod = world.pod()
+    world.see()
+    planned(world)
+    world.policy = {"selects": {"podSelector": {}, "schedulerNames": [STEERED_NAME]}, "delivery": "Extender"}
+    world.start()
+    assert world.kinds == []
+    assert world.attempt(pod.key) == (Outcome.STEERED, ["a"])
+
+
+# --- what each policy says ---
+
+
+@pytest.mark.parametrize(
+    ("policy", "names", "expected"),
+    [
+        ({"delivery": "Extender"}, [STEERED_NAME], Guidance(managed=True, hold=True)),
+        ({"delivery": "Extender", "steering": "Prefer"}, [STEERED_NAME], Guidance(managed=True, hold=True)),
+        ({"delivery": "Observe"}, [STEERED_NAME], Guidance(taken=[])),
+        ({"delivery": "Binder"}, ["shared"], Guidance(managed=True, hold=True)),
+        ({"delivery": "Extender"}, ["another"], Guidance(taken=[])),
+    ],
+)
+def test_guidance_without_a_plan(policy: dict[str, Any], names: list[str], expected: Guidance) -> None:
+    """Held under Extender and Binder, passed where nobody or only an observer governs."""
+    world = World(**{**policy, "selects": {"podSelector": {}, "schedulerNames": names}})
+    pod = world.pod(scheduler_name="shared" if names == ["shared"] else STEERED_NAME)
+    world.see()
+    assert world.steering.guidance(world.asked(pod.key), NODES) == expected
+
+
+def test_prefer_has_no_node() -> None:
+    """Let go when the plan has none, woken for that if it was held; steered again when the plan has one."""
+    world = World(steering="Prefer")
+    pod = world.pod()
+    world.see()
+    assert world.attempt(pod.key)[0] is Outcome.HELD
+    world.steering.give_way(pod, {"b": 7})
+    world.steering.give_way(pod, {"b": 7})
+    assert world.kinds == ["wake"]
+    assert world.attempt(pod.key) == (Outcome.PASSED, list(NODES))
+    planned(world, node="c")
+    assert world.attempt(pod.key) == (Outcome.STEERED, ["c"])
+
+
+def test_prefer_is_refused_its_node() -> None:
+    """kube-scheduler's filters refuse the planned node: it chooses in the same attempt."""
+    world = World(steering="Prefer")
+    pod = world.pod()
+    world.see()
+    planned(world)
+    assert world.attempt(pod.key, ("b", "c")) == (Outcome.PASSED, ["b", "c"])
+    world.change(pod.key, node_name="b", nominated="")
+    world.see()
+    assert not world.state.reservations
+    assert world.count("elsewhere") == 1
+
+
+def test_policies_change_under_way(world: World) -> None:
+    """Under Observe nothing more is nominated, what is nominated is taken back, and held pods are woken."""
+    for name in ("held", "nominated", "queued"):
+        world.pod(name, f"u-{name}")
+    world.see()
+    world.attempt("ns/held")
+    planned(world, "ns/nominated", "a")
+    queued = world.state.waiting["ns/queued"]
+    for pod, node in ((queued, "b"),):
+        assert world.state.reserve(pod, node, By.STEERING)
+    first = world.pod("first", "u-first")
+    world.see()
+    assert world.state.reserve(first, "c", By.STEERING)
+    world.steering.send([(first, "c", 1), (queued, "b", 2)])
+    world.says(delivery="Observe", selects={"podSelector": {}, "schedulerNames": [STEERED_NAME]})
+    world.steering.look_after()
+    assert ("wake", "held") in [(write.kind, write.pod.name) for write in world.writes]
+    world.later(10)
+    assert not world.state.reservations
+    assert not any(pod.nominated for pod in world.api.values())
+    assert world.attempt("ns/held") == (Outcome.PASSED, list(NODES))
+
+
+# --- others ---
+
+
+def test_nominations_of_others(world: World) -> None:
+    """They end ours and are never written over; the pod may go there, and nowhere else under Require."""
+    pod = world.pod()
+    world.see()
+    planned(world)
+    world.change(pod.key, nominated="b")
+    world.see()
+    assert world.state.reservations[pod.key].by is By.OTHERS
+    world.later(100)
+    assert world.api[pod.key].nominated == "b"
+    assert world.attempt(pod.key) == (Outcome.PASSED, ["b"]) or world.attempt(pod.key) == (Outcome.STEERED, ["b"])
+
+
+def test_unmanaged_pods_are_kept_off_promised_room(world: World) -> None:
+    """Nodes that reservations fill do not pass for pods of the same priority, and do for those above a nomination."""
+    big = PodClass(requests=(("cpu", 300),))
+    world.pod("ours", "u1", pod_class=big)
+    world.pod("bound", "u2", pod_class=big, scheduler_name=SCHEDULER_NAME)
+    world.pod("theirs", "u3", scheduler_name="default-scheduler")
+    world.pod("urgent", "u4", pod_class=PodClass(requests=(("cpu", 100),), priority=9), scheduler_name="x")
+    world.see()
+    planned(world, "ns/ours", "a")
+    assert world.state.reserve(world.state.pods["ns/bound"], "b")
+    assert world.attempt("ns/theirs") == (Outcome.PASSED, ["c"])
+    assert world.attempt("ns/urgent") == (Outcome.PASSED, ["a", "c"])
+    # A binding of ours that we have seen may still be news to kube-scheduler.
+    world.change("ns/bound", node_name="b", usage=big.requests)
+    world.see()
+    assert world.attempt("ns/theirs") == (Outcome.PASSED, ["c"])
+
+
+def test_what_passed_counts_for_the_binder(world: World) -> None:
+    """Any node that an unmanaged pod passed for may be taken by it, until it is bound or ten seconds went by."""
+    big = PodClass(requests=(("cpu", 300),))
+    world.pod("ours", "u1", pod_class=big, scheduler_name=SCHEDULER_NAME)
+    world.pod("theirs", "u3", scheduler_name="default-scheduler")
+    world.see()
+    assert world.attempt("ns/theirs", ("a", "b"))[1] == ["a", "b"]
+    ours = world.state.pods["ns/ours"]
+    assert not world.state.reserve(ours, "a")
+    assert world.state.reserve(ours, "c")
+    world.state.release("ns/ours", "u1")
+    world.change("ns/theirs", node_name="b", usage=CLASS.requests)
+    world.see()
+    assert world.state.reserve(ours, "a")
+    world.state.release("ns/ours", "u1")
+    world.pod("slow", "u4", scheduler_name="default-scheduler")
+    world.see()
+    world.attempt("ns/slow", ("a",))
+    assert not world.state.reserve(ours, "a")
+    world.later(16)
+    assert world.state.reserve(ours, "a")
+
+
+# --- anything in any order ---
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """kube-scheduler, the API server, the rounds, other people and restarts, in any order."""
+
+    KEYS = ("ns/p", "ns/q", "ns/r")
+
+    @initialize(prefer=st.booleans())
+    def begin(self, prefer: bool) -> None:  # noqa: FBT001 - hypothesis calls it
+        self.world = World(steering="Prefer" if prefer else "Require")
+        self.number = 0
+        #: Attempts under way: what passed.
+        self.trying: dict[str, tuple[str, list[str]]] = {}
+        self.draw = random.Random(1)
+
+    def _there(self, key: str) -> Pod | None:
+        pod = self.world.api.get(key)
+        return None if pod is None or pod.node_name else pod
+
+    @rule(key=st.sampled_from(KEYS), gated=st.booleans())
+    def comes(self, key: str, gated: bool) -> None:  # noqa: FBT001
+        if key not in self.world.api:
+            self.number += 1
+            self.world.pod(key.partition("/")[2], f"u{self.number}", gated=gated)
+
+    @rule(key=st.sampled_from(KEYS))
+    def goes(self, key: str) -> None:
+        if key in self.world.api:
+            self.world.store(key, None)
+
+    @rule(key=st.sampled_from(KEYS), node=st.sampled_from(NODES), wave=st.sampled_from((0, 1, 2)))
+    def plans(self, key: str, node: str, wave: int) -> None:
+        self.world.plan(key, node, wave)
+
+    @precondition(lambda self: self.world.writes)
+    @rule(at=st.integers(0, 3), problem=st.sampled_from(("", "", "", "refused")))
+    def writes(self, at: int, problem: str) -> None:
+        write = self.world.writes[min(at, len(self.world.writes) - 1)]
+        known = self.world.state.pods.get(write.pod.key)
+        if write.kind in ("nominate", "clear") and write.wanted():
+            assert known is not None, "a write for a pod that is known to be gone"
+            assert (known.uid, known.node_name) == (write.pod.uid, ""), "a write for a pod that is bound or another"
+        self.world.carry_out(min(at, len(self.world.writes) - 1), problem)
+
+    @rule(most=st.integers(1, 3))
+    def sees(self, most: int) -> None:
+        self.world.see(most)
+
+    @rule(key=st.sampled_from(KEYS), fits=st.sets(st.sampled_from(NODES)))
+    def tries(self, key: str, fits: set[str]) -> None:
+        pod = self._there(key)
+        if pod is None or pod.gated or key in self.trying:
+            return
+        _, passed = self.world.attempt(key, sorted(fits))
+        self.trying[key] = pod.uid, passed
+
+    @rule(key=st.sampled_from(KEYS), fails=st.booleans())
+    def ends(self, key: str, fails: bool) -> None:  # noqa: FBT001
+        uid, passed = self.trying.pop(key, ("", []))
+        pod = self._there(key)
+        if pod is None or pod.uid != uid:
+            return
+        if passed and not fails:
+            self.world.change(key, node_name=passed[0], usage=CLASS.requests)
+        else:
+            self.world.change(key, nominated="", told="held")
+
+    @rule(key=st.sampled_from(KEYS), node=st.sampled_from(("", *NODES)))
+    def others_nominate(self, key: str, node: str) -> None:
+        if self._there(key) is not None:
+            self.world.change(key, nominated=node)
+
+    @rule(seconds=st.sampled_from((0.05, 0.2, 1.0, 3.0, 20.0, 70.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.world.now += seconds
+        self.world.steering.look_after()
+
+    @rule(delivery=st.sampled_from(("Extender", "Extender", "Observe")))
+    def the_policy_changes(self, delivery: str) -> None:
+        self.world.says(delivery=delivery, selects={"podSelector": {}, "schedulerNames": [STEERED_NAME]})
+
+    @rule()
+    def restarts(self) -> None:
+        self.world.start()
+
+    @invariant()
+    def steered_pods_have_their_reservations(self) -> None:
+        """And those reservations have somebody who ends them."""
+        if not hasattr(self, "world"):
+            return
+        steered = {key: (each.uid, each.node) for key, each in self.world.steering._steered.items()}
+        reserved = {key: (each.pod.uid, each.node) for key, each in self.world.state.reservations.items()
+                    if each.by is By.STEERING}  # fmt: skip
+        assert steered == reserved
+
+    @invariant()
+    def one_nomination_at_a_time(self) -> None:
+        """Of the writes in line for a pod that are wanted, none names another node than its reservation."""
+        if not hasattr(self, "world"):
+            return
+        for write in self.world.writes:
+            if write.kind == "nominate" and write.wanted():
+                assert self.world.state.reservations[write.pod.key].node == write.node
+
+    def teardown(self) -> None:
+        """Every reservation ends, though nobody follows any more."""
+        if not hasattr(self, "world"):
+            return
+        self.world.calm()
+        self.world.later(30, 0.5)
+        self.world.later(120, 2.0)
+        left = {key: each.by for key, each in self.world.state.reservations.items() if each.by is By.STEERING}
+        assert not left, left
+        for pod in self.world.api.values():
+            if not pod.node_name and pod.nominated:
+                assert pod.nominated != pod.planned, "a nomination of ours that nobody ends"
+
+
+AnyOrder.TestCase.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+TestAnyOrder = AnyOrder.TestCase

@@ -1,0 +1,169 @@
+"""What a test needs to see kube-scheduler steered: its configuration, a way to it that can be made slow, and counts."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Self
+
+from support.operator import Operator, until
+from support.scene import Scene
+from thalweg_controlplane import Api
+
+from flowcore.model.policies import STEERED_NAME
+
+#: A profile of kube-scheduler's that some policies of the tests leave to our own binder.
+SHARED_NAME = "shared"
+
+_CONFIG = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: {kubeconfig}, qps: 10000, burst: 10000}
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: STEERED
+  percentageOfNodesToScore: 1
+- schedulerName: SHARED
+extenders:
+- urlPrefix: http://ADDRESS/extender
+  filterVerb: filter
+  prioritizeVerb: prioritize
+  preemptVerb: preempt
+  weight: 20
+  nodeCacheCapable: true
+  httpTimeout: 5s
+  ignorable: IGNORABLE
+"""
+
+
+class Relay:
+    """Carries bytes between kube-scheduler and the operator; it can be told to take its time.
+
+    Attributes:
+        address: where kube-scheduler connects to.
+        to: where the operator is to listen.
+        delay: seconds that each answer is kept for.
+    """
+
+    def __init__(self, to: str) -> None:
+        self.to, self.address, self.delay = to, "", 0.0
+        self._server: asyncio.Server | None = None
+        self._carrying: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._carrying:
+            task.cancel()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._carrying.add(task)
+        there: asyncio.StreamWriter | None = None
+        try:
+            host, _, port = self.to.rpartition(":")
+            back, there = await asyncio.open_connection(host, int(port))
+            ways = [
+                asyncio.ensure_future(self._carry(reader, there)),
+                asyncio.ensure_future(self._carry(back, writer, answers=True)),
+            ]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+        except OSError:
+            pass  # nobody listens there now: kube-scheduler finds a connection that is closed
+        finally:
+            self._carrying.discard(task)
+            for each in (writer, there):
+                if each is not None:
+                    each.close()
+
+    async def _carry(self, source: asyncio.StreamReader, to: asyncio.StreamWriter, *, answers: bool = False) -> None:
+        with suppress(OSError):
+            while part := await source.read(2**20):
+                if answers and self.delay:
+                    await asyncio.sleep(self.delay)
+                to.write(part)
+                await to.drain()
+
+
+def scheduler_config(relay: Relay, *, ignorable: bool = False) -> str:
+    """A KubeSchedulerConfiguration with a profile for steered pods and the extender for all."""
+    return (
+        _CONFIG.replace("STEERED", STEERED_NAME)
+        .replace("SHARED", SHARED_NAME)
+        .replace("ADDRESS", relay.address)
+        .replace("IGNORABLE", str(ignorable).lower())
+    )
+
+
+async def count(operator: Operator, *words: str) -> float:
+    """The sum of the samples whose name and labels begin with these words."""
+    text = " ".join(words)
+    return sum(value for name, value in (await operator.metrics()).items() if (name + " ").startswith(text + " "))
+
+
+async def filters(scene: Scene) -> float:
+    """How often filter was answered so far."""
+    return await count(scene.operator, "thalweg_extender_answers_total", "filter")
+
+
+async def silence(scene: Scene) -> None:
+    """Returns once filter was not asked for a second and a half."""
+    last = -1.0
+
+    async def still() -> bool:
+        nonlocal last
+        before, last = last, await filters(scene)
+        if before == last:
+            return True
+        await asyncio.sleep(1.5)
+        return False
+
+    await until(still, 30, lambda: f"no more questions; {last:g} so far")
+
+
+@contextmanager
+def no_plans(scene: Scene) -> Iterator[None]:
+    """Rounds wait while the block runs: pods that come find no plan."""
+    (worker,) = scene.operator.worker_pids()
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
+async def no_reservations(scene: Scene) -> None:
+    """Returns once every reservation has ended."""
+
+    async def none() -> bool:
+        return (await scene.operator.metrics())["thalweg_reservations"] == 0
+
+    await until(none, 30, lambda: "all reservations to end")
+
+
+async def nominated(scene: Scene, name: str, node: str = "") -> dict[str, Any]:
+    """Waits until a pod is nominated for a node, or for any; the pod."""
+    found: dict[str, Any] = await scene.api.wait_for(
+        scene.path(name),
+        lambda each: (
+            (each["status"].get("nominatedNodeName") or "") == node if node else each["status"].get("nominatedNodeName")
+        ),
+    )
+    return found
+
+
+async def nominate(api: Api, path: str, node: str | None) -> None:
+    """As somebody else would, or takes a nomination away."""
+    await api.patch(path + "/status", {"status": {"nominatedNodeName": node}})
