@@ -19,7 +19,7 @@ from flowcore.filters import Verdicts, judge
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.model.snapshot import NodeTable, PendingPod, build_snapshot
-from flowcore.model.volumes import Storage
+from flowcore.model.storage import Storage
 from thalweg.dump import Dump, DumpError, read
 
 #: Rows of a table that people read; ``-o json`` has them all.
