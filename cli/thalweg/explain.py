@@ -49,6 +49,7 @@ def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
     """
     if not names:
         return dump.waiting()
+    waiting = {pod.key: pod for pod in dump.waiting()}
     found = {}
     for name in names:
         key = name if "/" in name else f"default/{name}"
@@ -61,7 +62,7 @@ def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
             raise UnknownPodError(
                 f"pod {key}: it has its node already, {pod.node_name}; only pods that wait are explained"
             )
-        found[key] = dump.with_devices(pod)
+        found[key] = waiting[key]
     return list(found.values())
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import structlog
 from aiohttp import web
 
-from flowcore.model.wire import Interner
+from flowcore.model.wire import Interner, storage_decoder
 from thalweg_operator import sinks
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
@@ -35,6 +35,17 @@ T = TypeVar("T")
 _log = structlog.get_logger()
 #: Seconds that bindings under way may take when the operator is told to stop.
 _DRAIN = 10.0
+_STORAGE_GROUP = "storage.k8s.io"
+#: What filters on volumes read: resource -> API group and kind.
+_STORAGE = {
+    "persistentvolumes": ("", "PersistentVolume"),
+    "persistentvolumeclaims": ("", "PersistentVolumeClaim"),
+    "storageclasses": (_STORAGE_GROUP, "StorageClass"),
+    "csinodes": (_STORAGE_GROUP, "CSINode"),
+    "csidrivers": (_STORAGE_GROUP, "CSIDriver"),
+    "csistoragecapacities": (_STORAGE_GROUP, "CSIStorageCapacity"),
+    "volumeattachments": (_STORAGE_GROUP, "VolumeAttachment"),
+}
 
 
 async def run(settings: Settings) -> None:
@@ -81,12 +92,18 @@ class Operator:
         )
         self._status = PolicyStatus(connection, self._state, self._policies, self._rounds)
         intern = Interner()
-        # Volumes, disruption budgets, pod groups join with a line each.
+        # Disruption budgets, pod groups join with a line each.
         self._reflectors: dict[str, Reflector[Any]] = {
             "nodes": self._reflect("nodes", sinks.node_decoder(intern), sinks.Nodes(self._state)),
             "pods": self._reflect("pods", sinks.pod_decoder(intern), sinks.Pods(self._state)),
             "namespaces": self._reflect("namespaces", sinks.namespace_decoder(), sinks.Namespaces(self._state)),
+            "deviceclasses": self._reflect(
+                "deviceclasses", sinks.device_class_decoder(), sinks.DeviceClasses(self._state), "resource.k8s.io"
+            ),
         }
+        for plural, (group, kind) in _STORAGE.items():
+            sink = sinks.StorageObjects(self._state, kind)
+            self._reflectors[plural] = self._reflect(plural, storage_decoder(kind), sink, group)
         self._metrics.nodes.set_function(lambda: len(self._state.nodes))
         self._metrics.pods.set_function(lambda: len(self._state.pods))
         self._metrics.reservations.set_function(lambda: len(self._state.reservations))
@@ -95,8 +112,9 @@ class Operator:
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
 
-    def _reflect(self, kind: str, decode: Callable[[bytes], T], sink: Sink[T]) -> Reflector[T]:
-        return Reflector(kind, f"/api/v1/{kind}", self._connection, decode, sink, self._metrics)
+    def _reflect(self, kind: str, decode: Callable[[bytes], T | None], sink: Sink[T], group: str = "") -> Reflector[T]:
+        path = f"/apis/{group}/v1/{kind}" if group else f"/api/v1/{kind}"
+        return Reflector(kind, path, self._connection, decode, sink, self._metrics, may_be_absent=bool(group))
 
     def not_ready(self) -> list[str]:
         """What the snapshot still lacks."""

@@ -109,17 +109,17 @@ def without_reports(state: ClusterState) -> dict[str, Node]:
 
 
 def copied(use: NodeUse) -> NodeUse:
-    return NodeUse(Counter(use.amounts), use.pods, use.cpu, use.memory, Counter(use.ports))
+    return NodeUse(Counter(use.amounts), use.pods, use.cpu, use.memory, Counter(use.ports), Counter(use.volumes))
 
 
 def recounted(state: ClusterState) -> dict[str, NodeUse]:
     uses: dict[str, NodeUse] = {}
     for pod in state.pods.values():
         if pod.node_name and not pod.terminal:
-            uses.setdefault(pod.node_name, NodeUse()).change(pod.usage, pod.pod_class.host_ports, 1)
+            uses.setdefault(pod.node_name, NodeUse()).change(pod.usage, pod.pod_class, 1)
     for reservation in state.reservations.values():
         pod_class = reservation.pod.pod_class
-        uses.setdefault(reservation.node, NodeUse()).change(pod_class.requests, pod_class.host_ports, 1)
+        uses.setdefault(reservation.node, NodeUse()).change(pod_class.requests, pod_class, 1)
     return uses
 
 

@@ -176,7 +176,7 @@ def tell(
     kinds: dict[Kind, int] = {}
     neighbours = [(kinds.setdefault(kind, len(kinds)), name, by) for (kind, name), by in changes.neighbours.items()]
     uses = [
-        Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports))
+        Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports), tuple(use.volumes))
         for name, use in changes.uses.items()
     ]
     images: dict[tuple[str, int], int] = {}
@@ -185,6 +185,7 @@ def tell(
         number=1, generation=1, now=0.0, fresh=False, nodes=changes.nodes, gone=changes.gone, uses=uses,
         namespaces=changes.namespaces, kinds=list(kinds), neighbours=neighbours, policies=[BUILT_IN],
         classes=classes, waiting=[], budget=0.0, images=list(images), reports=reports,
+        storage=changes.storage, storage_gone=changes.storage_gone,
     )  # fmt: skip
     replica.apply(request)
     return replica.snapshot(request, pending)

@@ -414,3 +414,10 @@ def to_storage_object(kind: str, item: Any) -> StorageObject | None:
     """
     wire, convert = _KINDS[kind]
     return convert(msgspec.convert(item, wire))
+
+
+def storage_decoder(kind: str) -> Callable[[bytes], StorageObject | None]:
+    """``to_storage_object`` from JSON itself: nothing is decoded that is not read."""
+    wire, convert = _KINDS[kind]
+    decoder = msgspec.json.Decoder(wire)
+    return lambda raw: convert(decoder.decode(raw))
