@@ -13,7 +13,7 @@ from functools import cache
 import msgspec
 from hypothesis import strategies as st
 from support.draw import Case, Drawn, Manifest, cases
-from support.verdicts import read_pods
+from support.verdicts import read_pods, storage_objects
 from thalweg_operator.state import ClusterState
 from thalweg_operator.wire import RoundRequest, Use, told
 from thalweg_operator.worker import Replica
@@ -27,6 +27,7 @@ from flowcore.model.wire import Interner, WireNamespace, WireNode, to_labels, to
 CHANGES = (
     "labels", "taints", "unschedulable", "allocatable", "images", "node goes", "node comes",
     "pod comes", "pod goes", "pod ends", "pod changes", "pod labels", "namespace", "reserve", "release",
+    "storage comes", "storage comes", "storage goes",
 )  # fmt: skip
 #: What happens, and numbers that choose to whom and how.
 Change = tuple[str, int, int]
@@ -64,6 +65,8 @@ class World:
             self._put_node(manifest)
         for manifest in self._history.first.pods:
             self._put_pod(manifest)
+        for each in storage_objects(self._history.first):
+            self.state.upsert_storage(each)
         for pod in self._pending:
             self.state.upsert_pod(msgspec.structs.replace(pod, node_name="", blocked=""))
 
@@ -134,6 +137,10 @@ class World:
                     self._put_pod({**old, "spec": {**found["spec"], "nodeName": old["spec"]["nodeName"]}})
             case "namespace":
                 self._change_namespace(at, which)
+            case "storage comes" if found := storage_objects(other):
+                self.state.upsert_storage(found[(8 * at + which) % len(found)])
+            case "storage goes" if found := sorted(self.state.storage.objects):
+                self.state.delete_storage(found[(8 * at + which) % len(found)])
             case "reserve" if node:
                 waiting = self._pending[which % len(self._pending)]
                 self.state.reserve(msgspec.structs.replace(waiting, node_name="", blocked=""), node)
