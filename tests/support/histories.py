@@ -12,6 +12,7 @@ from functools import cache
 
 import msgspec
 from hypothesis import strategies as st
+from support import draw_volumes
 from support.draw import Case, Drawn, Manifest, cases
 from support.verdicts import read_pods, storage_objects
 from thalweg_operator.state import ClusterState
@@ -27,8 +28,8 @@ from flowcore.model.wire import Interner, WireNamespace, WireNode, to_labels, to
 CHANGES = (
     "labels", "taints", "unschedulable", "allocatable", "images", "node goes", "node comes",
     "pod comes", "pod goes", "pod ends", "pod changes", "pod labels", "namespace", "reserve", "release",
-    "storage comes", "storage comes", "storage goes",
 )  # fmt: skip
+STORAGE_CHANGES = ("storage comes", "storage comes", "storage goes")
 #: What happens, and numbers that choose to whom and how.
 Change = tuple[str, int, int]
 
@@ -45,8 +46,10 @@ class History:
 @cache
 def histories(aspects: frozenset[str]) -> Drawn[History]:
     """Histories of clusters in which each object has what the aspects read."""
-    change = st.tuples(st.sampled_from(CHANGES), st.integers(0, 7), st.integers(0, 7))
-    steps = st.lists(st.lists(change, min_size=1, max_size=2), min_size=1, max_size=5)
+    # There are many storage objects, and a change of one is seen by few pods.
+    what = CHANGES + 6 * STORAGE_CHANGES if aspects & set(draw_volumes.ASPECTS) else CHANGES
+    change = st.tuples(st.sampled_from(what), st.integers(0, 7), st.integers(0, 7))
+    steps = st.lists(st.lists(change, min_size=1, max_size=2), min_size=1, max_size=6)
     return st.builds(History, cases(aspects), cases(aspects), steps)
 
 
