@@ -61,7 +61,7 @@ class _Loads:
 
 def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Rejection, ...]:
     """Nodes whose limit would be exceeded, and nodes where something keeps the volumes from being counted."""
-    with_csi = np.array([node.name in storage.csi_nodes for node in table.nodes], dtype=np.bool_)
+    with_csi = _with_csi(storage, table)
     found = []
     for migrated, nodes in ((False, ~with_csi), (True, with_csi)):
         wanted = _count(volumes, storage, migrated=migrated, is_new=True)
@@ -88,6 +88,15 @@ def _exceeded(wanted: dict[str, str], loads: _Loads) -> list[Rejection]:
                 fresh[loads.holders.get(volume, [])] -= 1
             over |= (fresh > 0) & (loads.counts[driver] + fresh > limit)
     return [*found, Rejection(REASON, over & ~uncounted)]
+
+
+def _with_csi(storage: Storage, table: NodeTable) -> Bools:
+    """bool[N]: nodes with a CSINode."""
+    known: tuple[NodeTable, Bools] | None = storage.memo.get("with CSINode")
+    if known is None or known[0] is not table:
+        known = table, np.array([node.name in storage.csi_nodes for node in table.nodes], dtype=np.bool_)
+        storage.memo["with CSINode"] = known
+    return known[1]
 
 
 def _loads(storage: Storage, table: NodeTable) -> _Loads:
