@@ -54,7 +54,7 @@ async def run(settings: Settings) -> None:
     Raises:
         OperatorError: it cannot start or go on.
     """
-    async with connect(settings.kubeconfig, settings.bind_concurrency + 16) as connection:
+    async with connect(settings.kubeconfig, settings.bind_concurrency + 24) as connection:
         await Operator(settings, connection).run()
 
 
