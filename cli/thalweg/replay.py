@@ -42,7 +42,7 @@ def as_json(record: Record, again: RoundReply, found: list[str]) -> dict[str, ob
         "generation": record.request.generation,
         "same": not found,
         "differences": found,
-        "placements": {keys[at]: node for at, node, _ in again.placements},
+        "placements": {keys[at]: node for at, node, *_ in again.placements},
         "left": {keys[at]: again.reasons[reason] for at, reason in again.left},
         "cost": again.cost,
         "lowerBound": again.lower_bound,

@@ -6,13 +6,15 @@ one owner with different requests are not. The class value is its own key: equal
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from flowcore.model.neighbours import Kind
 from flowcore.model.policies import Delivery
 from flowcore.model.resources import Amounts
 from flowcore.model.rules import Rules
-from flowcore.model.selectors import Labels, NodeSelectorTerm
+from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.model.volumes import Volumes
 
 
@@ -67,6 +69,21 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     images: tuple[str, ...] = ()
     #: Containers, init containers among them: what ImageLocality's thresholds count.
     containers: int = 0
+
+
+def without(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:
+    """The class of pods that are like these but for some nodes that they may not go to."""
+    fields = tuple(Requirement("metadata.name", "NotIn", (node,)) for node in nodes)
+    if not fields:
+        return pod_class
+    if pod_class.required_affinity is None:
+        return msgspec.structs.replace(pod_class, required_affinity=(NodeSelectorTerm(fields=fields),))
+    # A term that selects nothing must not begin to select something.
+    terms = tuple(
+        term if term.selects_nothing else msgspec.structs.replace(term, fields=term.fields + fields)
+        for term in pod_class.required_affinity
+    )
+    return msgspec.structs.replace(pod_class, required_affinity=terms)
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):

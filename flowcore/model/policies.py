@@ -20,6 +20,8 @@ STEERED_NAME = "thalweg-steered"
 GATE = "scheduling.thalweg/plan"
 #: Annotation with the node that we nominated, written with the nomination: it tells ours from those of others.
 PLANNED = "scheduling.thalweg/nominated"
+#: Annotation that changes when kube-scheduler is to look at the pod again.
+WOKEN = "scheduling.thalweg/woken"
 
 
 class Delivery(StrEnum):

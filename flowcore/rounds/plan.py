@@ -14,11 +14,12 @@ def gap(cost: int, lower_bound: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A pod, the node it is to go to, and what that costs."""
+    """A pod, the node it is to go to, what that costs, and when its turn is (``waves``; 0: whenever)."""
 
     pod: PendingPod
     node: str
     price: int
+    wave: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -326,7 +326,8 @@ class Counts:
             self._logs[counter] = []
         return counts
 
-    def _of(self, counter: Counter) -> Int64s:
+    def of(self, counter: Counter) -> Int64s:
+        """int64[D + 1]: how many pods it counts in each domain now."""
         return self._counts.get(counter, counter.first)
 
     def stamp(self, ties: Ties) -> tuple[int, ...]:
@@ -372,7 +373,7 @@ class Counts:
 
     def _fine(self, ties: Ties, at: int) -> tuple[Bools, int]:
         """bool[D + 1]: domains that one of the counters read does not forbid; and the least of a spread."""
-        counts = self._of(ties.reads[at])
+        counts = self.of(ties.reads[at])
         if at < len(ties.apart):
             return counts == 0, 0
         at -= len(ties.apart)
@@ -387,7 +388,7 @@ class Counts:
         return fine, least
 
     def _met(self, ties: Ties) -> bool:
-        return any(self._of(counter).any() for counter in ties.near)
+        return any(self.of(counter).any() for counter in ties.near)
 
     def alone(self, ties: Ties) -> bool:
         """Whether the next pod of the group would be the first that its affinity terms speak of."""
@@ -435,17 +436,17 @@ class Counts:
     def _allows(self, ties: Ties, node: int) -> bool:
         """``allowed`` for one node."""
         for counter in ties.apart:
-            if self._of(counter)[counter.domains.codes[node]]:
+            if self.of(counter)[counter.domains.codes[node]]:
                 return False
         if ties.near:
             met = self._met(ties)
             for counter in ties.near:
                 if not counter.domains.labelled[node]:
                     return False
-                if not (self._of(counter)[counter.domains.codes[node]] if met else ties.first):
+                if not (self.of(counter)[counter.domains.codes[node]] if met else ties.first):
                     return False
         for spread in ties.spreads:
-            counts, domains = self._of(spread.counter), spread.counter.domains
+            counts, domains = self.of(spread.counter), spread.counter.domains
             if not domains.labelled[node]:
                 return False
             if counts[domains.codes[node]] + spread.itself - spread.least_of(counts) > spread.max_skew:
@@ -454,7 +455,7 @@ class Counts:
 
     def _until_skewed(self, spread: Spread) -> Int64s:
         """int64[D + 1]: how many pods each domain takes in a row; it may itself be the emptiest one."""
-        counts = self._of(spread.counter)
+        counts = self.of(spread.counter)
         others = np.full(len(counts), spread.least_of(counts), dtype=np.int64)
         if spread.least is None:
             # The least of the other domains: the least of all, but for a domain that is alone in having it.

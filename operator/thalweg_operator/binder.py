@@ -8,7 +8,6 @@ room given back or confirmed, so nothing is bound twice and no room is counted f
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable
 
@@ -19,6 +18,7 @@ from flowcore.model.pods import Pod
 from thalweg_operator.connection import Connection
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.pauses import pause
 from thalweg_operator.state import ClusterState
 
 _log = structlog.get_logger()
@@ -86,6 +86,24 @@ class Binder:
         """Returns when everything in line was answered."""
         await self._queue.join()
 
+    async def bind_for(self, namespace: str, name: str, uid: str, node: str) -> str:
+        """Binds a pod where kube-scheduler has placed it, tried once: its own attempts come again.
+
+        Returns:
+            "" or what is wrong.
+        """
+        path, body = self._binding(namespace, name, uid, node)
+        try:
+            await self._connection.request("POST", path, body=body)
+        except (ConnectionLost, Refused) as error:
+            return str(error)
+        return ""
+
+    def _binding(self, namespace: str, name: str, uid: str, node: str) -> tuple[str, bytes]:
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
+        # With the uid the server refuses to bind another pod that took the name meanwhile.
+        return path, self._encoder.encode(_Binding("v1", "Binding", _Meta(name, namespace, uid), _Target("Node", node)))
+
     async def _work(self) -> None:
         while True:
             pod, node, generation = await self._queue.get()
@@ -99,11 +117,7 @@ class Binder:
                 self._queue.task_done()
 
     async def _bind(self, pod: Pod, node: str, generation: int) -> None:
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding"
-        # With the uid the server refuses to bind another pod that took the name meanwhile.
-        body = self._encoder.encode(
-            _Binding("v1", "Binding", _Meta(pod.name, pod.namespace, pod.uid), _Target("Node", node))
-        )
+        path, body = self._binding(pod.namespace, pod.name, pod.uid, node)
         # A pod may have stood in line for seconds: what changed meanwhile was not planned with.
         if node in self._state.nodes and self._state.node_changed_since(node, generation):
             self._give_up(pod, node, "node changed", "")
@@ -118,7 +132,7 @@ class Binder:
                 # An earlier try may have got through. Until that is known nothing more is sent there.
                 if await self._settle_conflict(pod, node, Refused(409, "")):
                     return
-                await _pause(tries, 0.0)
+                await pause(tries)
                 continue
             tries += 1
             try:
@@ -126,17 +140,17 @@ class Binder:
             except ConnectionLost as error:
                 self._metrics.bindings.labels("lost").inc()
                 _log.warning("binding unanswered, asking again", pod=pod.key, node=node, problem=str(error))
-                await _pause(tries, 0.0)
+                await pause(tries)
                 continue
             except Refused as error:
                 if error.status == 409 and await self._settle_conflict(pod, node, error):
                     return
-                if error.status in (429, 500, 502, 503, 504, 408):
+                if error.passing:
                     self._metrics.bindings.labels(str(error.status)).inc()
-                    await _pause(tries, error.retry_after)
+                    await pause(tries, error.retry_after)
                     continue
                 if error.status == 409:
-                    await _pause(tries, 0.0)
+                    await pause(tries)
                     continue
                 self._give_up(pod, node, str(error.status), error.reason if error.status != 404 else "")
                 return
@@ -181,7 +195,3 @@ class Binder:
         if reason:
             self._on_refused(pod, f"the API server refused to bind it to {node}: {reason}")
         self._state.release(pod.key, pod.uid)
-
-
-async def _pause(tries: int, at_least: float) -> None:
-    await asyncio.sleep(max(at_least, min(5.0, 0.05 * 2 ** min(tries, 8)) * random.uniform(0.5, 1.0)))  # noqa: S311

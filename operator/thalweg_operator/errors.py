@@ -26,6 +26,11 @@ class Refused(OperatorError):
         self.reason = reason
         self.retry_after = retry_after
 
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may well succeed a little later."""
+        return self.status in (408, 429, 500, 502, 503, 504)
+
 
 class WorkerLost(OperatorError):
     """The worker process died or did not answer in time."""

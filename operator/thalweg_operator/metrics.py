@@ -36,6 +36,28 @@ class Metrics:
         self.worker_restarts = Counter("thalweg_worker_restarts", "Worker processes replaced.", registry=r)
         self.placements = Counter("thalweg_placements", "Placements by what became of them.", ["outcome"], registry=r)
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
+        self.steering_writes = Counter(
+            "thalweg_steering_writes",
+            "Writes to pods that kube-scheduler binds, by kind (nominate, clear, open, wake) and answer.",
+            ["kind", "answer"],
+            registry=r,
+        )
+        self.steered = Counter(
+            "thalweg_steered",
+            "What became of nominations: bound, elsewhere, erased, rejected or expired.",
+            ["outcome"],
+            registry=r,
+        )
+        self.extender_answers = Counter(
+            "thalweg_extender_answers", "Answers to kube-scheduler.", ["verb", "outcome"], registry=r
+        )
+        self.extender_seconds = Histogram(
+            "thalweg_extender_seconds",
+            "Our own time per answer, from the request read to the answer made.",
+            ["verb"],
+            buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1),
+            registry=r,
+        )
         self.binding_seconds = Histogram(
             "thalweg_creation_to_binding_seconds", "From a pod's creation to its binding.", buckets=_SECONDS, registry=r
         )

@@ -14,11 +14,15 @@ import msgspec
 
 from flowcore.model.policies import (
     BUILT_IN,
+    SCHEDULER_NAME,
+    STEERED_NAME,
     CostWeights,
     Delivery,
     Policy,
     Selects,
+    Steering,
     UnscheduledPrice,
+    WaitingMode,
     governing,
     in_order,
 )
@@ -64,6 +68,8 @@ class _Spec(msgspec.Struct):
     precedence: Annotated[int, msgspec.Meta(ge=-(10**9), le=10**9)] = 0
     selects: _Selects = msgspec.field(default_factory=_Selects)
     delivery: Delivery = Delivery.BINDER
+    steering: Steering = Steering.REQUIRE
+    waiting: WaitingMode = WaitingMode.HOLD
     cost: _Cost = msgspec.field(default_factory=_Cost)
     unscheduled: _Unscheduled = msgspec.field(default_factory=_Unscheduled)
 
@@ -90,12 +96,8 @@ def parse(name: str, spec: Mapping[str, Any], models: CostModels = BUILT_IN_MODE
             if why
             else f'spec.cost.model: "{wire.cost.model}" is not one of {known}'
         )
-    names = tuple(wire.selects.scheduler_names or Selects().scheduler_names)
-    if wire.delivery is Delivery.BINDER and "default-scheduler" in names:
-        raise PolicyError(
-            "spec.selects.schedulerNames: default-scheduler is served by kube-scheduler, and two schedulers binding "
-            "the same pods overcommit nodes; let the pods name the scheduler thalweg, or use delivery Observe"
-        )
+    names = tuple(wire.selects.scheduler_names or _default_names(wire.delivery))
+    _check_delivery(wire, names)
     return Policy(
         name=name,
         precedence=wire.precedence,
@@ -106,10 +108,39 @@ def parse(name: str, spec: Mapping[str, Any], models: CostModels = BUILT_IN_MODE
             nothing=not spec.get("selects"),
         ),
         delivery=wire.delivery,
+        steering=wire.steering,
+        waiting=wire.waiting,
         cost_model=wire.cost.model,
         weights=CostWeights(**msgspec.structs.asdict(wire.cost.weights)),
         unscheduled=UnscheduledPrice(**msgspec.structs.asdict(wire.unscheduled)),
     )
+
+
+def _default_names(delivery: Delivery) -> tuple[str, ...]:
+    return (STEERED_NAME,) if delivery is Delivery.EXTENDER else (SCHEDULER_NAME,)
+
+
+def _check_delivery(wire: _Spec, names: tuple[str, ...]) -> None:
+    """The CRD's CEL rules once more, in the same words."""
+    if wire.delivery is Delivery.BINDER and not {"default-scheduler", STEERED_NAME}.isdisjoint(names):
+        raise PolicyError(
+            "spec.selects.schedulerNames: default-scheduler and thalweg-steered are served by kube-scheduler, and "
+            "two schedulers binding the same pods overcommit nodes; let the pods name the scheduler thalweg, or use "
+            "delivery Extender or Observe"
+        )
+    if wire.delivery is Delivery.EXTENDER:
+        if SCHEDULER_NAME in names:
+            raise PolicyError(
+                "spec.selects.schedulerNames: pods that name the scheduler thalweg are bound by Thalweg itself; let "
+                "the pods name thalweg-steered, or use delivery Binder"
+            )
+        return
+    if wire.steering is not Steering.REQUIRE:
+        raise PolicyError("spec.steering: Prefer needs delivery Extender; with any other there is nobody to steer")
+    if wire.waiting is not WaitingMode.HOLD:
+        raise PolicyError(
+            "spec.waiting: Gate needs delivery Extender; with any other kube-scheduler does not look at the pods"
+        )
 
 
 def _selector(wire: WireLabelSelector | None, field: str) -> LabelSelector | None:

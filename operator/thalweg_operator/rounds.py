@@ -14,8 +14,8 @@ from typing import TypeVar
 import structlog
 
 from flowcore.model.neighbours import Kind
-from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import Delivery, Policy
+from flowcore.model.pods import Pod, PodClass, without
+from flowcore.model.policies import Delivery, Policy, Steering
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import Amounts
 from thalweg_operator.batcher import Batcher
@@ -23,7 +23,8 @@ from thalweg_operator.binder import Binder
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
-from thalweg_operator.state import ClusterState
+from thalweg_operator.state import By, ClusterState
+from thalweg_operator.steering import PodSteering
 from thalweg_operator.waiting import WaitingPods
 from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting, told
 from thalweg_operator.worker_client import WorkerClient
@@ -33,6 +34,8 @@ _T = TypeVar("_T")
 #: Pods handled between two turns of the event loop.
 _BURST = 200
 _LONGEST_BACKOFF = 60.0
+#: Seconds that a pod and a node that kube-scheduler refused it rest at most.
+_LONGEST_REST = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,15 @@ class _Backoff:
     uid: str
     until: float
     tries: int
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """Nodes that kube-scheduler refused for a pod, each with the time until which it rests and when that was."""
+
+    uid: str
+    tries: int
+    nodes: dict[str, tuple[float, int]]
 
 
 @dataclass(slots=True)
@@ -78,6 +90,7 @@ class RoundLoop:
         policies: PolicyStore,
         worker: WorkerClient,
         binder: Binder,
+        steering: PodSteering,
         waiting: WaitingPods,
         metrics: Metrics,
         batcher: Batcher,
@@ -86,7 +99,7 @@ class RoundLoop:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._state, self._policies, self._worker = state, policies, worker
-        self._binder, self._waiting, self._metrics = binder, waiting, metrics
+        self._binder, self._steering, self._waiting, self._metrics = binder, steering, waiting, metrics
         self._batcher, self._resync, self._budget, self._clock = batcher, resync, budget, clock
         self._number = 0
         self._told = False
@@ -94,6 +107,7 @@ class RoundLoop:
         self._asked_for = self._turn = 0
         self._asked = 0.0
         self._backoffs: dict[str, _Backoff] = {}
+        self._refusals: dict[str, _Refusals] = {}
         self.reports: dict[str, RoundReport] = {}
 
     async def run(self) -> None:
@@ -124,10 +138,32 @@ class RoundLoop:
         self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + min(_LONGEST_BACKOFF, 2.0**tries / 2), tries)
         self._waiting.tell(pod, reason)
 
+    def rejected(self, pod: Pod, node: str) -> None:
+        """kube-scheduler's own filters refuse a node for a pod: the pair rests, longer each time."""
+        known = self._refusals.get(pod.key)
+        if known is None or known.uid != pod.uid:
+            known = self._refusals[pod.key] = _Refusals(pod.uid, 0, {})
+        known.tries += 1
+        known.nodes[node] = (self._clock() + min(_LONGEST_REST, 2.0**known.tries), self._state.generation)
+        self._batcher.touch()
+
+    def _refusing(self, pod: Pod, now: float) -> list[str]:
+        """Nodes that this pod is not to be planned for now: refused not long ago, and no different since."""
+        known = self._refusals.get(pod.key)
+        if known is None or known.uid != pod.uid:
+            return []
+        known.nodes = {
+            node: (until, generation)
+            for node, (until, generation) in known.nodes.items()
+            if until > now and not self._state.node_changed_since(node, generation)
+        }
+        return sorted(known.nodes)
+
     def _next_due(self) -> float:
         now = self._clock()
         # Rests that end after the last round began, not after now: one that ended while it ran was skipped by it.
         ends = [each.until for each in self._backoffs.values() if each.until > self._asked]
+        ends += [until for each in self._refusals.values() for until, _ in each.nodes.values() if until > self._asked]
         return min([self._resync, *(max(0.0, end - now) for end in ends)])
 
     async def _round(self) -> None:
@@ -192,6 +228,9 @@ class RoundLoop:
             self._turn = start + self._most
         async for pod in _in_bursts(plannable):
             policy = self._policy_of(pod)
+            steered = policy is not None and policy.delivery is Delivery.EXTENDER and not pod.unjudged
+            if pod.gated and not steered and pod.namespace in self._state.namespaces:
+                self._steering.open(pod)  # nothing would come of its waiting there
             if policy is None:
                 continue
             place = policies.get(policy.name)
@@ -204,10 +243,11 @@ class RoundLoop:
             if backoff is not None and backoff.uid == pod.uid and backoff.until > now:
                 continue
             pods.append(pod)
+            pod_class = without(pod.pod_class, self._refusing(pod, now)) if self._refusals else pod.pod_class
             waiting.append(
                 Waiting(
                     key=pod.key,
-                    pod_class=classes.setdefault(pod.pod_class, len(classes)),
+                    pod_class=classes.setdefault(pod_class, len(classes)),
                     policy=place,
                     created=pod.created,
                     kind=kinds.setdefault(pod.kind, len(kinds)),
@@ -249,9 +289,11 @@ class RoundLoop:
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         state, request = self._state, question.request
         dropped = 0
-        async for at, node, _price in _in_bursts(reply.placements):
+        steered: list[tuple[Pod, str, int]] = []
+        async for at, node, _price, wave in _in_bursts(reply.placements):
             pod = question.pods[at]
-            if request.policies[request.waiting[at].policy].delivery is not Delivery.BINDER:
+            delivery = request.policies[request.waiting[at].policy].delivery
+            if delivery is Delivery.OBSERVE:
                 self._metrics.placements.labels("observed").inc()
                 continue
             current = state.waiting.get(pod.key)
@@ -259,11 +301,11 @@ class RoundLoop:
             if (
                 current is None
                 or policy is None
-                or policy.delivery is not Delivery.BINDER
+                or policy.delivery is not delivery
                 or (current.pod_class, current.kind) != (pod.pod_class, pod.kind)
                 or state.node_changed_since(node, reply.generation)
                 or state.newer.breaks(current.kind, state.nodes[node], state.nodes, state.neighbours)
-                or not state.reserve(pod, node)
+                or not state.reserve(pod, node, By.BINDER if delivery is Delivery.BINDER else By.STEERING)
             ):
                 # The cluster moved on while the plan was made; the change itself already asks for another round.
                 dropped += 1
@@ -271,12 +313,25 @@ class RoundLoop:
                 self._metrics.placements.labels("dropped").inc()
                 continue
             self._metrics.placements.labels("reserved").inc()
-            self._binder.bind(pod, node)
+            if delivery is Delivery.BINDER:
+                self._binder.bind(pod, node)
+            else:
+                steered.append((current, node, wave))
+        self._steering.send(steered)
+        for at, scores in reply.scores:
+            self._steering.score(question.pods[at].pod_class, request.policies[request.waiting[at].policy].name, scores)
         if dropped:
             self._batcher.touch()
         async for at, reason in _in_bursts(reply.left):
-            if request.policies[request.waiting[at].policy].delivery is Delivery.BINDER:
-                self._waiting.tell(question.pods[at], reply.reasons[reason])
+            policy, pod = request.policies[request.waiting[at].policy], question.pods[at]
+            if policy.delivery is Delivery.OBSERVE:
+                continue
+            text = reply.reasons[reason]
+            if refusing := self._refusing(pod, self._clock()):
+                text += f" kube-scheduler refused it on {', '.join(refusing)}: {pod.told}"
+            self._waiting.tell(pod, text, steered=policy.delivery is Delivery.EXTENDER)
+            if policy.delivery is Delivery.EXTENDER and policy.steering is Steering.PREFER and not pod.gated:
+                self._steering.give_way(pod)
 
     async def _conclude(self, question: _Question, reply: RoundReply | None) -> None:
         request, now = question.request, self._clock()
@@ -286,7 +341,7 @@ class RoundLoop:
                 self._waiting.tell(pod, pod.left_alone(policy.delivery))
         placed = [0] * len(request.policies)
         left = [0] * len(request.policies)
-        for at, _, _ in reply.placements if reply is not None else ():
+        for at, *_ in reply.placements if reply is not None else ():
             placed[request.waiting[at].policy] += 1
         for at, _ in reply.left if reply is not None else ():
             left[request.waiting[at].policy] += 1
@@ -302,6 +357,8 @@ class RoundLoop:
             _log.debug("round", number=request.number, placed=len(reply.placements), left=len(reply.left),
                        method=reply.method, seconds=round(reply.seconds, 4))  # fmt: skip
         self._metrics.waiting.set(sum(left))
+        if len(self._refusals) > 1000:
+            self._refusals = {key: r for key, r in self._refusals.items() if key in self._state.waiting}
         if len(self._backoffs) > 1000:
             self._backoffs = {key: b for key, b in self._backoffs.items() if key in self._state.waiting}
 

@@ -19,6 +19,7 @@ class Settings:
         round_budget: seconds after which a round takes no further step to make its plan better.
         records: folder in which the last rounds are kept for a replay; None keeps none.
         bind_concurrency: bindings under way at once.
+        steer_concurrency: nominations and the like under way at once.
         told_per_second: how many waiting pods are told their reason per second, at most.
         resync: seconds between rounds when nothing changes.
     """
@@ -32,5 +33,6 @@ class Settings:
     round_budget: float = 0.3
     records: Path | None = None
     bind_concurrency: int = 32
+    steer_concurrency: int = 16
     told_per_second: float = 100.0
     resync: float = 60.0

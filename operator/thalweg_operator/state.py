@@ -1,15 +1,17 @@
 """The cluster as the operator knows it: nodes, pods, what is taken, what waits, what is on its way.
 
 Fed by reflectors, read by rounds. One event loop owns it, so nothing here locks. A pod holds room on a node when
-it is bound there and not terminal, or when a reservation says that its binding is on the way; a deleting pod holds its
-room until it is gone, as kube-scheduler has it.
+it is bound there and not terminal, or when a reservation says that it is on its way; a deleting pod holds its room
+until it is gone, as kube-scheduler has it. A nomination is a reservation, whoever wrote it: that is how reservations
+come back after a restart.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 import msgspec
 
@@ -29,11 +31,31 @@ from thalweg_operator.stored import StorageBook
 Governed = tuple[str, Labels, str]
 
 
+class By(Enum):
+    """Whose a reservation is."""
+
+    #: A binding of ours is on its way.
+    BINDER = "binder"
+    #: We nominate, kube-scheduler binds.
+    STEERING = "steering"
+    #: Somebody else nominated: kube-scheduler for one that preempted, an autoscaler.
+    OTHERS = "others"
+
+
 class Reservation(msgspec.Struct, frozen=True, gc=False):
-    """A planned pod that is not yet seen bound; every later round counts it."""
+    """A pod that is expected on a node and not yet seen bound; every later round counts it."""
 
     pod: Pod
     node: str
+    by: By = By.BINDER
+
+
+class Passing(msgspec.Struct, frozen=True, gc=False):
+    """A pod that kube-scheduler was let through with, to one of these nodes; it does not say which one it chooses."""
+
+    pod: Pod
+    nodes: frozenset[str]
+    until: float
 
 
 @dataclass(slots=True)
@@ -109,6 +131,7 @@ class ClusterState:
         waiting: pods without a node, those that a DeviceClass leaves to kube-scheduler marked so.
         newer: what changed since the last ``take_changes``.
         on_change: called after each change that may let a round place more.
+        on_steered: called with the key of a pod that is or was nominated, or has a reservation, after it changed.
     """
 
     def __init__(self) -> None:
@@ -124,6 +147,11 @@ class ClusterState:
         self.newer = Newer()
         self.generation = 0
         self.on_change: Callable[[], None] = lambda: None
+        self.on_steered: Callable[[str], None] = lambda _key: None
+        self._reserved: dict[str, set[str]] = {}
+        #: Nodes on which a binding of ours was seen lately, and a while ago.
+        self._settling: tuple[set[str], set[str]] = (set(), set())
+        self._passing: dict[str, Passing] = {}
         self._uses: dict[str, NodeUse] = {}
         self._node_changed: dict[str, int] = {}
         self._dirty_nodes: set[str] = set()
@@ -178,9 +206,14 @@ class ClusterState:
             self._drop_reservation(key)
             if pod.node_name != reservation.node or pod.terminal:
                 self.on_change()  # room came free
+        if key in self._passing and (pod.node_name or pod.terminal or self._passing[key].pod.uid != pod.uid):
+            del self._passing[key]
         self.pods[key] = pod
         self._move(old, pod)
         self._set_waiting(key, pod)
+        if reservation is not None or pod.nominated or (old is not None and old.nominated):
+            self._follow_nomination(pod)
+            self.on_steered(key)
         as_planned = reservation is not None and (reservation.node, reservation.pod.kind) == (pod.node_name, pod.kind)
         if self._looking and not as_planned and _met(pod) and (old is None or _met(old) != _met(pod)):
             self.on_change()  # one that others wait for may have come
@@ -188,8 +221,10 @@ class ClusterState:
     def delete_pod(self, key: str) -> None:
         """A pod is gone."""
         old = self.pods.pop(key, None)
+        self._passing.pop(key, None)
         if key in self.reservations:
             self._drop_reservation(key)
+            self.on_steered(key)
             self.on_change()  # room came free
         if old is not None:
             self._move(old, None)
@@ -319,8 +354,10 @@ class ClusterState:
 
     # --- reservations ---
 
-    def reserve(self, pod: Pod, node: str) -> bool:
+    def reserve(self, pod: Pod, node: str, by: By = By.BINDER) -> bool:
         """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
+
+        What kube-scheduler was let through with and may be binding counts too where nobody checks after us.
 
         Only amounts and ports are checked: whether the node object is still the one that was planned with, and
         whether rules between pods still hold, is the caller's to ask (``node_changed_since``, ``newer``).
@@ -330,12 +367,34 @@ class ClusterState:
             return False
         if current.blocked or current.unjudged:
             return False
-        if not self._fits(current, node):
+        passing = [each.pod for each in self._passing.values() if node in each.nodes] if by is By.BINDER else []
+        if not self._fits(current, node, passing):
             return False
-        self.reservations[pod.key] = Reservation(current, node)
-        self._use(node, current.pod_class.requests, current.pod_class, 1)
-        self._meet(current.kind, node, 1, planned=True)
+        self._reserve(Reservation(current, node, by))
         return True
+
+    def _reserve(self, reservation: Reservation) -> None:
+        pod, node = reservation.pod, reservation.node
+        self.reservations[pod.key] = reservation
+        self._reserved.setdefault(node, set()).add(pod.key)
+        self._use(node, pod.pod_class.requests, pod.pod_class, 1)
+        self._meet(pod.kind, node, 1, planned=reservation.by is not By.OTHERS)
+
+    def _follow_nomination(self, pod: Pod) -> None:
+        key = pod.key
+        reservation = self.reservations.get(key)
+        others = pod.nominated if pod.nominated != pod.planned else ""
+        if reservation is not None and reservation.by is By.OTHERS and reservation.node != others:
+            self._drop_reservation(key)
+            self.on_change()
+            reservation = None
+        if key not in self.waiting or not pod.nominated:
+            return
+        if others and reservation is not None and reservation.by is By.STEERING:
+            self._drop_reservation(key)
+            reservation = None
+        if reservation is None:
+            self._reserve(Reservation(pod, pod.nominated, By.OTHERS if others else By.STEERING))
 
     def release(self, key: str, uid: str) -> None:
         """Gives the room of a reservation back: its binding did not happen."""
@@ -346,27 +405,79 @@ class ClusterState:
 
     def _drop_reservation(self, key: str) -> None:
         reservation = self.reservations.pop(key)
+        there = self._reserved[reservation.node]
+        there.discard(key)
+        if not there:
+            del self._reserved[reservation.node]
+        if reservation.by is By.BINDER:
+            self._settling[0].add(reservation.node)
         pod_class = reservation.pod.pod_class
         self._use(reservation.node, pod_class.requests, pod_class, -1)
         # Where the pod is now bound there, its own coming makes up for this.
         self._meet(reservation.pod.kind, reservation.node, -1)
 
-    def _fits(self, pod: Pod, node_name: str) -> bool:
+    def _fits(self, pod: Pod, node_name: str, more: Sequence[Pod] = (), fewer: Sequence[Pod] = ()) -> bool:
+        """Whether a pod fits a node now, with some more pods there and some fewer."""
         node = self.nodes.get(node_name)
         if node is None:
             return False
         use = self._uses.get(node_name) or NodeUse()
         allocatable = dict(node.allocatable)
-        if use.pods + 1 > allocatable.get(PODS, 0):
+        if use.pods + 1 + len(more) - len(fewer) > allocatable.get(PODS, 0):
             return False
+        amounts = use.amounts
+        if more or fewer:
+            amounts = amounts.copy()
+            for each in more:
+                amounts.update(dict(each.pod_class.requests))
+            for each in fewer:
+                amounts.subtract(dict(each.pod_class.requests))
         for name, amount in pod.pod_class.requests:
-            if amount > allocatable.get(name, 0) - use.amounts[name]:
+            if amount > allocatable.get(name, 0) - amounts[name]:
                 return False
-        return not clash(pod.pod_class.host_ports, use.ports)
+        if not pod.pod_class.host_ports:
+            return True
+        ports = use.ports.copy()
+        ports.update(port for each in more for port in each.pod_class.host_ports)
+        ports.subtract(port for each in fewer for port in each.pod_class.host_ports)
+        return not clash(pod.pod_class.host_ports, [port for port, count in ports.items() if count > 0])
 
     def drop(self, pod: Pod, node: str) -> None:
         """A placement of the plan in hand is not carried out: others of the same plan may have counted on it."""
         self.newer.pods.change(pod.kind, node, -1)
+
+    # --- for kube-scheduler's extender ---
+
+    def crowded(self, pod: Pod, nodes: Sequence[str]) -> list[str]:
+        """Those of the nodes that have no room for the pod once all that is on its way has come.
+
+        kube-scheduler cannot know: of bindings of ours that its watch has not shown it yet, and of nominations that are
+        being written. Nominations of a lower priority do not count, as with kube-scheduler itself.
+        """
+        watched = self._settling[0] | self._settling[1] | self._reserved.keys()
+        full = []
+        for node in watched.intersection(nodes) if watched else ():
+            if self._fits(pod, node):
+                continue
+            yields = [
+                each.pod
+                for each in (self.reservations[key] for key in self._reserved.get(node, ()))
+                if each.pod.key == pod.key
+                or (each.by is not By.BINDER and each.pod.pod_class.priority < pod.pod_class.priority)
+            ]
+            if not yields or not self._fits(pod, node, fewer=yields):
+                full.append(node)
+        return full
+
+    def pass_on(self, pod: Pod, nodes: frozenset[str], until: float) -> None:
+        """kube-scheduler may be binding this pod to any of these nodes until its binding is seen, or that long."""
+        self._passing[pod.key] = Passing(pod, nodes, until)
+
+    def settle(self, now: float) -> None:
+        """To be called every few seconds: what was seen longer ago than that everybody has seen by now."""
+        self._settling = (set(), self._settling[0])
+        for key in [key for key, each in self._passing.items() if each.until < now]:
+            del self._passing[key]
 
     # --- for rounds ---
 
@@ -424,4 +535,4 @@ def _counted(pod: Pod) -> tuple[object, ...]:
 
 
 def _as_planned(pod: Pod) -> Pod:
-    return msgspec.structs.replace(pod, told="")
+    return msgspec.structs.replace(pod, told="", nominated="", planned="", gated=False)

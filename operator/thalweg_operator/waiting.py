@@ -1,5 +1,8 @@
 """Tells waiting pods why: a PodScheduled=False condition (cluster autoscalers read it) and an Event.
 
+A pod that kube-scheduler holds has its condition from there already, and every change of the pod would make
+kube-scheduler try it again: it gets the Event alone. One behind our gate keeps the condition's reason, SchedulingGated.
+
 Written only when the reason changes, and no more than so many a second: ten thousand waiting pods whose message counts
 nodes would otherwise flood the API server with every node that comes or goes. Pods never told before go first.
 """
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
@@ -40,6 +44,21 @@ class _Bound(msgspec.Struct):
     spec: _BoundSpec
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    uid: str
+    reason: str
+    due: float
+    steered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    uid: str
+    reason: str
+    when: float
+
+
 class WaitingPods:
     """Reasons to write, the latest per pod."""
 
@@ -53,20 +72,26 @@ class WaitingPods:
     ) -> None:
         self._connection, self._state, self._metrics = connection, state, metrics
         self._pause, self._clock = 1.0 / per_second, clock
-        self._wanted: dict[str, tuple[str, str, float]] = {}
-        self._written: dict[str, tuple[str, float]] = {}
+        self._wanted: dict[str, _Wanted] = {}
+        self._written: dict[str, _Written] = {}
 
-    def tell(self, pod: Pod, reason: str) -> None:
-        """The pod is to learn this reason, unless it is placed or gone by then."""
+    def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
+        """The pod is to learn this reason, unless it is placed or gone by then.
+
+        Args:
+            steered: kube-scheduler is to bind it.
+        """
         wanted = self._wanted.get(pod.key)
-        if wanted is not None and wanted[0] == pod.uid:
-            self._wanted[pod.key] = (pod.uid, reason, wanted[2])
-        elif pod.told != reason:
-            written = self._written.get(pod.key)
+        written = self._written.get(pod.key)
+        if written is not None and written.uid != pod.uid:
+            written = None
+        if wanted is not None and wanted.uid == pod.uid:
+            self._wanted[pod.key] = _Wanted(pod.uid, reason, wanted.due, steered)
+        elif reason not in (pod.told, written.reason if written is not None and steered else ""):
             due = self._clock() + _GRACE
-            if written is not None and written[0] == pod.uid:
-                due = max(due, written[1] + _AGAIN)
-            self._wanted[pod.key] = (pod.uid, reason, due)
+            if written is not None:
+                due = max(due, written.when + _AGAIN)
+            self._wanted[pod.key] = _Wanted(pod.uid, reason, due, steered)
 
     async def run(self) -> None:
         """Writes until cancelled."""
@@ -76,11 +101,11 @@ class WaitingPods:
             await asyncio.sleep(0 if due else 0.1)
             # Not all of a long list: pods that start to wait meanwhile go first.
             for key in due[: max(1, int(1 / self._pause))]:
-                uid, reason, _ = self._wanted.pop(key)
+                wanted = self._wanted.pop(key)
                 pod = self._state.waiting.get(key)
-                if pod is None or pod.uid != uid or pod.told == reason or key in self._state.reservations:
+                if pod is None or pod.uid != wanted.uid or pod.told == wanted.reason or key in self._state.reservations:
                     continue
-                await self._write(pod, reason)
+                await self._write(pod, wanted.reason, steered=wanted.steered)
                 await asyncio.sleep(self._pause)
 
     def _due(self) -> list[str]:
@@ -89,16 +114,16 @@ class WaitingPods:
             self._written = {key: at for key, at in self._written.items() if key in self._state.waiting}
         if len(self._wanted) > 2 * len(self._state.waiting) + 1000:
             self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in self._state.waiting}
-        due = [(key in self._written, at, key) for key, (_, _, at) in self._wanted.items() if at <= now]
+        due = [(key in self._written, each.due, key) for key, each in self._wanted.items() if each.due <= now]
         return [key for _, _, key in sorted(due)]
 
-    async def _write(self, pod: Pod, reason: str) -> None:
-        self._written[pod.key] = (pod.uid, self._clock())
+    async def _write(self, pod: Pod, reason: str, *, steered: bool) -> None:
+        self._written[pod.key] = _Written(pod.uid, reason, self._clock())
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         condition: dict[str, str | None] = {
             "type": "PodScheduled",
             "status": "False",
-            "reason": "Unschedulable",
+            "reason": "SchedulingGated" if pod.gated else "Unschedulable",
             "message": reason,
         }
         if not pod.told:
@@ -127,21 +152,22 @@ class WaitingPods:
         pods = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         events = f"/api/v1/namespaces/{pod.namespace}/events"
         try:
-            answer = await self._patch(pods, patch)
-            if msgspec.json.decode(answer, type=_Bound).spec.node_name:
-                # It was bound while this was on its way: what the binding wrote there must not stay overwritten.
-                condition = _SCHEDULED | {"lastTransitionTime": now}
-                await self._patch(pods, {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
-                return
+            if pod.gated or not steered:
+                answer = await self._patch(pods, patch)
+                if msgspec.json.decode(answer, type=_Bound).spec.node_name:
+                    # It was bound while this was on its way: what the binding wrote there must not stay overwritten.
+                    condition = _SCHEDULED | {"lastTransitionTime": now}
+                    await self._patch(pods, {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+                    return
             await self._connection.request("POST", events, body=msgspec.json.encode(event))
         except Refused as error:
             if error.status not in (404, 409):
                 _log.warning("reason not written", pod=pod.key, status=error.status, problem=error.reason)
             if error.status == 429 or error.status >= 500:
-                self._again(pod, reason)
+                self._again(pod, reason, steered=steered)
         except (ConnectionLost, msgspec.DecodeError) as error:
             _log.warning("reason not written", pod=pod.key, problem=str(error))
-            self._again(pod, reason)
+            self._again(pod, reason, steered=steered)
         else:
             self._metrics.told.inc()
 
@@ -149,6 +175,6 @@ class WaitingPods:
         body = msgspec.json.encode(patch)
         return await self._connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
 
-    def _again(self, pod: Pod, reason: str) -> None:
+    def _again(self, pod: Pod, reason: str, *, steered: bool) -> None:
         # While nothing changes no round would find the reason again for long.
-        self._wanted.setdefault(pod.key, (pod.uid, reason, self._clock() + _AGAIN))
+        self._wanted.setdefault(pod.key, _Wanted(pod.uid, reason, self._clock() + _AGAIN, steered))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -116,11 +117,15 @@ def join(parts: Sequence[RoundRequest]) -> RoundRequest:
 
 
 class RoundReply(msgspec.Struct):
-    """A plan. Pods by their place in the request's ``waiting``, reasons by their place in ``reasons``."""
+    """A plan. Pods by their place in the request's ``waiting``, reasons by their place in ``reasons``.
+
+    Attributes:
+        placements: pod, node, price and wave (rounds/waves.py), in commit order.
+    """
 
     number: int
     generation: int
-    placements: list[tuple[int, str, int]]
+    placements: list[tuple[int, str, int, int]]
     left: list[tuple[int, int]]
     reasons: list[str]
     #: Cost per policy, by its place in the request.
@@ -135,6 +140,9 @@ class RoundReply(msgspec.Struct):
     seconds: float
     #: What verdicts were asked for and how often they were hits, refreshed in part, misses, and rows computed.
     cached: list[tuple[str, int, int, int, int]] = []
+    #: For pods that kube-scheduler may place in the end: one pod of each class and policy, and scores by node name
+    #: (rounds/scores.py), encoded once more: most are never looked at.
+    scores: list[tuple[int, bytes]] = []
     problem: str = ""
 
     @property
@@ -166,6 +174,12 @@ def failed(request: RoundRequest, problem: str) -> RoundReply:
         seconds=0.0,
         problem=problem,
     )
+
+
+@lru_cache(maxsize=16)
+def decode_scores(encoded: bytes) -> Mapping[str, int]:
+    """Scores by node name."""
+    return msgspec.msgpack.decode(encoded, type=dict[str, int])
 
 
 request_encoder = msgspec.msgpack.Encoder()

@@ -256,7 +256,18 @@ def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostMod
         # Nobody acts on these: their plan gets the work that every plan gets, and no search.
         rest = replace(result.after, pending=tuple(observed))
         results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
-    return _reply(request, results, at, cache.take_tallies(), time.perf_counter() - started)
+    scores = _scores(request, planned, at, [node.name for node in result.after.table.nodes])
+    return _reply(request, results, at, scores, cache.take_tallies(), time.perf_counter() - started)
+
+
+def _scores(request: RoundRequest, planned: Round, at: dict[str, int], names: list[str]) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    for pods, scores in planned.scores():
+        encoded = msgspec.msgpack.encode(dict(zip(names, scores.tolist(), strict=True)))
+        # Pods of several classes may be alike for a round.
+        first = {request.waiting[place].pod_class: place for place in (at[pod.key] for pod in pods)}
+        found.extend((place, encoded) for place in first.values())
+    return found
 
 
 def _plan(this: Round, steps: int, until: float) -> RoundResult:
@@ -273,6 +284,7 @@ def _reply(
     request: RoundRequest,
     results: list[RoundResult],
     at: dict[str, int],
+    scores: list[tuple[int, bytes]],
     tallies: dict[str, Tally],
     seconds: float,
 ) -> RoundReply:
@@ -281,7 +293,7 @@ def _reply(
     placements, left = [], []
     for result in results:
         for placement in result.placements:
-            placements.append((at[placement.pod.key], placement.node, placement.price))
+            placements.append((at[placement.pod.key], placement.node, placement.price, placement.wave))
             costs[placement.pod.policy] += placement.price
         for out in result.left:
             left.append((at[out.pod.key], reasons.setdefault(out.reason, len(reasons))))
@@ -300,6 +312,7 @@ def _reply(
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
         seconds=seconds,
+        scores=scores,
         cached=[(name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()],
     )
 

@@ -35,9 +35,22 @@ REFUSED = {
     ),
     "the default delivery is Binder": (
         {"selects": {"schedulerNames": ["thalweg", "default-scheduler"], "podSelector": {}}},
-        "or use delivery Observe",
+        "or use delivery Extender or Observe",
     ),
-    "an unknown delivery": ({"delivery": "Teleport"}, 'supported values: "Observe", "Binder"'),
+    "binder and thalweg-steered": (
+        {"selects": {"schedulerNames": ["thalweg-steered"]}},
+        "two schedulers binding the same pods overcommit nodes",
+    ),
+    "extender and thalweg": (
+        {"delivery": "Extender", "selects": {"schedulerNames": ["thalweg", "thalweg-steered"]}},
+        "let the pods name thalweg-steered, or use delivery Binder",
+    ),
+    "steering and nobody to steer": ({"steering": "Prefer"}, "spec.steering: Prefer needs delivery Extender"),
+    "gates for a binder": ({"delivery": "Binder", "waiting": "Gate"}, "spec.waiting: Gate needs delivery Extender"),
+    "gates for an observer": ({"delivery": "Observe", "waiting": "Gate"}, "spec.waiting: Gate needs delivery Extender"),
+    "an unknown steering": ({"delivery": "Extender", "steering": "Push"}, 'supported values: "Require", "Prefer"'),
+    "an unknown way to wait": ({"delivery": "Extender", "waiting": "Sit"}, 'supported values: "Hold", "Gate"'),
+    "an unknown delivery": ({"delivery": "Teleport"}, 'supported values: "Observe", "Binder", "Extender"'),
     "a model that cannot be a name": ({"cost": {"model": "not a name"}}, "should match"),
     "no model at all": ({"cost": {"model": ""}}, "should be at least 1 chars long"),
     "a weight out of range": ({"cost": {"weights": {"balance": 101}}}, "less than or equal to 100"),
@@ -75,6 +88,32 @@ async def test_refused(plane: tuple[ControlPlane, Api], mistake: str) -> None:
     assert caught.value.status == 422
     assert words in str(caught.value)
     assert await api.list(POLICIES) == []
+
+
+TAKEN: dict[str, dict[str, Any]] = {
+    "said in full": {
+        "delivery": "Extender",
+        "steering": "Prefer",
+        "waiting": "Gate",
+        "selects": {"schedulerNames": ["thalweg-steered", "default-scheduler"]},
+    },
+    "defaults said": {"delivery": "Binder", "steering": "Require", "waiting": "Hold"},
+    "observing all schedulers": {
+        "delivery": "Observe",
+        "selects": {"schedulerNames": ["thalweg", "thalweg-steered", "default-scheduler"]},
+    },
+}
+
+
+@pytest.mark.parametrize("words", sorted(TAKEN))
+async def test_taken(plane: tuple[ControlPlane, Api], words: str) -> None:
+    """What the rules allow is stored as it was said, the defaults of the rest beside it."""
+    made = await plane[1].create(policy("right", **TAKEN[words]))
+    try:
+        assert {key: made["spec"][key] for key in TAKEN[words]} == TAKEN[words]
+        assert made["spec"].keys() >= {"steering", "waiting", "delivery"}
+    finally:
+        await plane[1].delete(f"{POLICIES}/right")
 
 
 async def test_a_spec_is_needed(plane: tuple[ControlPlane, Api]) -> None:

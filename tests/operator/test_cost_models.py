@@ -168,6 +168,6 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
                     budget=1.0,
                 )
             )
-            assert [(at, name) for at, name, _ in reply.placements] == [(0, "z")]
+            assert [(at, name) for at, name, *_ in reply.placements] == [(0, "z")]
     finally:
         await client.stop()

@@ -1,12 +1,14 @@
 """Which version of each policy is in force, whatever the order in which they are heard of."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from thalweg_operator.errors import PolicyError
 from thalweg_operator.policies import PolicyStore, parse
 
-from flowcore.model.policies import BUILT_IN, Delivery
+from flowcore.model.policies import BUILT_IN, Delivery, Steering, WaitingMode
 
 GOOD: dict[str, Any] = {"selects": {"podSelector": {"matchLabels": {"a": "b"}}}}
 OTHER: dict[str, Any] = {**GOOD, "precedence": 5}
@@ -85,6 +87,12 @@ def test_changes_reach_those_remembered() -> None:
         ({"selects": []}, "spec.selects"),
         ({"selects": {"podSelector": {"matchLabels": {"a": 5}}}}, "spec.selects.podSelector.matchLabels"),
         ({"selects": {"schedulerNames": ["default-scheduler"]}}, "spec.selects.schedulerNames"),
+        ({"selects": {"schedulerNames": ["mine", "thalweg-steered"]}}, "spec.selects.schedulerNames"),
+        ({"delivery": "Extender", "selects": {"schedulerNames": ["thalweg"]}}, "spec.selects.schedulerNames"),
+        ({"steering": "Prefer"}, "spec.steering"),
+        ({"delivery": "Observe", "steering": "Prefer"}, "spec.steering"),
+        ({"waiting": "Gate"}, "spec.waiting"),
+        ({"delivery": "Extender", "waiting": "Sit"}, "spec.waiting"),
         ({"unscheduled": {"base": None}}, "spec.unscheduled.base"),
         (
             {"selects": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}},
@@ -111,3 +119,33 @@ def test_defaults() -> None:
     assert policy.selects.matches("thalweg", (), ())
     assert not policy.selects.matches("default-scheduler", (), ())
     assert not parse("p", {}).selects.matches("thalweg", (), ())
+
+
+def test_the_extenders_own_defaults() -> None:
+    """Pods of the steered profile, the planned node or none, no gates; what is said instead is heeded."""
+    policy = parse("p", {"delivery": "Extender", "selects": {"podSelector": {}}})
+    assert (policy.steering, policy.waiting) == (Steering.REQUIRE, WaitingMode.HOLD)
+    assert policy.selects.matches("thalweg-steered", (), ())
+    assert not policy.selects.matches("thalweg", (), ())
+    said = {"delivery": "Extender", "steering": "Prefer", "waiting": "Gate"}
+    policy = parse("p", {**said, "selects": {"schedulerNames": ["default-scheduler"]}})
+    assert (policy.steering, policy.waiting) == (Steering.PREFER, WaitingMode.GATE)
+    assert policy.selects.scheduler_names == ("default-scheduler",)
+
+
+def test_the_crd_says_the_same() -> None:
+    """The words that the API server refuses with are those of ``parse``: users meet either."""
+    path = Path(__file__).parents[2] / "crds" / "flowschedulingpolicies.scheduling.thalweg.yaml"
+    spec = yaml.safe_load(path.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    refused = [
+        {"selects": {"schedulerNames": ["default-scheduler"]}},
+        {"delivery": "Extender", "selects": {"schedulerNames": ["thalweg"]}},
+        {"steering": "Prefer"},
+        {"waiting": "Gate"},
+    ]
+    said = []
+    for each in refused:
+        with pytest.raises(PolicyError) as caught:
+            parse("p", each)
+        said.append(str(caught.value))
+    assert said == [rule["message"] for rule in spec["x-kubernetes-validations"]]

@@ -65,14 +65,20 @@ class Ear:
         self._state = state
         self.bound: dict[str, str] = {}
         self.told: dict[str, str] = {}
+        self.steered: dict[str, str] = {}
 
     def bind(self, pod: Pod, node: str) -> None:
         assert pod.key not in self.bound, "bound twice"
         assert self._state.reservations[pod.key].node == node
         self.bound[pod.key] = node
 
-    def tell(self, pod: Pod, reason: str) -> None:
+    def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
         self.told[pod.key] = reason
+
+    def send(self, planned: list[tuple[Pod, str, int]]) -> None:
+        for pod, node, _wave in planned:
+            assert self._state.reservations[pod.key].node == node
+            self.steered[pod.key] = node
 
 
 class Case:
@@ -86,6 +92,7 @@ class Case:
             self.state,
             self.policies,
             self.worker,
+            self.ear,
             self.ear,
             self.ear,
             self.metrics,

@@ -139,7 +139,7 @@ async def test_a_reason_that_keeps_changing_is_written_rarely(case: tuple[Case, 
         assert told._due() == []
     made.now = 1.0 + module._AGAIN
     made.state.upsert_pod(pod("new"))
-    told._wanted["ns/new"] = ("uid-new", "x", made.now)
+    told._wanted["ns/new"] = module._Wanted("uid-new", "x", made.now, steered=False)
     assert told._due() == ["ns/new", "ns/p"]
     await made.written(3)
     assert [(name, condition["message"]) for name, condition in made.patches[1:]] == [("new", "x"), ("p", "5")]

@@ -1,7 +1,8 @@
 """Plans against kube-scheduler's own filters: each placement as the plan is carried out, one pod after the other."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from random import Random
 
 import pytest
 from hypothesis import Phase, given, seed, settings
@@ -9,26 +10,39 @@ from support.draw import ASPECTS, Case, busy_cases
 from support.verdicts import known_to_cache, snapshot_of
 from thalweg_controlplane import Oracle
 
-from flowcore.rounds import run_one_by_one, run_round
+from flowcore.rounds import Placement, run_one_by_one, run_round
 
 AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 
 
+def orders(placements: Sequence[Placement]) -> Iterator[list[Placement]]:
+    """Commit order, and where rules have a say some others that keep to the waves."""
+    yield list(placements)
+    if any(placement.wave for placement in placements):
+        for number in range(4):
+            order = list(placements)
+            Random(number).shuffle(order)
+            yield sorted(order, key=lambda placement: placement.wave)
+
+
 def replay(oracle: Oracle, case: Case) -> Counter[str]:
     """Carries a plan out on the oracle; counts placements and pods that are left.
 
-    Every pod must be allowed on its node beside those that were placed before it, and what is left nowhere beside all.
+    Every pod must be allowed on its node beside those that were placed before it, and what is left nowhere beside all:
+    in commit order, and in waves with any order within a wave.
     """
     snapshot = snapshot_of(case, place_blocked=False)
     manifests = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in case.pending}
     for run in (run_round, run_one_by_one):
-        result, running = run(snapshot), known_to_cache(case)
-        for placement in result.placements:
-            pod = manifests[placement.pod.key]
-            verdict = oracle.judge(case.nodes, running, [pod], (), case.namespaces)[""][placement.pod.key]
-            assert verdict[placement.node].fits, (placement.pod.key, verdict[placement.node])
-            running = [*running, {**pod, "spec": {**pod["spec"], "nodeName": placement.node}}]
+        result = run(snapshot)
+        for order in orders(result.placements) if run is run_round else (result.placements,):
+            running = known_to_cache(case)
+            for placement in order:
+                pod = manifests[placement.pod.key]
+                verdict = oracle.judge(case.nodes, running, [pod], (), case.namespaces)[""][placement.pod.key]
+                assert verdict[placement.node].fits, (placement.pod.key, placement.wave, verdict[placement.node])
+                running = [*running, {**pod, "spec": {**pod["spec"], "nodeName": placement.node}}]
         left = [manifests[each.pod.key] for each in result.left]
         verdicts = oracle.judge(case.nodes, running, left, (), case.namespaces).get("", {})
         for each in result.left:

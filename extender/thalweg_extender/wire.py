@@ -1,0 +1,152 @@
+"""What kube-scheduler sends to an extender and reads from it.
+
+Source: k8s.io/kube-scheduler extender/v1 types.go (1.36). The types there have no JSON tags: keys are Go's field names.
+Go writes a nil slice, map or pointer as null, so each of these may be. Of the pod only what ``Asked`` needs is read.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from flowcore.model.guidance import Asked
+from flowcore.model.wire import to_labels
+from thalweg_extender.errors import BadRequest
+
+_NULL: Final = msgspec.Raw(b"null")
+
+_T = TypeVar("_T")
+
+
+class Wire(msgspec.Struct, rename="pascal"):
+    """Base of the wire structs."""
+
+
+class ExtenderArgs(Wire):
+    """Asked by filter and prioritize.
+
+    Attributes:
+        nodes: whole Node objects, in place of names, without ``nodeCacheCapable``.
+    """
+
+    pod: msgspec.Raw = _NULL
+    nodes: msgspec.Raw = _NULL
+    node_names: list[str] | None = None
+
+
+class ExtenderFilterResult(Wire):
+    """Answered by filter: which nodes pass, and why others do not."""
+
+    nodes: None = None
+    node_names: list[str] | None = None
+    failed_nodes: dict[str, str] | None = None
+    failed_and_unresolvable_nodes: dict[str, str] | None = None
+    error: str = ""
+
+
+class HostPriority(Wire):
+    """One node's score, 0..10; prioritize answers a bare list of them."""
+
+    host: str
+    score: int
+
+
+class MetaPod(Wire):
+    uid: str = msgspec.field(name="UID", default="")
+
+
+class MetaVictims(Wire):
+    """Who would be evicted from a node."""
+
+    pods: list[MetaPod | None] | None = None
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class ExtenderPreemptionArgs(Wire):
+    """Asked by preempt.
+
+    Attributes:
+        node_name_to_victims: whole pods, in place of their UIDs, without ``nodeCacheCapable``.
+    """
+
+    pod: msgspec.Raw = _NULL
+    node_name_to_victims: msgspec.Raw = _NULL
+    node_name_to_meta_victims: dict[str, MetaVictims | None] | None = None
+
+
+class ExtenderPreemptionResult(Wire):
+    node_name_to_meta_victims: dict[str, MetaVictims]
+
+
+class ExtenderBindingArgs(Wire):
+    pod_name: str | None = None
+    pod_namespace: str | None = None
+    pod_uid: str | None = msgspec.field(name="PodUID", default=None)
+    node: str | None = None
+
+
+class ExtenderBindingResult(Wire):
+    error: str = ""
+
+
+class _Meta(msgspec.Struct):
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    scheduler_name: str | None = None
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    nominated_node_name: str | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+_pod = msgspec.json.Decoder(_Pod)
+extender_args: Final = msgspec.json.Decoder(ExtenderArgs)
+preemption_args: Final = msgspec.json.Decoder(ExtenderPreemptionArgs)
+binding_args: Final = msgspec.json.Decoder(ExtenderBindingArgs)
+encode: Final = msgspec.json.Encoder().encode
+
+
+def decode(decoder: msgspec.json.Decoder[_T], body: bytes | msgspec.Raw) -> _T:
+    """A request's body.
+
+    Raises:
+        BadRequest: it is not JSON, or not of that shape; the message says where.
+    """
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the request has another shape than kube-scheduler's: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"the request is not JSON: {error}") from error
+
+
+def to_asked(raw: msgspec.Raw) -> Asked:
+    """The pod of a request.
+
+    Raises:
+        BadRequest: there is none, or it has no name.
+    """
+    pod = None if bytes(raw) == b"null" else decode(_pod, raw)
+    if pod is None or pod.metadata is None or not pod.metadata.name:
+        raise BadRequest("the request names no pod")
+    return Asked(
+        namespace=pod.metadata.namespace or "",
+        name=pod.metadata.name,
+        uid=pod.metadata.uid or "",
+        labels=to_labels(pod.metadata.labels),
+        scheduler_name=(pod.spec.scheduler_name if pod.spec is not None else None) or "",
+        nominated=(pod.status.nominated_node_name if pod.status is not None else None) or "",
+        raw=bytes(raw),
+    )

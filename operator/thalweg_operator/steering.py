@@ -1,0 +1,390 @@
+"""Steers kube-scheduler along the plan: nominates in waves, answers for the extender, follows what becomes of it.
+
+A planned pod holds a reservation from the plan to its binding. On the way it is queued for its wave, nominated, and
+let through when kube-scheduler asks about the node. What kube-scheduler erases is written again if an attempt that
+knew nothing of the nomination erased it; if the node was refused, the pair of pod and node rests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import structlog
+
+from flowcore.model.guidance import Asked, Guidance
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import Delivery, Policy, Steering
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.nominator import Nominator, Write
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.state import By, ClusterState
+from thalweg_operator.wire import decode_scores
+
+_log = structlog.get_logger()
+#: What became of a nomination is looked at this long after it was erased: mostly the binding follows at once.
+_GRACE = 0.1
+#: The same where kube-scheduler was let through with the node.
+_BINDING_GRACE = 2.0
+#: From kube-scheduler's question to the end of its attempt, with what it writes about that.
+_ATTEMPT_SECONDS = 5.0
+#: A nomination is written again this often before it counts as refused.
+_REWRITES = 5
+#: A wave that is not let through by then no longer holds up the next one.
+_WAVE_SECONDS = 2.0
+#: A nomination that nobody followed is taken back; kube-scheduler provisions volumes for ten minutes at most.
+_FOLLOWED_SECONDS = 60.0
+_PROVISIONED_SECONDS = 660.0
+#: From an answer that lets a pod through to its binding, if that comes at all.
+_PASSING_SECONDS = 10.0
+_SETTLE_EVERY = 5.0
+#: Classes whose scores are kept, the newest.
+_SCORED = 64
+_TICK = 0.05
+
+
+class Phase(Enum):
+    """How far a steered pod has come."""
+
+    QUEUED = "queued"
+    NOMINATED = "nominated"
+    LET_THROUGH = "let through"
+
+
+@dataclass(slots=True)
+class _Steered:
+    """A pod with a reservation of ours that kube-scheduler is to bind.
+
+    Attributes:
+        since: when it came into its phase.
+        refused: kube-scheduler asked about other nodes although it knew of the nomination: its filters refuse the node.
+        expired: nobody followed the nomination.
+    """
+
+    uid: str
+    node: str
+    phase: Phase
+    since: float
+    rewrites: int = 0
+    refused: bool = False
+    expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The last answer that held a pod: when, and which nomination that attempt knew of."""
+
+    uid: str
+    when: float
+    nominated: str
+
+
+@dataclass(slots=True)
+class _Wave:
+    pods: dict[str, Pod]
+    begun: float = field(default=0.0)
+
+
+class PodSteering:
+    """See the module.
+
+    Attributes:
+        on_rejected: called with pod and node when kube-scheduler's own filters refuse the node.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        policies: PolicyStore,
+        nominator: Nominator,
+        metrics: Metrics,
+        decode: Callable[[bytes], Pod],
+        ready: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state, self._policies, self._nominator, self._metrics = state, policies, nominator, metrics
+        self._decode, self._ready, self._clock = decode, ready, clock
+        self.on_rejected: Callable[[Pod, str], None] = lambda _pod, _node: None
+        self._steered: dict[str, _Steered] = {}
+        #: When to look at pods whose nomination may be lost.
+        self._doubtful: dict[str, float] = {}
+        self._waves: deque[_Wave] = deque()
+        #: Pods answered with no node, by key: they sleep until something wakes them.
+        self._held: dict[str, _Held] = {}
+        #: Pods of ``Prefer`` that the plan has no node for, by key, with their uid: kube-scheduler may choose.
+        self._free: dict[str, str] = {}
+        self._scores: dict[tuple[PodClass, str], bytes] = {}
+        self._opening: set[tuple[str, str]] = set()
+
+    # --- from the rounds ---
+
+    def send(self, planned: Sequence[tuple[Pod, str, int]]) -> None:
+        """Carries out placements that have their reservations: pod, node, and wave of the plan."""
+        waves: dict[int, dict[str, Pod]] = {}
+        for pod, node, wave in planned:
+            self._free.pop(pod.key, None)
+            self._steered[pod.key] = _Steered(pod.uid, node, Phase.QUEUED, self._clock())
+            if wave:
+                waves.setdefault(wave, {})[pod.key] = pod
+            else:
+                self._nominate(pod)
+        self._waves.extend(_Wave(waves[wave]) for wave in sorted(waves))
+        self._next_wave()
+
+    def give_way(self, pod: Pod) -> None:
+        """The plan has no node for a pod of ``Prefer``: kube-scheduler may look for itself."""
+        known = self._free.get(pod.key)
+        if known != pod.uid:
+            self._free[pod.key] = pod.uid
+            self._wake(pod)
+
+    def score(self, pod_class: PodClass, policy: str, scores: bytes) -> None:
+        """What the last plan's costs say of nodes for pods of a class that ``Prefer`` governs."""
+        self._scores.pop((pod_class, policy), None)
+        self._scores[pod_class, policy] = scores
+        if len(self._scores) > _SCORED:
+            del self._scores[next(iter(self._scores))]
+
+    def open(self, pod: Pod) -> None:
+        """Opens our gate, for pods that need not wait behind it."""
+        if (pod.key, pod.uid) not in self._opening:
+            self._opening.add((pod.key, pod.uid))
+            self._nominator.put(Write("open", pod, done=lambda _: self._opening.discard((pod.key, pod.uid))))
+
+    # --- from the state ---
+
+    def follow(self, key: str) -> None:
+        """A pod that is or was nominated, or has a reservation, changed."""
+        pod, reservation = self._state.pods.get(key), self._state.reservations.get(key)
+        steered = self._steered.get(key)
+        if pod is None or reservation is None or reservation.by is not By.STEERING:
+            if steered is not None:
+                self._ended(key, pod)
+            return
+        if steered is None or steered.uid != pod.uid:
+            # Written by us before a restart, or before the policy changed.
+            self._adopt(pod)
+            return
+        if steered.phase is Phase.QUEUED:
+            return
+        lost = pod.nominated != steered.node and (pod.planned == steered.node or steered.expired)
+        if lost:
+            grace = _BINDING_GRACE if steered.phase is Phase.LET_THROUGH else _GRACE
+            self._doubtful.setdefault(key, self._clock() + grace)
+        elif pod.nominated == steered.node and not steered.refused:
+            self._doubtful.pop(key, None)
+
+    def adopt_all(self) -> None:
+        """Takes up what is nominated already: called once, when state and policies are known."""
+        for key, reservation in list(self._state.reservations.items()):
+            if reservation.by is By.STEERING and key not in self._steered:
+                self._adopt(self._state.pods[key])
+
+    def _adopt(self, pod: Pod) -> None:
+        node = self._state.reservations[pod.key].node
+        self._steered[pod.key] = steered = _Steered(pod.uid, node, Phase.NOMINATED, self._clock())
+        if not pod.nominated:
+            self._reject(pod.key, "erased")
+            return
+        policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
+        if policy is not None and policy.delivery is not Delivery.EXTENDER:
+            self._take_back(pod, steered)
+        elif pod.gated:
+            self.open(pod)
+
+    def _ended(self, key: str, pod: Pod | None) -> None:
+        steered = self._steered.pop(key)
+        self._doubtful.pop(key, None)
+        if pod is not None and pod.node_name:
+            self._metrics.steered.labels("bound" if pod.node_name == steered.node else "elsewhere").inc()
+        self._next_wave()
+
+    # --- for the extender ---
+
+    def guidance(self, asked: Asked, nodes: Sequence[str]) -> Guidance | str:
+        """What to answer about a pod; a text: why nothing can be said now."""
+        if not self._ready():
+            return "not in sync yet"
+        if asked.namespace not in self._state.namespaces:
+            return f"namespace {asked.namespace} is not known yet"
+        policy = self._policy_of(asked.scheduler_name, asked.labels, asked.namespace)
+        pod = self._pod(asked)
+        if policy is None or policy.delivery is Delivery.OBSERVE or pod.unjudged:
+            return Guidance(taken=self._state.crowded(pod, nodes))
+        if policy.delivery is Delivery.BINDER:
+            return Guidance(managed=True, hold=True)
+        require = policy.steering is Steering.REQUIRE
+        steered = self._steered.get(pod.key)
+        if steered is not None and steered.uid == asked.uid and not steered.refused:
+            knows_better = asked.nominated == steered.node and steered.node not in nodes
+            if require or not knows_better:
+                return Guidance(managed=True, node="" if steered.phase is Phase.QUEUED else steered.node, hold=True)
+        reservation = self._state.reservations.get(pod.key)
+        if reservation is not None and reservation.by is By.OTHERS:
+            return Guidance(managed=True, node=reservation.node, hold=require)
+        if require or (self._free.get(pod.key) != asked.uid and steered is None):
+            return Guidance(managed=True, hold=True)
+        scores = self._scores.get((pod.pod_class, policy.name))
+        return Guidance(
+            managed=True,
+            taken=self._state.crowded(pod, nodes),
+            scores={} if scores is None else decode_scores(scores),
+        )
+
+    def answered(self, asked: Asked, outcome: str, passed: Sequence[str]) -> None:
+        """What filter said: steered (to the node that we named), held, or passed (to any of these nodes)."""
+        key, now = asked.key, self._clock()
+        steered = self._steered.get(key)
+        if steered is not None and (steered.uid != asked.uid or steered.phase is Phase.QUEUED):
+            steered = None
+        if steered is not None and outcome == "steered":
+            if steered.phase is not Phase.LET_THROUGH:
+                steered.phase, steered.since = Phase.LET_THROUGH, now
+            self._held.pop(key, None)
+            self._next_wave()
+            return
+        if steered is not None and asked.nominated == steered.node:
+            # It knew of the nomination and asks about other nodes: its own filters refuse this one.
+            steered.refused = True
+            self._doubtful[key] = now + _GRACE
+        if outcome == "held":
+            self._held[key] = _Held(asked.uid, now, asked.nominated)
+            return
+        self._held.pop(key, None)
+        self._state.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
+
+    def _pod(self, asked: Asked) -> Pod:
+        known = self._state.pods.get(asked.key)
+        return known if known is not None and known.uid == asked.uid else self._decode(asked.raw)
+
+    def _policy_of(self, scheduler_name: str, labels: tuple[tuple[str, str], ...], namespace: str) -> Policy | None:
+        found = self._policies.governing(scheduler_name, labels, self._state.namespaces.get(namespace, ()))
+        return found[0] if found else None
+
+    # --- on its own ---
+
+    async def run(self) -> None:
+        """Looks after what is under way until cancelled."""
+        settled = self._clock()
+        policies = self._policies.ordered
+        while True:
+            await asyncio.sleep(_TICK)
+            now = self._clock()
+            for key in [key for key, due in self._doubtful.items() if due <= now]:
+                del self._doubtful[key]
+                self._look(key)
+            self._next_wave()
+            if policies is not self._policies.ordered:
+                policies = self._policies.ordered
+                self._wake_unsteered()
+            if now - settled >= _SETTLE_EVERY:
+                settled = now
+                self._state.settle(now)
+                self._expire(now)
+                self._held = {key: held for key, held in self._held.items() if key in self._state.waiting}
+                self._free = {key: value for key, value in self._free.items() if key in self._state.waiting}
+
+    def _look(self, key: str) -> None:
+        """A nomination was erased, or kube-scheduler refuses its node."""
+        steered, pod = self._steered.get(key), self._state.pods.get(key)
+        if steered is None or pod is None or steered.uid != pod.uid:
+            return
+        if steered.refused or steered.expired:
+            if pod.nominated == steered.node:
+                self._take_back(pod, steered)  # the next round may have another node for it
+            else:
+                self._reject(key, "rejected" if steered.refused else "expired")
+        elif pod.nominated == steered.node:
+            return
+        elif self._was_ignorant(key, steered) and steered.rewrites < _REWRITES:
+            self._metrics.steered.labels("erased").inc()
+            steered.rewrites += 1
+            self._nominate(pod)
+        else:
+            self._reject(key, "rejected")
+
+    def _was_ignorant(self, key: str, steered: _Steered) -> bool:
+        """Whether an attempt was held that did not know of the nomination: what it writes when it ends erases it."""
+        held = self._held.get(key)
+        return (
+            held is not None
+            and held.uid == steered.uid
+            and held.nominated != steered.node
+            and held.when > steered.since - _ATTEMPT_SECONDS
+        )
+
+    def _reject(self, key: str, outcome: str) -> None:
+        steered = self._steered.pop(key)
+        self._metrics.steered.labels(outcome).inc()
+        pod = self._state.pods.get(key)
+        self._state.release(key, steered.uid)
+        if pod is not None and outcome == "rejected":
+            _log.info("nomination refused", pod=key, node=steered.node, told=pod.told)
+            self.on_rejected(pod, steered.node)
+        self._next_wave()
+
+    def _expire(self, now: float) -> None:
+        for key, steered in list(self._steered.items()):
+            pod = self._state.pods.get(key)
+            if pod is None or steered.phase is Phase.QUEUED or steered.expired:
+                continue
+            patience = _PROVISIONED_SECONDS if pod.unbindable else _FOLLOWED_SECONDS
+            if now - steered.since > patience:
+                self._take_back(pod, steered)
+
+    def _take_back(self, pod: Pod, steered: _Steered) -> None:
+        """Clears the nomination; the reservation goes once that is seen."""
+        steered.expired = True
+        self._nominator.put(Write("clear", pod, wanted=lambda: self._steered.get(pod.key) is steered))
+
+    def _nominate(self, pod: Pod) -> None:
+        steered = self._steered[pod.key]
+        steered.phase, steered.since = Phase.NOMINATED, self._clock()
+
+        def wanted() -> bool:
+            # Let through already: kube-scheduler came upon the node by itself, and this is a write less.
+            return self._steered.get(pod.key) is steered and steered.phase is Phase.NOMINATED and not steered.refused
+
+        def done(problem: str) -> None:
+            if problem and wanted():
+                _log.info("not nominated", pod=pod.key, node=steered.node, problem=problem)
+                self._reject(pod.key, "rejected")
+            elif not problem and pod.gated:
+                self.open(pod)
+
+        self._nominator.put(Write("nominate", pod, steered.node, wanted, done))
+
+    def _next_wave(self) -> None:
+        """Begins the next wave where the one before is through, given up or late."""
+        while self._waves:
+            wave, now = self._waves[0], self._clock()
+            if not wave.begun:
+                wave.begun = now
+                for key, pod in wave.pods.items():
+                    steered = self._steered.get(key)
+                    if steered is not None and steered.uid == pod.uid and steered.phase is Phase.QUEUED:
+                        self._nominate(pod)
+            if now - wave.begun < _WAVE_SECONDS and any(
+                self._steered[key].phase is not Phase.LET_THROUGH for key in wave.pods if key in self._steered
+            ):
+                return
+            self._waves.popleft()
+
+    def _wake(self, pod: Pod) -> None:
+        held = self._held.pop(pod.key, None)
+        if held is not None and held.uid == pod.uid:
+            self._nominator.put(Write("wake", pod, wanted=lambda: pod.key in self._state.waiting))
+
+    def _wake_unsteered(self) -> None:
+        """The policies changed: pods that they do not hold any more must hear of it."""
+        for key, held in list(self._held.items()):
+            pod = self._state.waiting.get(key)
+            if pod is None or pod.uid != held.uid:
+                continue
+            policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
+            if policy is None or policy.delivery is Delivery.OBSERVE or policy.steering is Steering.PREFER:
+                self._wake(pod)

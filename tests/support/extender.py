@@ -1,0 +1,89 @@
+"""The extender's server on loopback, with a guide that a test sets, and kube-scheduler's requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+from thalweg_extender import Bind, OnAnswer, Outcome, application
+
+from flowcore.model.guidance import Asked, Guidance
+
+Manifest = dict[str, Any]
+
+
+class SetGuide:
+    """Says what it was told to say, or does what it was told to do, and keeps what it was asked and told."""
+
+    def __init__(self, says: Guidance | str | Callable[[Asked, Sequence[str]], Guidance | str]) -> None:
+        self.says = says
+        self.asked: list[tuple[Asked, list[str]]] = []
+        self.answers: list[tuple[str, Outcome, list[str]]] = []
+
+    def guidance(self, asked: Asked, names: Sequence[str]) -> Guidance | str:
+        self.asked.append((asked, list(names)))
+        return self.says(asked, names) if callable(self.says) else self.says
+
+    def answered(self, asked: Asked, outcome: Outcome, passed: Sequence[str]) -> None:
+        self.answers.append((asked.key, outcome, list(passed)))
+
+
+@asynccontextmanager
+async def served(guide: SetGuide, *, bind: Bind | None = None, on_answer: OnAnswer | None = None,
+                 wrap: Callable[[web.Application], Awaitable[None]] | None = None) -> AsyncIterator[str]:  # fmt: skip
+    """The address under which the verbs are, as kube-scheduler's ``urlPrefix`` has it."""
+    app = web.Application()  # its own limit of a body is aiohttp's 1 MiB, as in the operator
+    app.add_subapp("/extender", application(guide, bind=bind, on_answer=on_answer))
+    if wrap is not None:
+        await wrap(app)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    try:
+        yield f"http://127.0.0.1:{port}/extender"
+    finally:
+        await runner.cleanup()
+
+
+def to_go(value: Any) -> bytes:
+    """JSON as Go's encoder writes it: no blanks, <, > and & escaped."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text.encode()
+
+
+def pod(name: str = "web-0", **status: Any) -> Manifest:
+    """A pod as kube-scheduler marshals it, fields that scheduling does not read included."""
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": f"uid-of-{name}",
+            "resourceVersion": "4711",
+            "creationTimestamp": "2026-03-01T10:00:00Z",
+            "labels": {"tier": "front", "app": "web"},
+            "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:metadata": {}}}],
+        },
+        "spec": {
+            "containers": [{"name": "main", "image": "example.invalid/web", "resources": {"requests": {"cpu": "1"}}}],
+            "schedulerName": "steered",
+            "tolerations": [{"key": "a<b&c>", "operator": "Exists"}],
+        },
+        "status": {"phase": "Pending", "qosClass": "Burstable", **status},
+    }
+
+
+def asks(names: Sequence[str] | None, of: Manifest | None = None, nodes: Manifest | None = None) -> bytes:
+    """ExtenderArgs, for filter and prioritize."""
+    return to_go({"Pod": of or pod(), "Nodes": nodes, "NodeNames": names})
+
+
+def preempts(candidates: Manifest | None, of: Manifest | None = None, whole: Manifest | None = None) -> bytes:
+    """ExtenderPreemptionArgs."""
+    return to_go({"Pod": of or pod(), "NodeNameToVictims": whole, "NodeNameToMetaVictims": candidates})
