@@ -128,7 +128,7 @@ class Operator:
         }
         for plural, (group, kind) in _STORAGE.items():
             sink = sinks.StorageObjects(self._state, kind)
-            self._reflectors[plural] = self._reflect(plural, storage_decoder(kind), sink, group)
+            self._reflectors[plural] = self._reflect(plural, storage_decoder(kind, intern), sink, group)
         self.metrics.nodes.set_function(lambda: len(self._state.nodes))
         self.metrics.pods.set_function(lambda: len(self._state.pods))
         self.metrics.reservations.set_function(lambda: len(self._state.reservations))
