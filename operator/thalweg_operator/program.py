@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import structlog
 from aiohttp import web
 
-from flowcore.model.wire import Interner
+from flowcore.model.wire import Interner, storage_decoder
 from thalweg_operator import sinks
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
@@ -38,6 +38,17 @@ T = TypeVar("T")
 _log = structlog.get_logger()
 #: Seconds that bindings under way may take when the operator is told to stop.
 _DRAIN = 10.0
+_STORAGE_GROUP = "storage.k8s.io"
+#: What filters on volumes read: resource -> API group and kind.
+_STORAGE = {
+    "persistentvolumes": ("", "PersistentVolume"),
+    "persistentvolumeclaims": ("", "PersistentVolumeClaim"),
+    "storageclasses": (_STORAGE_GROUP, "StorageClass"),
+    "csinodes": (_STORAGE_GROUP, "CSINode"),
+    "csidrivers": (_STORAGE_GROUP, "CSIDriver"),
+    "csistoragecapacities": (_STORAGE_GROUP, "CSIStorageCapacity"),
+    "volumeattachments": (_STORAGE_GROUP, "VolumeAttachment"),
+}
 
 
 async def run(settings: Settings, extras: Callable[[Operator], Mapping[str, web.Application]] = lambda _: {}) -> None:
@@ -49,7 +60,7 @@ async def run(settings: Settings, extras: Callable[[Operator], Mapping[str, web.
     Raises:
         OperatorError: it cannot start or go on.
     """
-    async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 16) as connection:
+    async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 24) as connection:
         operator = Operator(settings, connection)
         await operator.run(extras(operator))
 
@@ -106,12 +117,18 @@ class Operator:
         )
         self.steering.on_rejected = self._rounds.rejected
         self._status = PolicyStatus(connection, self._state, self._policies, self._rounds, self._gates)
-        # Volumes, disruption budgets, pod groups join with a line each.
+        # Disruption budgets, pod groups join with a line each.
         self._reflectors: dict[str, Reflector[Any]] = {
             "nodes": self._reflect("nodes", sinks.node_decoder(intern), sinks.Nodes(self._state)),
             "pods": self._reflect("pods", pod_decoder, sinks.Pods(self._state)),
             "namespaces": self._reflect("namespaces", sinks.namespace_decoder(), sinks.Namespaces(self._state)),
+            "deviceclasses": self._reflect(
+                "deviceclasses", sinks.device_class_decoder(), sinks.DeviceClasses(self._state), "resource.k8s.io"
+            ),
         }
+        for plural, (group, kind) in _STORAGE.items():
+            sink = sinks.StorageObjects(self._state, kind)
+            self._reflectors[plural] = self._reflect(plural, storage_decoder(kind, intern), sink, group)
         self.metrics.nodes.set_function(lambda: len(self._state.nodes))
         self.metrics.pods.set_function(lambda: len(self._state.pods))
         self.metrics.reservations.set_function(lambda: len(self._state.reservations))
@@ -120,8 +137,9 @@ class Operator:
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
 
-    def _reflect(self, kind: str, decode: Callable[[bytes], T], sink: Sink[T]) -> Reflector[T]:
-        return Reflector(kind, f"/api/v1/{kind}", self._connection, decode, sink, self.metrics)
+    def _reflect(self, kind: str, decode: Callable[[bytes], T | None], sink: Sink[T], group: str = "") -> Reflector[T]:
+        path = f"/apis/{group}/v1/{kind}" if group else f"/api/v1/{kind}"
+        return Reflector(kind, path, self._connection, decode, sink, self.metrics, may_be_absent=bool(group))
 
     def not_ready(self) -> list[str]:
         """What the snapshot still lacks."""

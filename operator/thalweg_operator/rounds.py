@@ -213,7 +213,7 @@ class RoundLoop:
         ]
         # Uses that change while this goes on are sent as they are then, and once more with the next round.
         uses = [
-            Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports))
+            Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports), tuple(use.volumes))
             async for name, use in _in_bursts(changes.uses.items())
         ]
         pods: list[Pod] = []
@@ -272,6 +272,8 @@ class RoundLoop:
             classes=list(classes),
             waiting=waiting,
             budget=self._budget,
+            storage=changes.storage,
+            storage_gone=changes.storage_gone,
         )
         return _Question(request, pods, blocked, whole=whole)
 
@@ -371,7 +373,7 @@ async def _in_bursts(things: Iterable[_T]) -> AsyncIterator[_T]:
 
 def _has_changes(request: RoundRequest) -> bool:
     changes = (request.nodes, request.gone, request.uses, request.namespaces, request.neighbours, request.reports)
-    return any(changes)
+    return any(changes) or bool(request.storage or request.storage_gone)
 
 
 def _capped(amounts: Mapping[str, int]) -> Amounts:

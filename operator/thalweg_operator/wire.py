@@ -15,11 +15,12 @@ from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels
+from flowcore.model.volumes import StorageKey, StorageObject, Volumes
 from flowcore.rounds.plan import gap
 
 LENGTH: Final = struct.Struct(">Q")
 #: Lists of a request that may be long, and how much of them goes into one part.
-_LONG: Final = ("nodes", "uses", "neighbours", "reports", "waiting", "kinds")
+_LONG: Final = ("nodes", "uses", "neighbours", "reports", "storage", "storage_gone", "waiting", "kinds")
 _PART: Final = 1000
 
 
@@ -32,6 +33,7 @@ class Use(msgspec.Struct, array_like=True):
     cpu: int
     memory: int
     ports: tuple[HostPort, ...]
+    volumes: Volumes = ()
 
 
 class Told(msgspec.Struct, array_like=True):
@@ -68,6 +70,7 @@ class RoundRequest(msgspec.Struct):
         namespaces: labels of those that changed, None for those that are gone.
         neighbours: kind by its place in ``kinds``, node name, and how many more (or fewer) of them run there.
         images: names and bytes of the images in ``reports``: most nodes hold the same few.
+        storage, storage_gone: storage objects that came or changed, and those that went.
     """
 
     number: int
@@ -88,6 +91,8 @@ class RoundRequest(msgspec.Struct):
     budget: float
     steps: int = 0
     seed: int = 0
+    storage: list[StorageObject] = []
+    storage_gone: list[StorageKey] = []
     #: Whether more of it follows (see ``cut``).
     more: bool = False
 
