@@ -33,8 +33,8 @@ class Write:
         kind: as metrics call it: nominate, clear, open or wake.
         node: to nominate.
         wanted: asked before each try.
-        done: called once it is over: with "" when it was carried out, with the API server's reason when it never will be,
-            with None when it is not wanted any more.
+        done: called once it is over: "" when it was carried out, the API server's reason when it never will be, None
+            when it is not wanted any more.
     """
 
     kind: str
