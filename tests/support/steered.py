@@ -3,13 +3,13 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Self
 
 from support.operator import Operator, until
 from support.scene import Scene
-from thalweg_controlplane import Api
+from thalweg_controlplane import Api, ControlPlane
 
 from flowcore.model.policies import STEERED_NAME
 
@@ -107,10 +107,10 @@ def scheduler_config(relay: Relay, *, ignorable: bool = False) -> str:
     )
 
 
-async def count(operator: Operator, *words: str) -> float:
-    """The sum of the samples whose name and labels begin with these words."""
-    text = " ".join(words)
-    return sum(value for name, value in (await operator.metrics()).items() if (name + " ").startswith(text + " "))
+async def count(operator: Operator, name: str, *labels: str) -> float:
+    """The sum of the samples of this name that have these values among their labels."""
+    samples = (await operator.metrics()).items()
+    return sum(value for words, value in samples if words.split()[0] == name and set(labels) <= set(words.split()[1:]))
 
 
 async def filters(scene: Scene) -> float:
@@ -142,6 +142,16 @@ def no_plans(scene: Scene) -> Iterator[None]:
         yield
     finally:
         os.kill(worker, signal.SIGCONT)
+
+
+@asynccontextmanager
+async def nobody_binds(plane: tuple[ControlPlane, Api]) -> AsyncIterator[None]:
+    """kube-scheduler is away while the block runs."""
+    await plane[0].kill("kube-scheduler")
+    try:
+        yield
+    finally:
+        await plane[0].start("kube-scheduler")
 
 
 async def no_reservations(scene: Scene) -> None:
