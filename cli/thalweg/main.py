@@ -78,7 +78,7 @@ def run(
               help="What steered pods name.")  # fmt: skip
 @click.option("--node-sample", default=1, show_default=True, type=click.IntRange(1, 100), metavar="PERCENT",
               help="Nodes that an attempt at a steered pod looks for; 100 for steering: Prefer.")  # fmt: skip
-@click.option("--bind", is_flag=True, help="Leave the binding of all pods to Thalweg.")
+@click.option("--bind", is_flag=True, help="Leave the binding of all pods to Thalweg (run --extender-bind).")
 @click.option("--beside", is_flag=True,
               help="For a second kube-scheduler that serves steered pods alone.")  # fmt: skip
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),

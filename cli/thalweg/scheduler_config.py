@@ -137,7 +137,7 @@ _IGNORABLE = """\
 
 _BIND = """\
     # kube-scheduler leaves the binding of ALL pods to Thalweg: while it is away nothing is bound. Only one extender
-    # may have this.
+    # may have this. `thalweg run --extender-bind` must serve it.
     bindVerb: bind
 """
 
