@@ -188,6 +188,7 @@ class RoundLoop:
             self._batcher.touch()
         self._metrics.rounds.labels(reply.method).inc()
         self._metrics.round_seconds.observe(reply.seconds)
+        self._batcher.took(reply.seconds)
         for name, hits, refreshed, misses, rows in reply.cached:
             self._metrics.verdicts.labels(name, "hit").inc(hits)
             self._metrics.verdicts.labels(name, "refreshed").inc(refreshed)
