@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 
-
 #: Seconds of rest after a round at most, however long it took.
 _LONGEST_REST = 0.1
 
