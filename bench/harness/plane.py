@@ -34,6 +34,18 @@ def binaries() -> Binaries:
 
 
 @asynccontextmanager
+async def shared(executables: Binaries) -> AsyncIterator[tuple[ControlPlane, Api]]:
+    """A plane with our CRDs on which kube-scheduler, with whatever configuration, can be started again and again."""
+    async with (
+        ControlPlane(executables, controller_manager=False, scheduler=True, kwok=False) as plane,
+        Api(plane.kubeconfig, connections=CONCURRENCY) as api,
+    ):
+        await plane.kill(KUBE_SCHEDULER)
+        await _install_crds(api)
+        yield plane, api
+
+
+@asynccontextmanager
 async def bare(executables: Binaries, scheduler: str) -> AsyncIterator[tuple[ControlPlane, Api]]:
     """A plane on which this scheduler can be started; none runs yet. No controller manager, no kubelets."""
     wants_kube_scheduler = scheduler == KUBE_SCHEDULER
@@ -63,15 +75,20 @@ async def warm_up(api: Api, count: int) -> None:
     """
     pods = [pod(f"warm-up-{i:06}", "1m", "1Mi", scheduler="nobody") for i in range(count)]
     await create(api, pods)
+    await delete(api, pods)
+
+
+async def delete(api: Api, pods: Iterable[Mapping[str, Any]]) -> None:
+    """Deletes pods at once, many at a time."""
     gate = asyncio.Semaphore(CONCURRENCY)
 
-    async def delete(manifest: Mapping[str, Any]) -> None:
+    async def one(manifest: Mapping[str, Any]) -> None:
         async with gate:
-            await api.delete(object_path(manifest))
+            await api.delete(object_path(manifest), gracePeriodSeconds="0")
 
     async with asyncio.TaskGroup() as group:
         for manifest in pods:
-            group.create_task(delete(manifest))
+            group.create_task(one(manifest))
 
 
 async def version(api: Api) -> str:

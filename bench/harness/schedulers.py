@@ -76,11 +76,11 @@ class Thalweg:
     pods_name = "thalweg"
 
     def __init__(self, plane: ControlPlane, profile: Path | None = None) -> None:
-        self._address = _free_address()
+        self.address = free_address()
         self.log = plane.workdir / "thalweg.log"
         profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
         command = [sys.executable, *profiler, "-m", "thalweg", "run", "--kubeconfig", str(plane.kubeconfig)]
-        self._child = Child(THALWEG, [*command, "--listen", self._address, "--log-format", "json"], self.log)
+        self._child = Child(THALWEG, [*command, "--listen", self.address, "--log-format", "json"], self.log)
 
     async def start(self) -> None:
         self._child.start()
@@ -99,7 +99,7 @@ class Thalweg:
         return family(self._child.pid) if self._child.pid is not None else []
 
     async def metrics(self) -> Samples:
-        return await _samples(f"http://{self._address}/metrics", None)
+        return await _samples(f"http://{self.address}/metrics", None)
 
     async def waiting(self) -> tuple[float, ...]:
         samples = await self.metrics()
@@ -112,14 +112,7 @@ class Thalweg:
         await self._child.stop(grace=30.0)
 
     async def _ready(self) -> bool:
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=_TIMEOUT) as session,
-                session.get(f"http://{self._address}/readyz") as answer,
-            ):
-                return answer.status == 200
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return False
+        return await answers(f"http://{self.address}/readyz")
 
 
 class KubeScheduler:
@@ -188,7 +181,17 @@ async def _samples(url: str, tls: ssl.SSLContext | None) -> Samples:
     }
 
 
-def _free_address() -> str:
+async def answers(url: str) -> bool:
+    """Whether it says 200."""
+    try:
+        async with aiohttp.ClientSession(timeout=_TIMEOUT) as session, session.get(url) as answer:
+            return answer.status == 200
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return False
+
+
+def free_address() -> str:
+    """HOST:PORT on loopback that nobody listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{free.getsockname()[1]}"

@@ -12,7 +12,9 @@ from thalweg_controlplane.objects import Manifest, node, pod
 MEASURED = "default"
 #: Namespace of the pods that are there before, so that a watch of the measured ones does not see them.
 RUNNING = "running"
-MIXES = ("plain", "mixed")
+MIXES = ("plain", "mixed", "apart")
+#: Pods of one set are never on the same node.
+_SET = 100
 
 _SEED = 20230501
 _ZONE = "topology.kubernetes.io/zone"
@@ -69,9 +71,11 @@ def make_running(count: int, nodes: int) -> Iterator[Manifest]:
 
 
 def make_pods(mix: str, count: int, scheduler: str) -> list[Manifest]:
-    """The pods to place: `plain` (all alike) or `mixed` (see the README)."""
+    """The pods to place: `plain` (all alike), `mixed` (see the README), or `apart` (hostname anti-affinity)."""
     if mix == "plain":
         return [pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels={"app": "plain"}) for i in range(count)]
+    if mix == "apart":
+        return [_apart(i, scheduler) for i in range(count)]
     draw = random.Random(_SEED)
     return [_mixed(i, draw, scheduler) for i in range(count)]
 
@@ -88,6 +92,14 @@ def _mixed(i: int, draw: random.Random, scheduler: str) -> Manifest:
     if draw.randrange(10) == 0:
         rules["tolerations"] = [_TOLERATION]
     return pod(f"pod-{i:06}", f"{cpu}m", f"{memory}Mi", MEASURED, scheduler, labels={"app": f"size-{at}"}, **rules)
+
+
+def _apart(i: int, scheduler: str) -> Manifest:
+    """One of a set of pods with required anti-affinity on the hostname."""
+    labels = {"set": str(i // _SET)}
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels=labels, affinity=affinity)
 
 
 def _in_zones(zones: list[str]) -> Manifest:

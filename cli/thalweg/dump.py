@@ -15,13 +15,13 @@ from thalweg_operator.errors import PolicyError
 from thalweg_operator.names import GROUP
 from thalweg_operator.policies import parse
 
-from flowcore.model.devices import DeviceClass, device_resources, needs_devices
+from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels
-from flowcore.model.volumes import StorageObject
+from flowcore.model.volumes import StorageKey, StorageObject, key_of
 from flowcore.model.wire import (
     STORAGE_KINDS,
     Interner,
@@ -63,7 +63,7 @@ class Dump:
     pods: dict[str, Pod] = field(default_factory=dict)
     namespaces: dict[str, Labels] = field(default_factory=dict)
     policies: dict[str, Policy] = field(default_factory=dict)
-    storage: dict[tuple[str, str, str], StorageObject] = field(default_factory=dict)
+    storage: dict[StorageKey, StorageObject] = field(default_factory=dict)
     device_classes: dict[str, DeviceClass] = field(default_factory=dict)
 
     def running(self) -> list[Pod]:
@@ -72,12 +72,8 @@ class Dump:
 
     def waiting(self) -> list[Pod]:
         """Pods without a node, those too that may not be placed."""
-        return [self.with_devices(pod) for pod in self.pods.values() if not pod.node_name and not pod.terminal]
-
-    def with_devices(self, pod: Pod) -> Pod:
-        """The pod as it is once the DeviceClasses are known: one that needs devices is left to kube-scheduler."""
-        unjudged = pod.unjudged or needs_devices(pod.pod_class.requests, device_resources(self.device_classes.values()))
-        return pod if unjudged == pod.unjudged else msgspec.structs.replace(pod, unjudged=unjudged)
+        backed = device_resources(self.device_classes.values())
+        return [with_devices(pod, backed) for pod in self.pods.values() if not pod.node_name and not pod.terminal]
 
     def neighbours(self) -> Neighbours:
         """The running pods as rules between pods see them."""
@@ -174,7 +170,7 @@ def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None
         elif kind in STORAGE_KINDS:
             found = to_storage_object(kind, item)
             if found is not None:
-                dump.storage[kind, namespace or "default" if namespaced else "", name] = found
+                dump.storage[key_of(found)] = found
         elif kind == "DeviceClass":
             dump.device_classes[name] = to_device_class(msgspec.convert(item, WireDeviceClass))
         elif str(item.get("apiVersion", "")).startswith(f"{GROUP}/"):

@@ -19,7 +19,7 @@ from flowcore.filters import Verdicts, judge
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.model.snapshot import NodeTable, PendingPod, build_snapshot
-from flowcore.model.volumes import Storage
+from flowcore.model.storage import Storage
 from thalweg.dump import Dump, DumpError, read
 
 #: Rows of a table that people read; ``-o json`` has them all.
@@ -49,6 +49,7 @@ def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
     """
     if not names:
         return dump.waiting()
+    waiting = {pod.key: pod for pod in dump.waiting()}
     found = {}
     for name in names:
         key = name if "/" in name else f"default/{name}"
@@ -61,7 +62,7 @@ def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
             raise UnknownPodError(
                 f"pod {key}: it has its node already, {pod.node_name}; only pods that wait are explained"
             )
-        found[key] = dump.with_devices(pod)
+        found[key] = waiting[key]
     return list(found.values())
 
 

@@ -21,6 +21,7 @@ def main() -> None:
       thalweg explain -f now.json                    which nodes each waiting pod may use, and why not the others
       thalweg up                                     a local control plane to play with
       thalweg run --kubeconfig ~/.kube/config        the operator itself
+      thalweg scheduler-config                       how kube-scheduler is told to ask it
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
@@ -32,7 +33,7 @@ def main() -> None:
     help="Cluster to work on; in a cluster the pod's service account is used.",
 )
 @click.option("--listen", default="0.0.0.0:8080", show_default=True, metavar="HOST:PORT",
-              help="Where /healthz, /readyz and /metrics are served.")  # fmt: skip
+              help="Where /healthz, /readyz, /metrics and /extender are served.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -41,12 +42,20 @@ def main() -> None:
               help="How long a round goes on looking for a better plan.")  # fmt: skip
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to keep the last 20 rounds in, for `thalweg replay`.")  # fmt: skip
+@click.option("--extender-bind", is_flag=True, help="Serve the extender's bind verb too (scheduler-config --bind).")
 def run(
-    kubeconfig: Path | None, listen: str, log_format: str, log_level: str, round_budget: float, records: Path | None
+    kubeconfig: Path | None,
+    listen: str,
+    log_format: str,
+    log_level: str,
+    round_budget: float,
+    records: Path | None,
+    extender_bind: bool,  # noqa: FBT001 - click's
 ) -> None:
-    """Run the operator: snapshot, rounds and binder.
+    """Run the operator: snapshot, rounds, binder, and kube-scheduler's extender.
 
-    Pods that name the scheduler `thalweg` are placed; FlowSchedulingPolicy objects say more. Ctrl-C stops it.
+    Pods that name the scheduler `thalweg` are placed; FlowSchedulingPolicy objects say more. The extender is served
+    at /extender of the same address (`thalweg scheduler-config`). Ctrl-C stops it.
 
     \b
     Examples:
@@ -55,7 +64,69 @@ def run(
     """  # noqa: D301
     from thalweg.run import run_operator
 
-    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records)
+    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, binds=extender_bind)
+
+
+@main.command("scheduler-config")
+@click.option("--url", default="http://thalweg.thalweg-system:8080/extender", show_default=True,
+              help="The extender, as kube-scheduler reaches it.")  # fmt: skip
+@click.option("--kubeconfig-path", default="/etc/kubernetes/scheduler.conf", show_default=True, metavar="PATH",
+              help="kube-scheduler's own kubeconfig, where kube-scheduler runs.")  # fmt: skip
+@click.option("--ignorable", is_flag=True,
+              help="Without Thalweg, schedule all pods as if there were no plan; else none.")  # fmt: skip
+@click.option("--scheduler-name", default="thalweg-steered", show_default=True, metavar="NAME",
+              help="What steered pods name.")  # fmt: skip
+@click.option("--node-sample", default=1, show_default=True, type=click.IntRange(1, 100), metavar="PERCENT",
+              help="Nodes that an attempt at a steered pod looks for; 100 for steering: Prefer.")  # fmt: skip
+@click.option("--bind", is_flag=True, help="Leave the binding of all pods to Thalweg (run --extender-bind).")
+@click.option("--beside", is_flag=True,
+              help="For a second kube-scheduler that serves steered pods alone.")  # fmt: skip
+@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Certificates (PEM) that an https URL is verified with.")  # fmt: skip
+def scheduler_config(
+    url: str,
+    kubeconfig_path: str,
+    ignorable: bool,  # noqa: FBT001 - click's flags
+    scheduler_name: str,
+    node_sample: int,
+    bind: bool,  # noqa: FBT001
+    beside: bool,  # noqa: FBT001
+    ca_file: Path | None,
+) -> None:
+    """Print the configuration with which kube-scheduler asks Thalweg where pods go (delivery Extender).
+
+    Pods that name the scheduler `thalweg-steered` get a profile of their own; all others are scheduled as before. The
+    file's comments say what each line does; docs/extender.md says where it goes.
+
+    \b
+    Examples:
+      thalweg scheduler-config > kube-scheduler-config.yaml
+      thalweg scheduler-config --url http://10.96.14.7:8080/extender --ignorable
+      thalweg scheduler-config --node-sample 100                 # for policies with steering: Prefer
+    """  # noqa: D301
+    from thalweg.scheduler_config import SchedulerConfig
+
+    scheme = url.partition("://")[0]
+    if scheme not in ("http", "https"):
+        raise click.BadParameter(f'"{url}" is not an http or https URL', param_hint="--url")
+    if (scheme == "https") != (ca_file is not None):
+        raise click.UsageError(
+            "--ca-file and an https --url need each other: kube-scheduler verifies by that file alone"
+        )
+    if scheduler_name in ("default-scheduler", "thalweg"):
+        problem = "has a profile already" if scheduler_name == "default-scheduler" else "is bound by Thalweg itself"
+        raise click.BadParameter(f'"{scheduler_name}" {problem}', param_hint="--scheduler-name")
+    config = SchedulerConfig(
+        url=url,
+        kubeconfig=kubeconfig_path,
+        ignorable=ignorable,
+        scheduler_name=scheduler_name,
+        node_sample=node_sample,
+        bind=bind,
+        beside=beside,
+        authority=ca_file.read_bytes() if ca_file else b"",
+    )
+    click.echo(str(config), nl=False)
 
 
 @main.command()

@@ -10,16 +10,21 @@ from pathlib import Path
 import click
 import structlog
 from aiohttp import web
-from thalweg_extender import application as extender
+from thalweg_extender import application
 from thalweg_operator.errors import OperatorError
-from thalweg_operator.metrics import Metrics
-from thalweg_operator.program import run
+from thalweg_operator.program import Operator, run
 from thalweg_operator.settings import Settings
-from thalweg_operator.steering import PodSteering
 
 
 def run_operator(
-    kubeconfig: Path | None, listen: str, log_format: str, log_level: str, budget: float, records: Path | None
+    kubeconfig: Path | None,
+    listen: str,
+    log_format: str,
+    log_level: str,
+    budget: float,
+    records: Path | None,
+    *,
+    binds: bool,
 ) -> None:
     """Runs the operator until a signal ends it; a failure is one line and exit code 1."""
     host, _, port = listen.rpartition(":")
@@ -34,7 +39,7 @@ def run_operator(
         records=records,
     )
     try:
-        asyncio.run(run(settings, _extras))
+        asyncio.run(run(settings, lambda operator: {"/extender/": _extender(operator, binds=binds)}))
     except OperatorError as error:
         structlog.get_logger().error("cannot go on", problem=str(error))
         sys.exit(1)
@@ -42,14 +47,15 @@ def run_operator(
         sys.exit(130)
 
 
-def _extras(steering: PodSteering, metrics: Metrics) -> dict[str, web.Application]:
+def _extender(operator: Operator, *, binds: bool) -> web.Application:
     """kube-scheduler's extender, beside the operator's own pages."""
+    metrics = operator.metrics
 
     def on_answer(verb: str, outcome: str, seconds: float) -> None:
         metrics.extender_answers.labels(verb, outcome).inc()
         metrics.extender_seconds.labels(verb).observe(seconds)
 
-    return {"/extender/": extender(steering, on_answer=on_answer)}
+    return application(operator.steering, bind=operator.binder.bind_for if binds else None, on_answer=on_answer)
 
 
 def set_up_logging(log_format: str, log_level: str) -> None:

@@ -19,7 +19,7 @@ from flowcore.explain import node_reasons
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
-from flowcore.model.volumes import Storage
+from flowcore.model.storage import Storage
 from flowcore.rounds import RoundResult, run_round
 from thalweg.dump import Dump, DumpError, read
 

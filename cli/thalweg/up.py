@@ -13,6 +13,7 @@ from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.up import serve
 
 from thalweg.crds import custom_resource_definitions
+from thalweg.scheduler_config import SchedulerConfig
 
 _WEB = """\
 apiVersion: apps/v1
@@ -39,6 +40,30 @@ spec:
   cost: {weights: {leastRequested: 2}}
 """
 
+_STEERED = """\
+apiVersion: scheduling.thalweg/v1alpha1
+kind: FlowSchedulingPolicy
+metadata: {name: steered}
+spec:
+  selects: {podSelector: {matchLabels: {app: steered}}}
+  delivery: Extender
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: steered}
+spec:
+  replicas: 20
+  selector: {matchLabels: {app: steered}}
+  template:
+    metadata: {labels: {app: steered}}
+    spec:
+      schedulerName: thalweg-steered
+      containers:
+        - name: steered
+          image: steered
+          resources: {requests: {cpu: 200m, memory: 256Mi}}
+"""
+
 
 def run_up(nodes: int) -> None:
     """Serves until Ctrl-C; what fails is said in words, with exit code 1."""
@@ -48,11 +73,18 @@ def run_up(nodes: int) -> None:
         *("--listen", f"127.0.0.1:{port}", "--log-format", "text"),
     ]
 
+    config = SchedulerConfig(
+        url=f"http://127.0.0.1:{port}/extender", kubeconfig="{kubeconfig}", qps=5000, leader_elect=False
+    )
+
     def try_these(plane: ControlPlane) -> Sequence[str]:
         web = plane.workdir / "web.yaml"
         web.write_text(_WEB)
+        steered = plane.workdir / "steered.yaml"
+        steered.write_text(_STEERED)
         return (
             f"kubectl apply -f {web}   # 30 pods that name the scheduler thalweg, and a policy for them",
+            f"kubectl apply -f {steered}   # 20 pods that kube-scheduler binds where Thalweg tells it to",
             "kubectl get pods -o wide && kubectl get fsp   # where they went; scale to 500 and see why some wait",
             f"curl -s http://127.0.0.1:{port}/metrics | grep ^thalweg",
         )
@@ -63,6 +95,7 @@ def run_up(nodes: int) -> None:
                 lambda line: click.echo(line, err=True),
                 nodes=nodes,
                 crds=custom_resource_definitions(),
+                scheduler_config=str(config),
                 start_operator=operator,
                 try_these=try_these,
             )

@@ -29,7 +29,7 @@ class ControlPlane:
     `async with ControlPlane(binaries) as plane:` enters when all of it is ready. Components go by the names `etcd`,
     `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` and `kwok`; each keeps its port for as long as the
     plane lives, and writes `<name>.log` into the workdir. A workdir of one's own is kept, a temporary one is removed.
-    `scheduler_config` is a KubeSchedulerConfiguration in which `{kubeconfig}` stands for the (quoted) path.
+    `scheduler_config` is a KubeSchedulerConfiguration in which `{kubeconfig}`, quoted or not, stands for the path.
     Raises ComponentFailed when a component does not come up.
     """
 
@@ -119,6 +119,10 @@ class ControlPlane:
         """Stops it cleanly, then starts it on the same port with the same data."""
         await self._child(component).stop()
         await self.start(component)
+
+    def configure_scheduler(self, text: str) -> None:
+        """Gives kube-scheduler another KubeSchedulerConfiguration, which it reads at its next start."""
+        self._open.write_scheduler_config(text)
 
     async def kill(self, component: str) -> None:
         """SIGKILL: it is gone when this returns, and stays gone until `start`."""

@@ -102,10 +102,14 @@ class Layout:
         self.tokens.write_text(f'{token},admin,admin,"system:masters"\n')
         self.kubeconfig.write_text(self._kubeconfig(token))
         self.kubeconfig.chmod(0o600)
-        # Not str.format: the text is YAML and may hold braces of its own.
-        config = scheduler_config or DEFAULT_SCHEDULER_CONFIG
-        self.scheduler_config.write_text(config.replace("{kubeconfig}", json.dumps(str(self.kubeconfig))))
+        self.write_scheduler_config(scheduler_config or DEFAULT_SCHEDULER_CONFIG)
         self.kwok_config.write_text("---\n".join(path.read_text() for path in sorted(_STAGES.glob("*.yaml"))))
+
+    def write_scheduler_config(self, text: str) -> None:
+        """`{kubeconfig}` in it, quoted or not, stands for the path of ours."""
+        # Not str.format: the text is YAML and may hold braces of its own.
+        path = json.dumps(str(self.kubeconfig))
+        self.scheduler_config.write_text(text.replace('"{kubeconfig}"', path).replace("{kubeconfig}", path))
 
     def _kubeconfig(self, token: str) -> str:
         name = "thalweg"

@@ -20,20 +20,22 @@ async def serve(
     *,
     nodes: int = 5,
     crds: Sequence[Mapping[str, Any]] = (),
+    scheduler_config: str | None = None,
     start_operator: Sequence[str] | None = None,
     try_these: Callable[[ControlPlane], Sequence[str]] = lambda _plane: (),
 ) -> None:
     """Runs until SIGINT or SIGTERM, then stops everything in reverse order and returns.
 
-    `crds` are installed and established before the operator starts; `start_operator` is its command line, with
-    `{kubeconfig}` replaced in every word; `try_these` gives commands to print beside the kubeconfig. Building, if need
-    be, comes first and blocks the loop: see `find_or_build`.
+    `crds` are installed and established before the operator starts. `scheduler_config` is as for ControlPlane, and may
+    name the operator as kube-scheduler's extender: either may be ready first. `start_operator` is the operator's
+    command line, with `{kubeconfig}` replaced in every word; `try_these` gives commands to print beside the kubeconfig.
+    Building, if need be, comes first and blocks the loop: see `find_or_build`.
     Raises BuildError, and ComponentFailed when anything, the operator included, ends by itself.
     """
     with _interruptible():
         binaries = find_or_build(report)
     with _cancelled_by_signals():
-        await _run(binaries, report, nodes, crds, start_operator, try_these)
+        await _run(binaries, report, nodes, crds, scheduler_config, start_operator, try_these)
     report("stopped")
 
 
@@ -42,11 +44,12 @@ async def _run(
     report: Callable[[str], None],
     nodes: int,
     crds: Sequence[Mapping[str, Any]],
+    scheduler_config: str | None,
     start_operator: Sequence[str] | None,
     try_these: Callable[[ControlPlane], Sequence[str]],
 ) -> None:
     report("starting the control plane")
-    async with ControlPlane(binaries) as plane:
+    async with ControlPlane(binaries, scheduler_config=scheduler_config) as plane:
         async with Api(plane.kubeconfig) as api:
             await _install(api, crds)
             await api.create_many([node(f"node-{number}") for number in range(nodes)])

@@ -65,6 +65,17 @@ NODE_FIELDS: Mapping[str, Event] = {
     "report": Event.NODE_REPORT,
 }
 
+#: What an event is called for each kind of storage object.
+STORAGE_EVENTS: Mapping[str, Event] = {
+    "PersistentVolume": Event.PERSISTENT_VOLUME,
+    "PersistentVolumeClaim": Event.CLAIM,
+    "StorageClass": Event.STORAGE_CLASS,
+    "CSINode": Event.CSI_NODE,
+    "CSIDriver": Event.CSI_DRIVER,
+    "VolumeAttachment": Event.VOLUME_ATTACHMENT,
+    "CSIStorageCapacity": Event.STORAGE_CAPACITY,
+}
+
 
 #: After which what a node has, holds or offers may be another.
 OF_A_NODE = frozenset({*NODE_FIELDS.values(), Event.NODE_ADDED, Event.POD_ADDED, Event.POD_DELETED, Event.POD_RESIZED})

@@ -80,6 +80,8 @@ def lasting_fits(pod_class: PodClass, kind: Kind, snapshot: Snapshot, ask: Ask =
     rules = kind.rules
     if rules is not None and (rules.unreadable_affinity or rules.unreadable_spread):
         return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    if volume_filters.outright(pod_class.volumes, snapshot.storage, snapshot.table):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
     for each in LASTING:
         for rejection in ask(each, pod_class, kind, snapshot):

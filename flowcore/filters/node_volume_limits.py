@@ -15,6 +15,7 @@ import numpy as np
 from flowcore.filters.rejection import Rejection
 from flowcore.filters.volume_restrictions import not_found
 from flowcore.model.snapshot import Bools, Int64s, NodeTable
+from flowcore.model.storage import Storage
 from flowcore.model.volumes import (
     CSI_DRIVERS,
     UNMIGRATED,
@@ -23,7 +24,6 @@ from flowcore.model.volumes import (
     ClaimVolume,
     CsiNode,
     Disk,
-    Storage,
     Volumes,
 )
 
@@ -61,7 +61,7 @@ class _Loads:
 
 def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Rejection, ...]:
     """Nodes whose limit would be exceeded, and nodes where something keeps the volumes from being counted."""
-    with_csi = np.array([node.name in storage.csi_nodes for node in table.nodes], dtype=np.bool_)
+    with_csi = _with_csi(storage, table)
     found = []
     for migrated, nodes in ((False, ~with_csi), (True, with_csi)):
         wanted = _count(volumes, storage, migrated=migrated, is_new=True)
@@ -90,17 +90,20 @@ def _exceeded(wanted: dict[str, str], loads: _Loads) -> list[Rejection]:
     return [*found, Rejection(REASON, over & ~uncounted)]
 
 
+def _with_csi(storage: Storage, table: NodeTable) -> Bools:
+    """bool[N]: nodes with a CSINode."""
+    known: tuple[NodeTable, Bools] | None = storage.memo.get("with CSINode")
+    if known is None or known[0] is not table:
+        known = table, np.array([node.name in storage.csi_nodes for node in table.nodes], dtype=np.bool_)
+        storage.memo["with CSINode"] = known
+    return known[1]
+
+
 def _loads(storage: Storage, table: NodeTable) -> _Loads:
     known: _Loads | None = storage.memo.get(NAME)
     if known is not None and known.table is table:
         return known
     limited = [at for at, node in enumerate(table.nodes) if _limits(storage.csi_nodes.get(node.name))]
-    attached: dict[str, list[tuple[str, str]]] = {}
-    for each in storage.attachments:
-        volume = storage.volumes.get(each.volume_name)
-        # An in-tree volume that is attached through its driver is not counted.
-        if volume is not None and volume.attachment is not None and not volume.plugin:
-            attached.setdefault(each.node_name, []).append((f"{each.driver}/{volume.attachment.handle}", each.driver))
     limits: dict[str, Int64s] = {}
     counts: dict[str, Int64s] = {}
     holders: dict[str, list[int]] = {}
@@ -113,7 +116,7 @@ def _loads(storage: Storage, table: NodeTable) -> _Loads:
             continue
         for unique in mounted.drivers:
             holders.setdefault(unique, []).append(at)
-        number = Counter({**dict(attached.get(name, ())), **mounted.drivers}.values())
+        number = Counter({**_attached(name, storage), **mounted.drivers}.values())
         for driver, limit in _limits(storage.csi_nodes[name]):
             if driver not in limits:
                 limits[driver] = np.full(len(table.nodes), _NO_LIMIT, dtype=np.int64)
@@ -124,6 +127,17 @@ def _loads(storage: Storage, table: NodeTable) -> _Loads:
     made = _Loads(table, limits, counts, holders, mask, problems)
     storage.memo[NAME] = made
     return made
+
+
+def _attached(node: str, storage: Storage) -> dict[str, str]:
+    """Volumes that are attached to a node, with their drivers, whether or not a pod uses them still."""
+    found = {}
+    for each in storage.attached_to(node):
+        volume = storage.volumes.get(each.volume_name)
+        # An in-tree volume that is attached through its driver is not counted.
+        if volume is not None and volume.attachment is not None and not volume.plugin:
+            found[f"{each.driver}/{volume.attachment.handle}"] = each.driver
+    return found
 
 
 def _limits(node: CsiNode | None) -> tuple[tuple[str, int], ...]:

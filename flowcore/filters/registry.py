@@ -148,8 +148,9 @@ IN_ORDER = (
     ),
 )
 
-#: Those whose rejections hold for a whole round, whatever it places.
-LASTING = (*(each for each in IN_ORDER if each.state is None), RUNNING_TERMS)
+#: Those whose rejections hold for a whole round, whatever it places: a volume that cannot be had on a node cannot be
+#: had there beside more pods either.
+LASTING = (*(each for each in IN_ORDER if each.state is None or each.name in volume_filters.NAMES), RUNNING_TERMS)
 
 #: What a filter says of a class on every node of a snapshot.
 Ask = Callable[[Filter, PodClass, Kind, Snapshot], tuple[Rejection, ...]]

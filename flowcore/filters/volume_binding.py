@@ -17,7 +17,8 @@ from flowcore.filters.volume_restrictions import not_found
 from flowcore.model.quantities import whole_from_nanos
 from flowcore.model.selectors import NodeSelectorTerm
 from flowcore.model.snapshot import Bools, NodeTable
-from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, Storage, Volumes
+from flowcore.model.storage import Storage
+from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, Volumes
 
 NAME = "VolumeBinding"
 REASON_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
@@ -167,10 +168,17 @@ def _is_readable(claim: Claim) -> bool:
 def _match(claim: Claim, storage: Storage, table: NodeTable, taken: dict[str, Bools]) -> Bools:
     """bool[N]: nodes with a volume for the claim, which is marked as taken there."""
     nothing = np.zeros(len(table.nodes), dtype=np.bool_)
-    candidates = [volume for volume in storage.by_class(claim.storage_class) if _may_hold(volume, claim)]
     # A volume that is kept for the claim goes before all others, even where it cannot be reached.
-    kept = [volume for volume in candidates if volume.claim is not None]
-    free = [volume for volume in candidates if volume.claim is None and _is_offered(volume, claim)]
+    kept = [
+        volume
+        for volume in storage.kept_for(claim)
+        if volume.storage_class == claim.storage_class and _may_hold(volume, claim)
+    ]
+    free = [
+        volume
+        for volume in storage.free(claim.storage_class)
+        if _may_hold(volume, claim) and _is_offered(volume, claim)
+    ]
     done, matched = nothing.copy(), nothing.copy()
     for volume in (*kept, *free):
         open_here = ~done & ~taken.get(volume.name, nothing)
@@ -214,10 +222,9 @@ def _provision(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools,
     if claim.size is None or driver is None or not driver.tracks_capacity:
         return can_make, everywhere
     has_space = ~everywhere
-    for capacity in storage.capacities:
+    for capacity in storage.spaces(storage_class.name):
         if (
-            capacity.storage_class == storage_class.name
-            and capacity.topology is not None
+            capacity.topology is not None
             and capacity.topology.is_valid
             and capacity.largest >= whole_from_nanos(claim.size)
         ):

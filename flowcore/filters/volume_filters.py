@@ -12,7 +12,8 @@ import numpy as np
 from flowcore.filters import node_volume_limits, volume_binding, volume_restrictions, volume_zone
 from flowcore.filters.rejection import Reads, Rejection
 from flowcore.model.snapshot import NodeTable
-from flowcore.model.volumes import Storage, Volumes
+from flowcore.model.storage import Storage
+from flowcore.model.volumes import Volumes
 
 NAMES = (volume_restrictions.NAME, node_volume_limits.NAME, volume_binding.NAME, volume_zone.NAME)
 _OUTRIGHT: Mapping[str, Callable[[Volumes, Storage], str]] = {

@@ -9,7 +9,8 @@ import numpy as np
 
 from flowcore.filters.rejection import Rejection
 from flowcore.model.snapshot import NodeTable
-from flowcore.model.volumes import ClaimVolume, Disk, Storage, Volumes
+from flowcore.model.storage import Storage
+from flowcore.model.volumes import ClaimKey, ClaimVolume, Disk, Volumes
 
 NAME = "VolumeRestrictions"
 REASON_DISK = "node(s) had no available disk"
@@ -40,14 +41,19 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
                 others = [each for each in mounted if isinstance(each, Disk)]
                 taken[at] = any(disk.conflicts(other) for disk in disks for other in others)
     alone = {each.key for each in named_claims(volumes) if _ONE_POD in storage.claims[each.key].access_modes}
-    in_use = alone and any(
-        each.key in alone
-        for node_name, mounted in storage.mounted.items()
-        if node_name in table.index
-        for each in named_claims(mounted)
-    )
+    in_use = alone and not alone.isdisjoint(_used(storage, table))
     found = [Rejection(REASON_DISK, taken)] if disks else []
     return (*found, Rejection(REASON_IN_USE, ~taken)) if in_use else tuple(found)
+
+
+def _used(storage: Storage, table: NodeTable) -> frozenset[ClaimKey]:
+    """Claims that pods on the nodes name."""
+    known: tuple[NodeTable, frozenset[ClaimKey]] | None = storage.memo.get(NAME)
+    if known is None or known[0] is not table:
+        mounted = (volumes for node_name, volumes in storage.mounted.items() if node_name in table.index)
+        known = table, frozenset(each.key for volumes in mounted for each in named_claims(volumes))
+        storage.memo[NAME] = known
+    return known[1]
 
 
 def named_claims(volumes: Volumes) -> list[ClaimVolume]:

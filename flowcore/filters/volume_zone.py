@@ -10,6 +10,7 @@ import numpy as np
 from flowcore.filters.rejection import Rejection
 from flowcore.filters.volume_restrictions import named_claims, not_found
 from flowcore.model.snapshot import Bools, NodeTable
+from flowcore.model.storage import Storage
 from flowcore.model.volumes import (
     BETA_REGION,
     BETA_ZONE,
@@ -18,7 +19,6 @@ from flowcore.model.volumes import (
     ZONE_DELIMITER,
     Claim,
     PersistentVolume,
-    Storage,
     Volumes,
 )
 

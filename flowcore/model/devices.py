@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from flowcore.model.pods import Pod
 from flowcore.model.resources import Amounts
 
 #: Asking for this prefix with a DeviceClass's name after it is asking for a device of the class.
@@ -42,3 +43,13 @@ def needs_devices(requests: Amounts, backed: Mapping[str, str]) -> str:
                 "kube-scheduler"
             )
     return ""
+
+
+def with_devices(pod: Pod, backed: Mapping[str, str]) -> Pod:
+    """The pod as it is once DeviceClasses are known: one that needs devices is left to kube-scheduler.
+
+    Args:
+        backed: of ``device_resources``.
+    """
+    unjudged = pod.unjudged or needs_devices(pod.pod_class.requests, backed)
+    return pod if unjudged == pod.unjudged else msgspec.structs.replace(pod, unjudged=unjudged)

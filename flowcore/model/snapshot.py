@@ -20,7 +20,7 @@ from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts
 from flowcore.model.selectors import Labels
-from flowcore.model.volumes import Storage
+from flowcore.model.storage import Storage
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -156,7 +156,7 @@ class Snapshot:
         allocatable, used: int64[N, R]; ``used`` includes reservations. Used may exceed allocatable.
         assumed: int64[N, 2], cpu and memory as the cost model counts them (see ASSUMED_CPU).
         ports: host ports taken, for the nodes that have any.
-        storage: what filters on volumes read; rounds place no pod with volumes, so theirs is empty.
+        storage: what filters on volumes read.
         neighbours: the pods that run there, reservations too, as rules between pods see them.
         reports: what the nodes tell of themselves; costs read it, filters do not.
     """

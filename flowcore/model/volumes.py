@@ -6,10 +6,6 @@ CSIDriver and CSIStorageCapacity. Sizes are in billionths of a byte, exact, as q
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 import msgspec
 
 from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm
@@ -95,7 +91,7 @@ class Disk(msgspec.Struct, frozen=True, gc=False, tag="disk"):
 Volumes = tuple[ClaimVolume | Disk, ...]
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
+class Claim(msgspec.Struct, frozen=True, gc=False, tag="PersistentVolumeClaim"):
     """A PersistentVolumeClaim.
 
     Attributes:
@@ -137,7 +133,7 @@ class ClaimRef(msgspec.Struct, frozen=True, gc=False):
         return (self.namespace, self.name) == (claim.namespace, claim.name) and self.uid in ("", claim.uid)
 
 
-class PersistentVolume(msgspec.Struct, frozen=True, gc=False):
+class PersistentVolume(msgspec.Struct, frozen=True, gc=False, tag="PersistentVolume"):
     """A PersistentVolume.
 
     Attributes:
@@ -164,7 +160,7 @@ class PersistentVolume(msgspec.Struct, frozen=True, gc=False):
     migrated_affinity: tuple[NodeSelectorTerm, ...] | None = None
 
 
-class StorageClass(msgspec.Struct, frozen=True, gc=False):
+class StorageClass(msgspec.Struct, frozen=True, gc=False, tag="StorageClass"):
     """A StorageClass; ``topologies`` are alternatives, none of them means everywhere."""
 
     name: str
@@ -173,7 +169,7 @@ class StorageClass(msgspec.Struct, frozen=True, gc=False):
     topologies: tuple[NodeSelectorTerm, ...] = ()
 
 
-class CsiNode(msgspec.Struct, frozen=True, gc=False):
+class CsiNode(msgspec.Struct, frozen=True, gc=False, tag="CSINode"):
     """A CSINode.
 
     Attributes:
@@ -186,7 +182,7 @@ class CsiNode(msgspec.Struct, frozen=True, gc=False):
     migrated: tuple[str, ...] = ()
 
 
-class VolumeAttachment(msgspec.Struct, frozen=True, gc=False):
+class VolumeAttachment(msgspec.Struct, frozen=True, gc=False, tag="VolumeAttachment"):
     """A VolumeAttachment of a PersistentVolume."""
 
     name: str
@@ -195,14 +191,14 @@ class VolumeAttachment(msgspec.Struct, frozen=True, gc=False):
     volume_name: str
 
 
-class CsiDriver(msgspec.Struct, frozen=True, gc=False):
+class CsiDriver(msgspec.Struct, frozen=True, gc=False, tag="CSIDriver"):
     """A CSIDriver; ``tracks_capacity``: volumes are made only where a Capacity says that there is space."""
 
     name: str
     tracks_capacity: bool = False
 
 
-class Capacity(msgspec.Struct, frozen=True, gc=False):
+class Capacity(msgspec.Struct, frozen=True, gc=False, tag="CSIStorageCapacity"):
     """A CSIStorageCapacity: the largest volume (bytes) of a class that nodes of the topology can have."""
 
     key: ClaimKey
@@ -213,69 +209,16 @@ class Capacity(msgspec.Struct, frozen=True, gc=False):
 
 StorageObject = Claim | PersistentVolume | StorageClass | CsiNode | VolumeAttachment | CsiDriver | Capacity
 
+#: Kind, namespace ("" for those that have none) and name of a storage object.
+StorageKey = tuple[str, str, str]
 
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """All storage objects of a cluster by their keys, and the volumes that running pods have mounted, by node name."""
 
-    claims: Mapping[ClaimKey, Claim] = field(default_factory=dict)
-    volumes: Mapping[str, PersistentVolume] = field(default_factory=dict)
-    classes: Mapping[str, StorageClass] = field(default_factory=dict)
-    csi_nodes: Mapping[str, CsiNode] = field(default_factory=dict)
-    drivers: Mapping[str, CsiDriver] = field(default_factory=dict)
-    attachments: tuple[VolumeAttachment, ...] = ()
-    capacities: tuple[Capacity, ...] = ()
-    mounted: Mapping[str, Volumes] = field(default_factory=dict)
-    #: What filters work out once and ask for again.
-    memo: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    @classmethod
-    def of(cls, objects: Iterable[StorageObject], running: Iterable[tuple[str, Volumes]]) -> Storage:
-        """Storage from its objects, and from the node name and volumes of each running pod, most of which have none."""
-        claims: dict[ClaimKey, Claim] = {}
-        volumes: dict[str, PersistentVolume] = {}
-        classes: dict[str, StorageClass] = {}
-        csi_nodes: dict[str, CsiNode] = {}
-        drivers: dict[str, CsiDriver] = {}
-        attachments: list[VolumeAttachment] = []
-        capacities: list[Capacity] = []
-        for each in objects:
-            match each:
-                case Claim():
-                    claims[each.namespace, each.name] = each
-                case PersistentVolume():
-                    volumes[each.name] = each
-                case StorageClass():
-                    classes[each.name] = each
-                case CsiNode():
-                    csi_nodes[each.name] = each
-                case CsiDriver():
-                    drivers[each.name] = each
-                case VolumeAttachment():
-                    attachments.append(each)
-                case Capacity():
-                    capacities.append(each)
-        mounted: dict[str, list[ClaimVolume | Disk]] = {}
-        for node_name, its in running:
-            if its:
-                mounted.setdefault(node_name, []).extend(its)
-        return cls(
-            claims=claims,
-            volumes=volumes,
-            classes=classes,
-            csi_nodes=csi_nodes,
-            drivers=drivers,
-            attachments=tuple(attachments),
-            capacities=tuple(capacities),
-            mounted={node_name: tuple(its) for node_name, its in mounted.items()},
-        )
-
-    def by_class(self, name: str) -> tuple[PersistentVolume, ...]:
-        """Volumes of a storage class, the smallest first, among equals by name."""
-        found: dict[str, tuple[PersistentVolume, ...]] | None = self.memo.get("by class")
-        if found is None:
-            lists: dict[str, list[PersistentVolume]] = {}
-            for volume in sorted(self.volumes.values(), key=lambda each: (each.size, each.name)):
-                lists.setdefault(volume.storage_class, []).append(volume)
-            found = self.memo["by class"] = {each: tuple(volumes) for each, volumes in lists.items()}
-        return found.get(name, ())
+def key_of(each: StorageObject) -> StorageKey:
+    """What tells a storage object from all others."""
+    kind = str(each.__struct_config__.tag)
+    match each:
+        case Claim():
+            return kind, each.namespace, each.name
+        case Capacity():
+            return kind, *each.key
+    return kind, "", each.name

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from flowcore.classes import VerdictCache
 from flowcore.costs import MODELS, CostModel
 from flowcore.explain.reasons import reason_for
-from flowcore.model.policies import BUILT_IN, Policy
-from flowcore.model.snapshot import Snapshot
+from flowcore.model.policies import BUILT_IN, Policy, Steering
+from flowcore.model.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.rounds.demands import Demand, demands_of
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
@@ -16,6 +16,7 @@ from flowcore.rounds.plan import Left, Placement, RoundResult
 from flowcore.rounds.planner import Planner
 from flowcore.rounds.pricing import pod_prices, unplaced
 from flowcore.rounds.room import Room
+from flowcore.rounds.scores import scores_of
 from flowcore.rounds.waves import waves_of
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
@@ -52,6 +53,14 @@ class Round:
         """The best plan so far."""
         planner = self._planner
         return _result(self._snapshot, self._demands, self._start, planner, self._cache)
+
+    def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
+        """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
+        wanted = [demand for demand in self._demands if demand.policy.steering is Steering.PREFER]
+        load = self._planner.conclude().room.load() if wanted else None
+        for demand in wanted:
+            if load is not None:
+                yield demand.group.pods, scores_of(demand, load)
 
 
 def run_round(

@@ -86,6 +86,24 @@ class Binder:
         """Returns when everything in line was answered."""
         await self._queue.join()
 
+    async def bind_for(self, namespace: str, name: str, uid: str, node: str) -> str:
+        """Binds a pod where kube-scheduler has placed it, tried once: its own attempts come again.
+
+        Returns:
+            "" or what is wrong.
+        """
+        path, body = self._binding(namespace, name, uid, node)
+        try:
+            await self._connection.request("POST", path, body=body)
+        except (ConnectionLost, Refused) as error:
+            return str(error)
+        return ""
+
+    def _binding(self, namespace: str, name: str, uid: str, node: str) -> tuple[str, bytes]:
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
+        # With the uid the server refuses to bind another pod that took the name meanwhile.
+        return path, self._encoder.encode(_Binding("v1", "Binding", _Meta(name, namespace, uid), _Target("Node", node)))
+
     async def _work(self) -> None:
         while True:
             pod, node, generation = await self._queue.get()
@@ -99,11 +117,7 @@ class Binder:
                 self._queue.task_done()
 
     async def _bind(self, pod: Pod, node: str, generation: int) -> None:
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding"
-        # With the uid the server refuses to bind another pod that took the name meanwhile.
-        body = self._encoder.encode(
-            _Binding("v1", "Binding", _Meta(pod.name, pod.namespace, pod.uid), _Target("Node", node))
-        )
+        path, body = self._binding(pod.namespace, pod.name, pod.uid, node)
         # A pod may have stood in line for seconds: what changed meanwhile was not planned with.
         if node in self._state.nodes and self._state.node_changed_since(node, generation):
             self._give_up(pod, node, "node changed", "")

@@ -33,14 +33,15 @@ class Write:
         kind: as metrics call it: nominate, clear, open or wake.
         node: to nominate.
         wanted: asked before each try.
-        done: called with "" once it was carried out, with the API server's reason when it never will be.
+        done: called once it is over: "" when it was carried out, the API server's reason when it never will be, None
+            when it is not wanted any more.
     """
 
     kind: str
     pod: Pod
     node: str = ""
     wanted: Callable[[], bool] = lambda: True
-    done: Callable[[str], None] = lambda _problem: None
+    done: Callable[[str | None], None] = lambda _problem: None
 
 
 class Nominator:
@@ -97,6 +98,7 @@ class Nominator:
             self._metrics.steering_writes.labels(write.kind, "done").inc()
             write.done("")
             return
+        write.done(None)
 
 
 def _request(write: Write) -> tuple[str, str, bytes]:

@@ -13,6 +13,7 @@ import structlog
 from flowcore.model.policies import BUILT_IN
 from thalweg_operator.connection import MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.names import POLICIES_PATH
 from thalweg_operator.policies import PolicyStore, Standing
 from thalweg_operator.rounds import RoundLoop
@@ -36,8 +37,16 @@ class Counts:
 class PolicyStatus:
     """See the module."""
 
-    def __init__(self, connection: Connection, state: ClusterState, policies: PolicyStore, rounds: RoundLoop) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        state: ClusterState,
+        policies: PolicyStore,
+        rounds: RoundLoop,
+        gates: GateAdmission,
+    ) -> None:
         self._connection, self._state, self._policies, self._rounds = connection, state, policies, rounds
+        self._gates = gates
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._since: dict[tuple[str, str], tuple[str, str]] = {}
 
@@ -96,6 +105,9 @@ class PolicyStatus:
         elif standing.problem:
             text = f"Generation {standing.in_force_generation}, the last valid one, stays in force."
             ready = ("True", "LastGoodInForce", text)
+        elif problem := self._gates.problems.get(standing.name):
+            text = f"In force, but new pods are held in kube-scheduler's queue, not gated: {problem}"
+            ready = ("True", "HeldNotGated", text)
         elif counts.lost:
             text = (
                 f"In force. {counts.lost} of the pods it selects are governed by policies that come first, "

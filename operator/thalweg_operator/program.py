@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import structlog
 from aiohttp import web
 
-from flowcore.model.wire import Interner
+from flowcore.model.wire import Interner, storage_decoder
 from thalweg_operator import sinks
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
 from thalweg_operator.cost_models import find_models
 from thalweg_operator.errors import OperatorError
+from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator
@@ -37,89 +38,117 @@ T = TypeVar("T")
 _log = structlog.get_logger()
 #: Seconds that bindings under way may take when the operator is told to stop.
 _DRAIN = 10.0
+_STORAGE_GROUP = "storage.k8s.io"
+#: What filters on volumes read: resource -> API group and kind.
+_STORAGE = {
+    "persistentvolumes": ("", "PersistentVolume"),
+    "persistentvolumeclaims": ("", "PersistentVolumeClaim"),
+    "storageclasses": (_STORAGE_GROUP, "StorageClass"),
+    "csinodes": (_STORAGE_GROUP, "CSINode"),
+    "csidrivers": (_STORAGE_GROUP, "CSIDriver"),
+    "csistoragecapacities": (_STORAGE_GROUP, "CSIStorageCapacity"),
+    "volumeattachments": (_STORAGE_GROUP, "VolumeAttachment"),
+}
 
 
-#: What is served beside the probes, by path, made from what this operator knows.
-Extras = Callable[[PodSteering, Metrics], Mapping[str, web.Application]]
-
-
-async def run(settings: Settings, extras: Extras = lambda _steering, _metrics: {}) -> None:
+async def run(settings: Settings, extras: Callable[[Operator], Mapping[str, web.Application]] = lambda _: {}) -> None:
     """Runs the operator until a signal ends it.
+
+    Args:
+        extras: what is served beside the probes, by path.
 
     Raises:
         OperatorError: it cannot start or go on.
     """
-    async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 16) as connection:
-        await Operator(settings, connection, extras).run()
+    async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 24) as connection:
+        operator = Operator(settings, connection)
+        await operator.run(extras(operator))
 
 
 class Operator:
-    """All parts of one operator process."""
+    """All parts of one operator process.
 
-    def __init__(self, settings: Settings, connection: Connection, extras: Extras) -> None:
-        self._settings, self._connection, self._extras = settings, connection, extras
-        self._metrics = Metrics()
+    Attributes:
+        steering, binder, metrics: for what is served beside the probes.
+    """
+
+    def __init__(self, settings: Settings, connection: Connection) -> None:
+        self._settings, self._connection = settings, connection
+        self.metrics = Metrics()
         self._state, self._policies = ClusterState(), PolicyStore(models := find_models())
         for name, problem in models.problems.items():
             _log.warning("cost model not used", model=name, problem=problem)
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._state.on_change = batcher.touch
-        self._policies.on_change = batcher.touch
+        self._gates = GateAdmission(connection, self._policies)
+
+        def policies_changed() -> None:
+            batcher.touch()
+            self._gates.touch()
+
+        self._policies.on_change = policies_changed
         self._worker = WorkerClient(settings.round_timeout, settings.records)
-        self._waiting = WaitingPods(connection, self._state, self._metrics, settings.told_per_second)
-        self._binder = Binder(
+        self._waiting = WaitingPods(connection, self._state, self.metrics, settings.told_per_second)
+        self.binder = Binder(
             connection,
             self._state,
-            self._metrics,
+            self.metrics,
             settings.bind_concurrency,
             lambda pod, why: self._rounds.refused(pod, why),  # noqa: PLW0108 - the two know each other
         )
         intern = Interner()
         pod_decoder = sinks.pod_decoder(intern)
-        self._nominator = Nominator(connection, self._metrics, settings.steer_concurrency)
-        self._steering = PodSteering(
-            self._state, self._policies, self._nominator, self._metrics, pod_decoder, lambda: not self.not_ready()
+        self._nominator = Nominator(connection, self.metrics, settings.steer_concurrency)
+        self.steering = PodSteering(
+            self._state, self._policies, self._nominator, self.metrics, pod_decoder, lambda: not self.not_ready()
         )
-        self._state.on_steered = self._steering.follow
+        self._state.on_steered = self.steering.follow
         self._rounds = RoundLoop(
             self._state,
             self._policies,
             self._worker,
-            self._binder,
-            self._steering,
+            self.binder,
+            self.steering,
             self._waiting,
-            self._metrics,
+            self.metrics,
             batcher,
             settings.resync,
             settings.round_budget,
         )
-        self._steering.on_rejected = self._rounds.rejected
-        self._status = PolicyStatus(connection, self._state, self._policies, self._rounds)
-        # Volumes, disruption budgets, pod groups join with a line each.
+        self.steering.on_rejected = self._rounds.rejected
+        self._status = PolicyStatus(connection, self._state, self._policies, self._rounds, self._gates)
+        # Disruption budgets, pod groups join with a line each.
         self._reflectors: dict[str, Reflector[Any]] = {
             "nodes": self._reflect("nodes", sinks.node_decoder(intern), sinks.Nodes(self._state)),
             "pods": self._reflect("pods", pod_decoder, sinks.Pods(self._state)),
             "namespaces": self._reflect("namespaces", sinks.namespace_decoder(), sinks.Namespaces(self._state)),
+            "deviceclasses": self._reflect(
+                "deviceclasses", sinks.device_class_decoder(), sinks.DeviceClasses(self._state), "resource.k8s.io"
+            ),
         }
-        self._metrics.nodes.set_function(lambda: len(self._state.nodes))
-        self._metrics.pods.set_function(lambda: len(self._state.pods))
-        self._metrics.reservations.set_function(lambda: len(self._state.reservations))
+        for plural, (group, kind) in _STORAGE.items():
+            sink = sinks.StorageObjects(self._state, kind)
+            self._reflectors[plural] = self._reflect(plural, storage_decoder(kind, intern), sink, group)
+        self.metrics.nodes.set_function(lambda: len(self._state.nodes))
+        self.metrics.pods.set_function(lambda: len(self._state.pods))
+        self.metrics.reservations.set_function(lambda: len(self._state.reservations))
         self._policies_listed = asyncio.Event()
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
 
-    def _reflect(self, kind: str, decode: Callable[[bytes], T], sink: Sink[T]) -> Reflector[T]:
-        return Reflector(kind, f"/api/v1/{kind}", self._connection, decode, sink, self._metrics)
+    def _reflect(self, kind: str, decode: Callable[[bytes], T | None], sink: Sink[T], group: str = "") -> Reflector[T]:
+        path = f"/apis/{group}/v1/{kind}" if group else f"/api/v1/{kind}"
+        return Reflector(kind, path, self._connection, decode, sink, self.metrics, may_be_absent=bool(group))
 
     def not_ready(self) -> list[str]:
         """What the snapshot still lacks."""
         missing = [kind for kind, reflector in self._reflectors.items() if not reflector.synced.is_set()]
         return missing if self._policies_listed.is_set() else [*missing, "policies"]
 
-    async def run(self) -> None:
+    async def run(self, extras: Mapping[str, web.Application]) -> None:
         """Runs until a signal comes or a part fails for good."""
-        served = application(self._metrics, self.not_ready, self._extras(self._steering, self._metrics))
+        served = application(self.metrics, self.not_ready, extras)
         # Longer than kube-scheduler keeps its idle connections: it does not repeat a request that met a closed one.
         runner = web.AppRunner(served, access_log=None, keepalive_timeout=120.0)
         await runner.setup()
@@ -162,13 +191,14 @@ class Operator:
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._state.nodes), pods=len(self._state.pods))
-        self._begin("event loop watch", watch_event_loop(self._metrics))
+        self._begin("event loop watch", watch_event_loop(self.metrics))
         self._begin("policy resync", keep_resynced(self._connection, self._policies))
-        self._steering.adopt_all()
-        self._begin("binder", self._binder.run())
+        self.steering.adopt_all()
+        self._begin("binder", self.binder.run())
         self._begin("nominator", self._nominator.run())
-        self._begin("steering", self._steering.run())
+        self._begin("steering", self.steering.run())
         self._begin("waiting pods", self._waiting.run())
+        self._begin("gates", self._gates.run())
         self._begin("policy status", self._status.run())
         await self._rounds.run()
 
@@ -193,7 +223,7 @@ class Operator:
                 task.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN):
-                await self._binder.drain()
+                await self.binder.drain()
                 await self._nominator.drain()
         for task in tasks:
             task.cancel()

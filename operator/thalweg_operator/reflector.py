@@ -1,7 +1,7 @@
 """List and watch one kind of object into a sink, correctly across everything that goes wrong.
 
 kopf's own handlers cost forty times as much per event and report no deletions for what vanished while a watch was
-gone; so pods, nodes and namespaces come this way, and kopf serves our own custom resources.
+gone; so all kinds of Kubernetes' own come this way, and kopf serves our own custom resources.
 Another kind joins with a line in ``program.py``: a path, a decoder and a sink.
 """
 
@@ -26,6 +26,8 @@ _log = structlog.get_logger()
 _PAGE = 500
 #: The API server sends a bookmark about once a minute; twice that without a byte is a dead connection.
 _SILENCE = 150.0
+#: How often a kind is asked for that the cluster does not serve: an upgrade may bring it.
+_ABSENT = 60.0
 #: Events between two turns of the event loop.
 _BURST = 100
 
@@ -86,7 +88,7 @@ class Reflector(Generic[T]):
     """Keeps a sink equal to the API server's objects under one path.
 
     Attributes:
-        synced: set once the first complete list is in the sink.
+        synced: set once the first complete list is in the sink, or the cluster is known not to serve the kind.
     """
 
     def __init__(
@@ -94,16 +96,26 @@ class Reflector(Generic[T]):
         kind: str,
         path: str,
         connection: Connection,
-        decode: Callable[[bytes], T],
+        decode: Callable[[bytes], T | None],
         sink: Sink[T],
         metrics: Metrics,
+        *,
+        may_be_absent: bool = False,
     ) -> None:
+        """Of the objects under ``path``.
+
+        Args:
+            decode: None for an object that nobody reads.
+            may_be_absent: a cluster that does not serve the path has no such objects; else that is a failure.
+        """
+        self._may_be_absent = may_be_absent
         self._kind, self._path, self._connection = kind, path, connection
         self._decode, self._sink, self._metrics = decode, sink, metrics
         self._pages = msgspec.json.Decoder(_Page)
         self._events = msgspec.json.Decoder(_Event)
         self._versions = msgspec.json.Decoder(_Versioned)
         self._version = ""
+        self._absent = False
         self._seen = metrics.events.labels(kind)
         self.synced = asyncio.Event()
 
@@ -113,9 +125,10 @@ class Reflector(Generic[T]):
         while True:
             try:
                 if not self._version:
-                    if self.synced.is_set():
+                    if self.synced.is_set() and not self._absent:
                         self._metrics.relists.labels(self._kind).inc()
                     self._version = await self._list()
+                    self._absent = False
                     self.synced.set()
                 await self._watch()
                 failures = 0
@@ -126,16 +139,31 @@ class Reflector(Generic[T]):
                 failures += 1
                 _log.error("not understood, listing again", kind=self._kind, problem=str(error))
             except Refused as error:
+                if error.status == 404 and self._may_be_absent:
+                    await self._wait_for_the_kind()
+                    failures = 0
+                    continue
                 if error.status == 410:
                     self._version = ""
                 failures += 1
-                _log.warning("watch refused", kind=self._kind, status=error.status, reason=error.reason)
+                # Nothing but other rights helps against a 403.
+                log = _log.error if error.status == 403 else _log.warning
+                log("watch refused", kind=self._kind, status=error.status, reason=error.reason)
             except ConnectionLost as error:
                 failures += 1
                 _log.warning("connection lost", kind=self._kind, problem=str(error))
             if failures:
                 # Jitter, so that a restarted API server is not met by every watch at once.
                 await asyncio.sleep(min(10.0, 0.1 * 2 ** min(failures, 7)) * random.uniform(0.5, 1.0))  # noqa: S311
+
+    async def _wait_for_the_kind(self) -> None:
+        if not self._absent:
+            _log.info("not served by this cluster", kind=self._kind)
+        self._absent, self._version = True, ""
+        for key in self._sink.keys():  # noqa: SIM118 - a sink is not a mapping
+            self._sink.delete(key)
+        self.synced.set()
+        await asyncio.sleep(_ABSENT * random.uniform(0.5, 1.0))  # noqa: S311
 
     async def _list(self) -> str:
         """Takes over a complete list; returns its version. What the list no longer has is deleted."""

@@ -213,7 +213,7 @@ class RoundLoop:
         ]
         # Uses that change while this goes on are sent as they are then, and once more with the next round.
         uses = [
-            Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports))
+            Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports), tuple(use.volumes))
             async for name, use in _in_bursts(changes.uses.items())
         ]
         pods: list[Pod] = []
@@ -272,6 +272,8 @@ class RoundLoop:
             classes=list(classes),
             waiting=waiting,
             budget=self._budget,
+            storage=changes.storage,
+            storage_gone=changes.storage_gone,
         )
         return _Question(request, pods, blocked, whole=whole)
 
@@ -316,6 +318,8 @@ class RoundLoop:
             else:
                 steered.append((current, node, wave))
         self._steering.send(steered)
+        for at, scores in reply.scores:
+            self._steering.score(question.pods[at].pod_class, request.policies[request.waiting[at].policy].name, scores)
         if dropped:
             self._batcher.touch()
         async for at, reason in _in_bursts(reply.left):
@@ -327,7 +331,7 @@ class RoundLoop:
                 text += f" kube-scheduler refused it on {', '.join(refusing)}: {pod.told}"
             self._waiting.tell(pod, text, steered=policy.delivery is Delivery.EXTENDER)
             if policy.delivery is Delivery.EXTENDER and policy.steering is Steering.PREFER and not pod.gated:
-                self._steering.give_way(pod, {})
+                self._steering.give_way(pod)
 
     async def _conclude(self, question: _Question, reply: RoundReply | None) -> None:
         request, now = question.request, self._clock()
@@ -369,7 +373,7 @@ async def _in_bursts(things: Iterable[_T]) -> AsyncIterator[_T]:
 
 def _has_changes(request: RoundRequest) -> bool:
     changes = (request.nodes, request.gone, request.uses, request.namespaces, request.neighbours, request.reports)
-    return any(changes)
+    return any(changes) or bool(request.storage or request.storage_gone)
 
 
 def _capped(amounts: Mapping[str, int]) -> Amounts:

@@ -7,13 +7,17 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
+from flowcore.model.devices import DeviceClass
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
+from flowcore.model.volumes import StorageObject, key_of
 from flowcore.model.wire import (
     Interner,
+    WireDeviceClass,
     WireNamespace,
     WireNode,
     WirePod,
+    to_device_class,
     to_labels,
     to_node,
     to_pod,
@@ -93,6 +97,53 @@ class Namespaces:
         return list(self._state.namespaces)
 
 
+class StorageObjects:
+    """Storage objects of one kind into the state."""
+
+    def __init__(self, state: ClusterState, kind: str) -> None:
+        self._state, self._kind = state, kind
+
+    def key(self, value: StorageObject) -> str:
+        """See Sink: namespace/name, or /name."""
+        return "/".join(key_of(value)[1:])
+
+    def upsert(self, value: StorageObject) -> None:
+        """See Sink."""
+        self._state.upsert_storage(value)
+
+    def delete(self, key: str) -> None:
+        """See Sink."""
+        namespace, _, name = key.partition("/")
+        self._state.delete_storage((self._kind, namespace, name))
+
+    def keys(self) -> list[str]:
+        """See Sink."""
+        return [f"{namespace}/{name}" for kind, namespace, name in self._state.storage.objects if kind == self._kind]
+
+
+class DeviceClasses:
+    """DeviceClasses into the state."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+
+    def key(self, value: DeviceClass) -> str:
+        """See Sink."""
+        return value.name
+
+    def upsert(self, value: DeviceClass) -> None:
+        """See Sink."""
+        self._state.set_device_class(value.name, value)
+
+    def delete(self, key: str) -> None:
+        """See Sink."""
+        self._state.set_device_class(key, None)
+
+    def keys(self) -> list[str]:
+        """See Sink."""
+        return list(self._state.device_classes)
+
+
 def node_decoder(intern: Interner) -> Callable[[bytes], Node]:
     """Bytes of a node to a Node."""
     wire = msgspec.json.Decoder(WireNode)
@@ -117,3 +168,9 @@ def pod_decoder(intern: Interner) -> Callable[[bytes], Pod]:
 def namespace_decoder() -> Callable[[bytes], WireNamespace]:
     """Bytes of a namespace to its wire struct."""
     return msgspec.json.Decoder(WireNamespace).decode
+
+
+def device_class_decoder() -> Callable[[bytes], DeviceClass]:
+    """Bytes of a DeviceClass to a DeviceClass."""
+    wire = msgspec.json.Decoder(WireDeviceClass)
+    return lambda raw: to_device_class(wire.decode(raw))

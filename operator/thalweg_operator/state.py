@@ -17,12 +17,15 @@ import msgspec
 
 from flowcore.filters.newer import Newer
 from flowcore.filters.node_ports import clash
+from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node, Report
-from flowcore.model.pods import HostPort, Pod
+from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.resources import PODS, Amounts
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import assumed_amounts
+from flowcore.model.volumes import ClaimVolume, Disk, StorageKey, StorageObject, Volumes
+from thalweg_operator.stored import StorageBook
 
 #: Namespace, labels and scheduler name of a pod: all that policies select by.
 Governed = tuple[str, Labels, str]
@@ -64,8 +67,9 @@ class NodeUse:
     cpu: int = 0
     memory: int = 0
     ports: Counter[HostPort] = field(default_factory=Counter)
+    volumes: Counter[ClaimVolume | Disk] = field(default_factory=Counter)
 
-    def change(self, usage: Amounts, ports: tuple[HostPort, ...], sign: int) -> None:
+    def change(self, usage: Amounts, pod_class: PodClass, sign: int) -> None:
         """Adds (sign 1) or removes (sign -1) one pod."""
         for name, amount in usage:
             self.amounts[name] += sign * amount
@@ -73,10 +77,14 @@ class NodeUse:
         cpu, memory = assumed_amounts(usage)
         self.cpu += sign * cpu
         self.memory += sign * memory
-        for port in ports:
+        for port in pod_class.host_ports:
             self.ports[port] += sign
             if not self.ports[port]:
                 del self.ports[port]
+        for volume in pod_class.volumes:
+            self.volumes[volume] += sign
+            if not self.volumes[volume]:
+                del self.volumes[volume]
 
     @property
     def empty(self) -> bool:
@@ -101,6 +109,7 @@ class Changes:
         namespaces: their labels, None for those that are gone.
         neighbours: by how many pods of each kind on each node there are more, or fewer.
         reports: of nodes whose report changed; ``nodes`` come without.
+        storage, storage_gone: storage objects that came or changed, and those that went.
     """
 
     nodes: list[Node]
@@ -109,6 +118,8 @@ class Changes:
     namespaces: dict[str, Labels | None]
     neighbours: dict[tuple[Kind, str], int]
     reports: dict[str, Report]
+    storage: list[StorageObject]
+    storage_gone: list[StorageKey]
 
 
 class ClusterState:
@@ -117,6 +128,7 @@ class ClusterState:
     Attributes:
         generation: rises with every change that scheduling can see.
         neighbours: pods that hold room, as rules between pods see them.
+        waiting: pods without a node, those that a DeviceClass leaves to kube-scheduler marked so.
         newer: what changed since the last ``take_changes``.
         on_change: called after each change that may let a round place more.
         on_steered: called with the key of a pod that is or was nominated, or has a reservation, after it changed.
@@ -129,6 +141,8 @@ class ClusterState:
         self.waiting: dict[str, Pod] = {}
         self.reservations: dict[str, Reservation] = {}
         self.populations: dict[Governed, Population] = {}
+        self.storage = StorageBook()
+        self.device_classes: dict[str, DeviceClass] = {}
         self.neighbours = Neighbours()
         self.newer = Newer()
         self.generation = 0
@@ -147,6 +161,8 @@ class ClusterState:
         self._dirty_reports: set[str] = set()
         self._dirty_namespaces: set[str] = set()
         self._dirty_kinds: dict[tuple[Kind, str], int] = {}
+        #: Extended resource -> the DeviceClass that backs it.
+        self._backed: dict[str, str] = {}
 
     # --- nodes ---
 
@@ -213,7 +229,12 @@ class ClusterState:
         if old is not None:
             self._move(old, None)
         self._looking.discard(key)
-        if self.waiting.pop(key, None) is not None:
+        self._wait_no_more(key)
+
+    def _wait_no_more(self, key: str) -> None:
+        before = self.waiting.pop(key, None)
+        if before is not None:
+            self.storage.want(before, -1)
             self.generation += 1
 
     def _set_waiting(self, key: str, pod: Pod) -> None:
@@ -223,10 +244,13 @@ class ClusterState:
         else:
             self._looking.add(key)
         if pod.node_name or pod.terminal:
-            if self.waiting.pop(key, None) is not None:
-                self.generation += 1
+            self._wait_no_more(key)
             return
+        pod = with_devices(pod, self._backed)
         before = self.waiting.get(key)
+        if before is not None:
+            self.storage.want(before, -1)
+        self.storage.want(pod, 1)
         self.waiting[key] = pod
         # The condition that we write ourselves comes back as a change: it must not start a round.
         if before is None or _as_planned(before) != _as_planned(pod):
@@ -239,12 +263,12 @@ class ClusterState:
         if old is not None:
             self._count(old, -1)
             if _held(old) is not None:
-                self._use(old.node_name, old.usage, old.pod_class.host_ports, -1)
+                self._use(old.node_name, old.usage, old.pod_class, -1)
                 self._meet(old.kind, old.node_name, -1)
         if new is not None:
             self._count(new, 1)
             if _held(new) is not None:
-                self._use(new.node_name, new.usage, new.pod_class.host_ports, 1)
+                self._use(new.node_name, new.usage, new.pod_class, 1)
                 self._meet(new.kind, new.node_name, 1)
         if old is not None and _held(old) is not None and _held(old) != (None if new is None else _held(new)):
             self.on_change()  # room came free
@@ -263,11 +287,11 @@ class ClusterState:
         if not population.placed and not population.waiting:
             del self.populations[governed]
 
-    def _use(self, node: str, usage: Amounts, ports: tuple[HostPort, ...], sign: int) -> None:
+    def _use(self, node: str, usage: Amounts, pod_class: PodClass, sign: int) -> None:
         use = self._uses.get(node)
         if use is None:
             use = self._uses[node] = NodeUse()
-        use.change(usage, ports, sign)
+        use.change(usage, pod_class, sign)
         if use.empty:
             del self._uses[node]
         self._dirty_uses.add(node)
@@ -299,6 +323,35 @@ class ClusterState:
         self.generation += 1
         self.on_change()
 
+    # --- storage and devices ---
+
+    def upsert_storage(self, each: StorageObject) -> None:
+        """Takes a new or changed storage object."""
+        if self.storage.put(each):
+            self.generation += 1
+            if self.storage.helps(each, gone=False):
+                self.on_change()
+
+    def delete_storage(self, key: StorageKey) -> None:
+        """A storage object is gone."""
+        before = self.storage.drop(key)
+        if before is not None:
+            self.generation += 1
+            if self.storage.helps(before, gone=True):
+                self.on_change()
+
+    def set_device_class(self, name: str, device_class: DeviceClass | None) -> None:
+        """Takes a DeviceClass; None: it is gone. Pods that wait with what it backs are another's to place, or ours."""
+        if device_class is None:
+            self.device_classes.pop(name, None)
+        else:
+            self.device_classes[name] = device_class
+        backed = device_resources(self.device_classes.values())
+        if backed != self._backed:
+            self._backed = backed
+            for key in list(self.waiting):
+                self._set_waiting(key, self.pods[key])
+
     # --- reservations ---
 
     def reserve(self, pod: Pod, node: str, by: By = By.BINDER) -> bool:
@@ -324,7 +377,7 @@ class ClusterState:
         pod, node = reservation.pod, reservation.node
         self.reservations[pod.key] = reservation
         self._reserved.setdefault(node, set()).add(pod.key)
-        self._use(node, pod.pod_class.requests, pod.pod_class.host_ports, 1)
+        self._use(node, pod.pod_class.requests, pod.pod_class, 1)
         self._meet(pod.kind, node, 1, planned=reservation.by is not By.OTHERS)
 
     def _follow_nomination(self, pod: Pod) -> None:
@@ -364,7 +417,7 @@ class ClusterState:
         if reservation.by is By.BINDER:
             self._settling[0].add(reservation.node)
         pod_class = reservation.pod.pod_class
-        self._use(reservation.node, pod_class.requests, pod_class.host_ports, -1)
+        self._use(reservation.node, pod_class.requests, pod_class, -1)
         # Where the pod is now bound there, its own coming makes up for this.
         self._meet(reservation.pod.kind, reservation.node, -1)
 
@@ -439,6 +492,7 @@ class ClusterState:
 
     def take_changes(self) -> Changes:
         """What changed since the last call."""
+        storage, storage_gone = self.storage.take_changes()
         changes = Changes(
             nodes=[self.nodes[name].without_report for name in sorted(self._dirty_nodes) if name in self.nodes],
             gone=[name for name in sorted(self._dirty_nodes) if name not in self.nodes],
@@ -446,6 +500,8 @@ class ClusterState:
             namespaces={name: self.namespaces.get(name) for name in sorted(self._dirty_namespaces)},
             neighbours=self._dirty_kinds,
             reports={name: self.nodes[name].report for name in sorted(self._dirty_reports) if name in self.nodes},
+            storage=storage,
+            storage_gone=storage_gone,
         )
         self._dirty_nodes.clear()
         self._dirty_uses.clear()
@@ -461,13 +517,14 @@ class ClusterState:
         self._dirty_uses.update(self.nodes)
         self._dirty_reports.update(self.nodes)
         self._dirty_namespaces.update(self.namespaces)
+        self.storage.mark_all_dirty()
         self._dirty_kinds = {(kind, node): count for kind, node, count in self.neighbours.counts()}
 
 
-def _held(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...]] | None:
+def _held(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...], Volumes] | None:
     if not pod.node_name or pod.terminal:
         return None
-    return pod.node_name, pod.usage, pod.pod_class.host_ports
+    return pod.node_name, pod.usage, pod.pod_class.host_ports, pod.pod_class.volumes
 
 
 def _met(pod: Pod) -> tuple[str, Kind] | None:

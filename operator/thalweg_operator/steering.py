@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 import structlog
 
 from flowcore.model.guidance import HELD, Asked, Guidance
-from flowcore.model.pods import Pod
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Policy, Steering
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator, Write
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import By, ClusterState
+from thalweg_operator.wire import decode_scores
 
 _log = structlog.get_logger()
 #: What became of a nomination is looked at this long after it was erased: mostly the binding follows at once.
@@ -41,6 +42,8 @@ _PROVISIONED_SECONDS = 660.0
 #: From an answer that lets a pod through to its binding, if that comes at all.
 _PASSING_SECONDS = 10.0
 _SETTLE_EVERY = 5.0
+#: Classes whose scores are kept, the newest.
+_SCORED = 64
 _TICK = 0.05
 
 
@@ -114,8 +117,9 @@ class PodSteering:
         self._waves: deque[_Wave] = deque()
         #: Pods answered with no node, by key: they sleep until something wakes them.
         self._held: dict[str, _Held] = {}
-        #: Pods of ``Prefer`` that the plan has no node for: kube-scheduler may choose. With scores by node.
-        self._free: dict[str, tuple[str, Mapping[str, int]]] = {}
+        #: Pods of ``Prefer`` that the plan has no node for, by key, with their uid: kube-scheduler may choose.
+        self._free: dict[str, str] = {}
+        self._scores: dict[tuple[PodClass, str], bytes] = {}
         self._opening: set[tuple[str, str]] = set()
         self._begun = False
         self._settled = clock()
@@ -146,12 +150,19 @@ class PodSteering:
         self._waves.extend(_Wave(waves[wave]) for wave in sorted(waves))
         self._next_wave()
 
-    def give_way(self, pod: Pod, scores: Mapping[str, int]) -> None:
+    def give_way(self, pod: Pod) -> None:
         """The plan has no node for a pod of ``Prefer``: kube-scheduler may look for itself."""
         known = self._free.get(pod.key)
-        self._free[pod.key] = (pod.uid, scores)
-        if known is None or known[0] != pod.uid:
+        if known != pod.uid:
+            self._free[pod.key] = pod.uid
             self._wake(pod)
+
+    def score(self, pod_class: PodClass, policy: str, scores: bytes) -> None:
+        """What the last plan's costs say of nodes for pods of a class that ``Prefer`` governs."""
+        self._scores.pop((pod_class, policy), None)
+        self._scores[pod_class, policy] = scores
+        if len(self._scores) > _SCORED:
+            del self._scores[next(iter(self._scores))]
 
     def open(self, pod: Pod) -> None:
         """Opens our gate, for pods that need not wait behind it."""
@@ -231,10 +242,14 @@ class PodSteering:
         reservation = self._state.reservations.get(pod.key)
         if reservation is not None and reservation.by is By.OTHERS:
             return Guidance(managed=True, node=reservation.node, hold=require)
-        uid, scores = self._free.get(pod.key, ("", {}))
-        if require or (uid != asked.uid and steered is None):
+        if require or (self._free.get(pod.key) != asked.uid and steered is None):
             return Guidance(managed=True, hold=True)
-        return Guidance(managed=True, taken=self._state.crowded(pod, nodes), scores=scores)
+        scores = self._scores.get((pod.pod_class, policy.name))
+        return Guidance(
+            managed=True,
+            taken=self._state.crowded(pod, nodes),
+            scores={} if scores is None else decode_scores(scores),
+        )
 
     def answered(self, asked: Asked, outcome: str, passed: Sequence[str]) -> None:
         """What filter said: steered (to the node that we named), held, or passed (to any of these nodes)."""
@@ -357,7 +372,7 @@ class PodSteering:
         """Clears the nomination; the reservation goes once that is seen."""
         steered.expired = True
 
-        def done(_problem: str) -> None:
+        def done(_problem: str | None) -> None:
             # Where there was nothing to clear, nothing will be seen to change.
             self._doubt(pod.key, _BINDING_GRACE)
 
@@ -368,14 +383,16 @@ class PodSteering:
         steered.phase, steered.since, steered.writing = Phase.NOMINATED, self._clock(), True
 
         def wanted() -> bool:
-            return self._steered.get(pod.key) is steered and not steered.refused and not steered.expired
+            # Let through already: kube-scheduler came upon the node by itself, and this is a write less.
+            current = self._steered.get(pod.key) is steered and steered.phase is Phase.NOMINATED
+            return current and not steered.refused and not steered.expired
 
-        def done(problem: str) -> None:
+        def done(problem: str | None) -> None:
             steered.writing = False
-            if problem and wanted() and steered.phase is Phase.NOMINATED:  # let through, it may be bound by now
+            if problem and wanted():
                 _log.info("not nominated", pod=pod.key, node=steered.node, problem=problem)
                 self._reject(pod.key, "rejected")
-            elif not problem and pod.gated:
+            elif problem == "" and pod.gated:
                 self.open(pod)
 
         self._nominator.put(Write("nominate", pod, steered.node, wanted, done))

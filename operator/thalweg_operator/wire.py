@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -14,11 +15,12 @@ from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels
+from flowcore.model.volumes import StorageKey, StorageObject, Volumes
 from flowcore.rounds.plan import gap
 
 LENGTH: Final = struct.Struct(">Q")
 #: Lists of a request that may be long, and how much of them goes into one part.
-_LONG: Final = ("nodes", "uses", "neighbours", "reports", "waiting", "kinds")
+_LONG: Final = ("nodes", "uses", "neighbours", "reports", "storage", "storage_gone", "waiting", "kinds")
 _PART: Final = 1000
 
 
@@ -31,6 +33,7 @@ class Use(msgspec.Struct, array_like=True):
     cpu: int
     memory: int
     ports: tuple[HostPort, ...]
+    volumes: Volumes = ()
 
 
 class Told(msgspec.Struct, array_like=True):
@@ -67,6 +70,7 @@ class RoundRequest(msgspec.Struct):
         namespaces: labels of those that changed, None for those that are gone.
         neighbours: kind by its place in ``kinds``, node name, and how many more (or fewer) of them run there.
         images: names and bytes of the images in ``reports``: most nodes hold the same few.
+        storage, storage_gone: storage objects that came or changed, and those that went.
     """
 
     number: int
@@ -87,6 +91,8 @@ class RoundRequest(msgspec.Struct):
     budget: float
     steps: int = 0
     seed: int = 0
+    storage: list[StorageObject] = []
+    storage_gone: list[StorageKey] = []
     #: Whether more of it follows (see ``cut``).
     more: bool = False
 
@@ -134,6 +140,9 @@ class RoundReply(msgspec.Struct):
     seconds: float
     #: What verdicts were asked for and how often they were hits, refreshed in part, misses, and rows computed.
     cached: list[tuple[str, int, int, int, int]] = []
+    #: For pods that kube-scheduler may place in the end: one pod of each class and policy, and scores by node name
+    #: (rounds/scores.py), encoded once more: most are never looked at.
+    scores: list[tuple[int, bytes]] = []
     problem: str = ""
 
     @property
@@ -165,6 +174,12 @@ def failed(request: RoundRequest, problem: str) -> RoundReply:
         seconds=0.0,
         problem=problem,
     )
+
+
+@lru_cache(maxsize=16)
+def decode_scores(encoded: bytes) -> Mapping[str, int]:
+    """Scores by node name."""
+    return msgspec.msgpack.decode(encoded, type=dict[str, int])
 
 
 request_encoder = msgspec.msgpack.Encoder()

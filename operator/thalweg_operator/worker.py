@@ -21,7 +21,7 @@ import numpy as np
 
 from flowcore.classes import VerdictCache
 from flowcore.classes.columns import Tally
-from flowcore.classes.invalidation import Event
+from flowcore.classes.invalidation import STORAGE_EVENTS, Event
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node, Report
@@ -30,6 +30,8 @@ from flowcore.model.policies import Delivery
 from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.snapshot import Int64s, NodeTable, PendingPod, Snapshot, to_int64
+from flowcore.model.storage import Storage
+from flowcore.model.volumes import StorageKey, StorageObject, key_of
 from flowcore.rounds import Round, RoundResult, run_round
 from thalweg_operator import record
 from thalweg_operator.cost_models import find_models
@@ -50,7 +52,7 @@ _OBSERVED_STEPS = 4
 
 
 class Replica:
-    """The worker's copy of the nodes, of what is taken there and of what runs there, and what filters said of it.
+    """The worker's copy of the nodes, of what is taken and runs there, and of storage, and what filters said of it.
 
     Attributes:
         cache: verdicts on earlier states as far as they still hold; told of every change here.
@@ -67,6 +69,7 @@ class Replica:
         self._ports: dict[int, frozenset[HostPort]] = {}
         self._neighbours = Neighbours()
         self._reports = Reports()
+        self._storage = Storage()
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
@@ -85,6 +88,7 @@ class Replica:
         for each in request.reports:
             images = tuple(request.images[at] for at in each.images)
             self._reports.put(each.node, Report(images, each.bandwidth))
+        self._change_storage(request.storage, request.storage_gone)
 
     def _change_nodes(self, put: list[Node], gone: list[str]) -> None:
         before = self._table
@@ -102,6 +106,7 @@ class Replica:
         for name in gone:
             self._uses.pop(name, None)
             self._reports.put(name, None)
+            self._storage.mount(name, ())
         self.cache.change_nodes(before, self._table, [node.name for node in put])
         self._offer_columns({name for node in put for name, _ in node.allocatable})
         column = {name: i for i, name in enumerate(self._resources)}
@@ -136,9 +141,13 @@ class Replica:
 
     def _change_uses(self, uses: list[Use], added: set[str]) -> None:
         at: dict[Event, list[int]] = {}
+        mounts = False
         for use in uses:
             before = self._uses.get(use.node)
             self._uses[use.node] = use
+            if use.volumes != (() if before is None else before.volumes):
+                self._storage.mount(use.node, use.volumes)
+                mounts |= use.node not in added
             place = self._table.index.get(use.node)
             if place is None:
                 continue
@@ -152,6 +161,16 @@ class Replica:
                 at.setdefault(_event(before, use), []).append(place)
         for event, places in at.items():
             self.cache.change_at(event, places)
+        if mounts:
+            self.cache.change_storage(Event.POD_VOLUMES)
+
+    def _change_storage(self, put: list[StorageObject], gone: list[StorageKey]) -> None:
+        for each in put:
+            self._storage.put(each)
+        for key in gone:
+            self._storage.drop(key)
+        for kind in sorted({key[0] for key in (*map(key_of, put), *gone)}):
+            self.cache.change_storage(STORAGE_EVENTS[kind])
 
     def snapshot(self, request: RoundRequest, pending: tuple[PendingPod, ...]) -> Snapshot:
         """The nodes as they are now, with these pods waiting."""
@@ -165,6 +184,7 @@ class Replica:
             assumed=self._assumed,
             ports=self._ports,
             pending=pending,
+            storage=self._storage,
             neighbours=self._neighbours,
             reports=self._reports,
         )
@@ -190,6 +210,8 @@ class Replica:
             namespaces=dict(self._neighbours.namespaces),
             kinds=list(kinds),
             neighbours=neighbours,
+            storage=list(self._storage),
+            storage_gone=[],
         )
 
 
@@ -234,7 +256,18 @@ def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostMod
         # Nobody acts on these: their plan gets the work that every plan gets, and no search.
         rest = replace(result.after, pending=tuple(observed))
         results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
-    return _reply(request, results, at, cache.take_tallies(), time.perf_counter() - started)
+    scores = _scores(request, planned, at, [node.name for node in result.after.table.nodes])
+    return _reply(request, results, at, scores, cache.take_tallies(), time.perf_counter() - started)
+
+
+def _scores(request: RoundRequest, planned: Round, at: dict[str, int], names: list[str]) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    for pods, scores in planned.scores():
+        encoded = msgspec.msgpack.encode(dict(zip(names, scores.tolist(), strict=True)))
+        # Pods of several classes may be alike for a round.
+        first = {request.waiting[place].pod_class: place for place in (at[pod.key] for pod in pods)}
+        found.extend((place, encoded) for place in first.values())
+    return found
 
 
 def _plan(this: Round, steps: int, until: float) -> RoundResult:
@@ -251,6 +284,7 @@ def _reply(
     request: RoundRequest,
     results: list[RoundResult],
     at: dict[str, int],
+    scores: list[tuple[int, bytes]],
     tallies: dict[str, Tally],
     seconds: float,
 ) -> RoundReply:
@@ -278,6 +312,7 @@ def _reply(
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
         seconds=seconds,
+        scores=scores,
         cached=[(name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()],
     )
 

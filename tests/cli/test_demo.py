@@ -1,11 +1,14 @@
 """``thalweg demo``: what it prints, and that what it prints is true."""
 
+import json
 import re
+from typing import Any
 
 import pytest
 from support.cli import thalweg
 from support.safety import check_plan, plan_checked
 from thalweg.demo.scenes import Scene, crowd, scenes
+from thalweg_extender import HELD, TAKEN
 
 from flowcore.rounds import run_one_by_one
 
@@ -70,6 +73,31 @@ def test_what_waits_is_told_why(printed: str) -> None:
     assert waiting
     for name in waiting:
         assert re.search(rf"^{name} waits: 0/\d+ nodes are available: ", printed, re.MULTILINE)
+
+
+def told(printed: str) -> list[tuple[str, str, Any, Any]]:
+    """Of the part through kube-scheduler: verb, pod, what was asked and what was answered."""
+    lines = re.findall(r"^  (\w+) ([\w-]+) (.*)\n {4}(.*)$", printed, re.MULTILINE)
+    return [(verb, pod, json.loads(asked), json.loads(answer)) for verb, pod, asked, answer in lines]
+
+
+def test_the_extender_tells_kube_scheduler_the_plan(printed: str) -> None:
+    """Held, then let through to the planned node alone; nobody is evicted, and promised room is kept."""
+    plan = {p.pod.key.removeprefix("demo/"): p.node for p in plan_checked(scenes()[0].snapshot()).placements}
+    held, web, *free, preempted, first, second, stranger = told(printed)
+    assert held == ("filter", "web-0", held[2], {"NodeNames": [], "FailedAndUnresolvableNodes": {held[2][0]: HELD}})
+    assert set(held[2]) == {node.name for node in scenes()[0].nodes}
+    for each, pod in ((web, "web-0"), (first, "train-0"), (second, "train-1")):
+        assert each == ("filter", pod, [plan[pod]], {"NodeNames": [plan[pod]]})
+    (_, _, asked, passed), (verb, _, _, scores) = free
+    assert plan["web-1"] not in asked
+    assert passed == {"NodeNames": asked}
+    assert (verb, [each["Host"] for each in scores]) == ("prioritize", asked)
+    assert sorted(each["Score"] for each in scores) == [0, 10]
+    assert preempted[0] == "preempt"
+    assert preempted[3] == {"NodeNameToMetaVictims": {}}
+    kept = [name for name in stranger[2] if name != plan["train-0"]]
+    assert stranger[3] == {"NodeNames": kept, "FailedAndUnresolvableNodes": {plan["train-0"]: TAKEN}}
 
 
 def test_it_ends_with_what_to_try_next(printed: str) -> None:

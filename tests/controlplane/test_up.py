@@ -1,13 +1,16 @@
 """`thalweg up` as a user meets it: a process that serves until Ctrl-C."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
-from thalweg_controlplane import Binaries
+import yaml
+from thalweg_controlplane import Api, Binaries
 
 PROGRAM = """
 import asyncio, sys
@@ -42,6 +45,46 @@ def start(operator: str) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
+
+
+async def test_what_it_says_to_try_works(binaries: Binaries) -> None:
+    """Its own operator and kube-scheduler's profile for it: the pods that it says are bound by either are."""
+    command = [sys.executable, "-m", "thalweg", "up", "--nodes", "5"]
+    with subprocess.Popen(  # noqa: ASYNC220
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line.strip())
+            if line.startswith("Ctrl-C"):
+                break
+        else:
+            pytest.fail("\n".join(said))
+        try:
+            (kubeconfig,) = [line.rpartition("=")[2] for line in said if line.startswith("export KUBECONFIG=")]
+            files = [Path(line.split()[3]) for line in said if line.startswith("kubectl apply -f ")]
+            (metrics,) = [line.split()[2] for line in said if line.startswith("curl -s ")]
+            async with Api(Path(kubeconfig)) as api:
+                for each in [each for file in files for each in yaml.safe_load_all(file.read_text())]:
+                    if each["kind"] == "Deployment":
+                        each["metadata"]["namespace"] = "default"
+                    await api.apply(each)
+                path = "/apis/apps/v1/namespaces/default/deployments"
+                for name, count in (("steered", 20), ("web", 30)):
+                    await api.wait_for(
+                        f"{path}/{name}",
+                        lambda found, count=count: found["status"].get("availableReplicas") == count,
+                        within=60,
+                    )
+            async with aiohttp.ClientSession() as session, session.get(metrics) as answer:
+                asked = re.findall(
+                    r'^thalweg_extender_answers_total\{.*verb="filter".*\} (\S+)', await answer.text(), re.MULTILINE
+                )
+            assert sum(map(float, asked)) >= 20
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -13,8 +13,9 @@ from support.verdicts import read_pods, snapshot_of
 from flowcore.filters import Verdicts, judge
 from flowcore.model.devices import DeviceClass, device_resources, needs_devices
 from flowcore.model.policies import Delivery
-from flowcore.model.volumes import Claim, PersistentVolume
+from flowcore.model.volumes import ZONE, Claim, PersistentVolume
 from flowcore.model.wire import STORAGE_KINDS, to_storage_object
+from flowcore.rounds import run_round
 
 LATE = {"metadata": {"name": "late"}, "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}
 
@@ -127,6 +128,30 @@ def test_the_class_of_older_versions_goes_before_the_field() -> None:
     found = to_storage_object("PersistentVolumeClaim", {"metadata": metadata, "spec": {"storageClassName": "late"}})
     assert isinstance(found, Claim)
     assert found.storage_class == ""
+
+
+def test_rounds_place_pods_where_their_volumes_can_be_had() -> None:
+    """As the cluster stands when the round begins; those that nothing can be had for are told why."""
+    zoned = [{**node(name), "metadata": {"name": name, "labels": {ZONE: name}}} for name in "ab"]
+    reach = {"key": ZONE, "operator": "In", "values": ["b"]}
+    volume = {"capacity": {"storage": "1Gi"}, "csi": {"driver": "csi.example.com", "volumeHandle": "h"},
+              "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [reach]}]}}}  # fmt: skip
+    bound = pvc("c", volumeName="v")
+    bound["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    storage = {"persistentVolumeClaims": [bound], "storageClasses": [LATE],
+               "persistentVolumes": [{"metadata": {"name": "v"}, "spec": volume}]}  # fmt: skip
+    pending = [pod("p", claim("c")), pod("q", claim("c")), pod("r", claim("missing"))]
+    cluster = snapshot_of(Case(zoned, [], pending, [], storage))
+    result = run_round(cluster)
+    assert {each.pod.key: each.node for each in result.placements} == {"default/p": "b", "default/q": "b"}
+    ((key, reason),) = [(each.pod.key, each.reason) for each in result.left]
+    assert key == "default/r"
+    assert 'persistentvolumeclaim "missing" not found' in reason
+    full = {**storage, "csiNodes": [{"metadata": {"name": "b"}, "spec": {"drivers": [
+        {"name": "csi.example.com", "nodeID": "b", "allocatable": {"count": 0}}]}}]}  # fmt: skip
+    result = run_round(snapshot_of(Case(zoned, [], pending[:1], [], full)))
+    assert not result.placements
+    assert "exceed max volume count" in result.left[0].reason
 
 
 _SPOILED = st.sampled_from((None, {}, [], "", "x", 1, -(2**40), [None], {"x": None}))

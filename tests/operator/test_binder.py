@@ -67,13 +67,13 @@ async def binding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
             server, state, Binder(connection, state, metrics, 4, lambda _, why: made.refused.append(why)), metrics
         )
 
-        async def pause(_tries: int, at_least: float) -> None:
+        async def pause(_tries: int, at_least: float = 0.0) -> None:
             made.pauses.append(at_least)
             if made.meanwhile:
                 made.meanwhile.pop(0)()
             await asyncio.sleep(0)
 
-        monkeypatch.setattr(module, "_pause", pause)
+        monkeypatch.setattr(module, "pause", pause)
         task = asyncio.create_task(made.binder.run())
         try:
             yield made

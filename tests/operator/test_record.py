@@ -12,12 +12,15 @@ from support.crowds import crowds
 from support.model import node, pod, snapshot
 from thalweg.main import main
 from thalweg_operator import record, wire
-from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, Told, Waiting, reply_decoder, request_encoder
+from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, Told, Use, Waiting, reply_decoder, request_encoder
 from thalweg_operator.worker import Replica, answer, serve
 
 from flowcore.model.neighbours import Kind
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.snapshot import Snapshot
+from flowcore.model.volumes import Claim, ClaimVolume, CsiNode, PersistentVolume, StorageClass
+
+CLAIM, MOUNTED = Claim("default", "data", storage_class="late"), (ClaimVolume("default", "data"),)
 
 
 def _request(crowd: Snapshot, number: int = 1) -> RoundRequest:
@@ -32,7 +35,9 @@ def _request(crowd: Snapshot, number: int = 1) -> RoundRequest:
         fresh=number == 1,
         nodes=list(crowd.table.nodes),
         gone=[],
-        uses=[],
+        uses=[Use(node.name, (), 1, 0, 0, (), MOUNTED) for node in crowd.table.nodes] if number == 1 else [],
+        storage=[CLAIM, CsiNode("n0"), StorageClass("late")] if number == 1 else [PersistentVolume("v")],
+        storage_gone=[] if number == 1 else [("CSINode", "", "n0")],
         policies=[BUILT_IN],
         classes=list(classes),  # type: ignore[arg-type]
         namespaces={"default": ()},
@@ -67,6 +72,8 @@ def test_a_recorded_round_replays_to_the_same_plan(tmp_path_factory: pytest.Temp
         assert record.differences(reply, again) == []
         told = {each.node: each for each in kept.request.reports}
         assert told == {each.node: each for each in first.reports}
+        assert {each.node: each.volumes for each in kept.request.uses} == dict.fromkeys(told, MOUNTED)
+    assert kept.request.storage == [CLAIM, PersistentVolume("v"), StorageClass("late")]
 
 
 def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:

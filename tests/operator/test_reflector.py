@@ -282,6 +282,64 @@ async def test_refusals_are_waited_out(tmp_path: Path) -> None:
         assert len(case.server.lists) == 1
 
 
+async def test_a_kind_that_the_cluster_does_not_serve_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In sync all the same, and asked for again: it may come, and go, with another version of the cluster."""
+    monkeypatch.setattr("thalweg_operator.reflector._ABSENT", 0.02)
+    server, mirror, metrics = WatchServer(), Mirror(), Metrics()
+    server.list_faults = [web.Response(status=404, text="404 page not found")]
+    async with serving(server.app, tmp_path) as connection:
+        decode = msgspec.json.Decoder(Thing).decode
+        reflector = Reflector("things", "/things", connection, decode, mirror, metrics, may_be_absent=True)
+        task = asyncio.create_task(reflector.run())
+        await asyncio.wait_for(reflector.synced.wait(), 10)
+        case = Case(server, mirror, reflector, metrics)
+        await server.watched()
+        await server.put("a", 1)
+        await case.equal()
+        assert case.count("thalweg_relists_total") == 0
+        gone = [web.Response(status=404) for _ in range(2)]
+        server.watch_faults, server.list_faults = gone[:1], gone[1:]
+        lists = len(server.lists)
+        await server.cut()
+        await until(lambda: "-a" in mirror.done, 10, lambda: f"a to go; {mirror.done}")
+        await until(lambda: len(server.lists) > lists, 10, lambda: "another list")
+        await case.equal()
+        task.cancel()
+
+
+async def test_a_kind_that_is_not_there_when_it_must_be(tmp_path: Path) -> None:
+    """A 404 for nodes or pods is a failure like any other: nobody takes it for an empty cluster."""
+    async with reflecting(tmp_path, a=1) as case:
+        case.server.list_faults = [web.Response(status=404), refusal(403, "not yours")]
+        await case.server.forget()
+        case.server.version += 1
+        case.server._oldest = case.server.version
+        await case.server.cut()
+        await until(lambda: len(case.server.lists) == 4, 10, lambda: f"three more lists; {case.server.lists}")
+        await case.equal()
+        assert case.mirror.done == ["a=1", "a=1"]
+
+
+async def test_what_may_not_be_read_is_an_error_with_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is never taken for a kind that the cluster does not have."""
+    server = WatchServer()
+    server.list_faults = [refusal(403, "things is forbidden")]
+    async with serving(server.app, tmp_path) as connection:
+        decode = msgspec.json.Decoder(Thing).decode
+        reflector = Reflector("things", "/things", connection, decode, Mirror(), Metrics(), may_be_absent=True)
+        task = asyncio.create_task(reflector.run())
+        await until(lambda: server.lists, 10, lambda: "a list")
+        assert not reflector.synced.is_set()
+        await asyncio.wait_for(reflector.synced.wait(), 10)
+        task.cancel()
+    said = capsys.readouterr()
+    (line,) = [line for line in (said.out + said.err).splitlines() if "refused" in line]
+    assert "error" in line
+    assert "things" in line
+
+
 async def test_a_watch_that_ends_by_itself_is_begun_again(tmp_path: Path) -> None:
     """The server ends watches after a while; that is no failure, and nothing is missed."""
     async with reflecting(tmp_path, a=1) as case:

@@ -4,15 +4,29 @@ from collections import Counter
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thalweg_operator.state import ClusterState, NodeUse, Population
 
+from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import Labels
+from flowcore.model.volumes import (
+    Capacity,
+    Claim,
+    ClaimVolume,
+    CsiDriver,
+    CsiNode,
+    PersistentVolume,
+    StorageKey,
+    StorageObject,
+    VolumeAttachment,
+    key_of,
+)
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a value, not a bind
 NODES = ("n0", "n1", "n2")
@@ -20,6 +34,7 @@ CLASSES = (
     PodClass(requests=(("cpu", 100), ("memory", 1000))),
     PodClass(requests=(("cpu", 900),), host_ports=(HostPort(EVERY_ADDRESS, "TCP", 80),)),
     PodClass(),
+    PodClass(requests=(("cpu", 50),), volumes=(ClaimVolume("default", "a"), ClaimVolume("default", "b"))),
     PodClass(
         requests=(("example.com/gpu", 1),),
         host_ports=(HostPort("10.0.0.1", "TCP", 80), HostPort(EVERY_ADDRESS, "UDP", 53)),
@@ -60,7 +75,20 @@ def _nodes(draw: st.DrawFn) -> Node:
     )
 
 
+STORAGE: st.SearchStrategy[StorageObject] = st.one_of(
+    st.builds(Claim, st.just("default"), st.sampled_from("ab"), st.sampled_from(("u1", "u2"))),
+    st.builds(PersistentVolume, st.sampled_from("ab"), size=st.integers(0, 1)),
+    st.builds(CsiNode, st.sampled_from(NODES)),
+    st.builds(Capacity, st.just(("default", "a")), st.sampled_from("xy")),
+)
 EVENTS = st.one_of(
+    st.tuples(st.just("storage"), STORAGE),
+    st.tuples(st.just("storage"), STORAGE),
+    st.tuples(st.just("delete storage"), STORAGE),
+    st.tuples(
+        st.just("device class"),
+        st.tuples(st.sampled_from("xy"), st.sampled_from((None, "", "example.com/gpu", "other.com/gpu"))),
+    ),
     st.tuples(st.just("pod"), _pods()),
     st.tuples(st.just("pod"), _pods()),
     st.tuples(st.just("delete pod"), st.sampled_from("abcde")),
@@ -86,9 +114,13 @@ class Receiver:
         self.uses: dict[str, NodeUse] = {}
         self.namespaces: dict[str, Labels] = {}
         self.neighbours: Counter[tuple[Kind, str]] = Counter()
+        self.storage: dict[StorageKey, StorageObject] = {}
 
     def take(self, state: ClusterState) -> None:
         changes = state.take_changes()
+        for key in changes.storage_gone:
+            self.storage.pop(key, None)
+        self.storage.update((key_of(each), each) for each in changes.storage)
         for name in changes.gone:
             self.nodes.pop(name, None)
             self.uses.pop(name, None)
@@ -109,18 +141,22 @@ def without_reports(state: ClusterState) -> dict[str, Node]:
 
 
 def copied(use: NodeUse) -> NodeUse:
-    return NodeUse(Counter(use.amounts), use.pods, use.cpu, use.memory, Counter(use.ports))
+    return NodeUse(Counter(use.amounts), use.pods, use.cpu, use.memory, Counter(use.ports), Counter(use.volumes))
 
 
 def recounted(state: ClusterState) -> dict[str, NodeUse]:
     uses: dict[str, NodeUse] = {}
     for pod in state.pods.values():
         if pod.node_name and not pod.terminal:
-            uses.setdefault(pod.node_name, NodeUse()).change(pod.usage, pod.pod_class.host_ports, 1)
+            uses.setdefault(pod.node_name, NodeUse()).change(pod.usage, pod.pod_class, 1)
     for reservation in state.reservations.values():
         pod_class = reservation.pod.pod_class
-        uses.setdefault(reservation.node, NodeUse()).change(pod_class.requests, pod_class.host_ports, 1)
+        uses.setdefault(reservation.node, NodeUse()).change(pod_class.requests, pod_class, 1)
     return uses
+
+
+def claims_of(pod: Pod) -> list[tuple[str, str]]:
+    return [each.key for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)]
 
 
 def met(state: ClusterState) -> Counter[tuple[Kind, str]]:
@@ -129,7 +165,11 @@ def met(state: ClusterState) -> Counter[tuple[Kind, str]]:
 
 
 def plain(uses: dict[str, NodeUse]) -> dict[str, Any]:
-    return {name: (+use.amounts, use.pods, use.cpu, use.memory, +use.ports) for name, use in uses.items() if use.pods}
+    return {
+        name: (+use.amounts, use.pods, use.cpu, use.memory, +use.ports, +use.volumes)
+        for name, use in uses.items()
+        if use.pods
+    }
 
 
 def apply(state: ClusterState, receiver: Receiver, kind: str, what: Any) -> None:
@@ -150,6 +190,13 @@ def apply(state: ClusterState, receiver: Receiver, kind: str, what: Any) -> None
             state.release(f"default/{what[0]}", what[1])
         case "namespace":
             state.set_namespace(*what)
+        case "storage":
+            state.upsert_storage(what)
+        case "delete storage":
+            state.delete_storage(key_of(what))
+        case "device class":
+            name, resource = what
+            state.set_device_class(name, None if resource is None else DeviceClass(name, resource))
         case "take":
             receiver.take(state)
         case "worker lost":
@@ -168,7 +215,12 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
         assert plain(state._uses) == plain(recounted(state))
         assert (plain(recounted(state)), without_reports(state)) == before[1:] or state.generation > before[0]
         assert set(state.waiting) == {key for key, pod in state.pods.items() if not pod.node_name and not pod.terminal}
-        assert all(state.waiting[key] == state.pods[key] for key in state.waiting)
+        backed = device_resources(state.device_classes.values())
+        assert all(state.waiting[key] == with_devices(state.pods[key], backed) for key in state.waiting)
+        wanted = [
+            each for pod in state.waiting.values() if not (pod.blocked or pod.unjudged) for each in claims_of(pod)
+        ]
+        assert state.storage._wanted == Counter(wanted)
         # A reservation is held by a pod that still waits, and by that very pod.
         for key, reservation in state.reservations.items():
             assert state.waiting[key].uid == reservation.pod.uid
@@ -187,6 +239,7 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
     assert receiver.nodes == without_reports(state)
     assert receiver.reports == {name: node.report for name, node in state.nodes.items()}
     assert receiver.namespaces == state.namespaces
+    assert receiver.storage == state.storage.objects
     assert {at: count for at, count in receiver.neighbours.items() if count} == met(state)
     assert plain(receiver.uses) == {name: use for name, use in plain(recounted(state)).items() if name in state.nodes}
 
@@ -277,3 +330,64 @@ def test_what_ran_on_a_deleted_node_counts_when_it_comes_back() -> None:
     state.upsert_node(node)
     state.upsert_pod(waiting := Pod("default", "b", "v", CLASSES[1], scheduler_name="thalweg"))
     assert not state.reserve(waiting, "n")
+
+
+def waits(claim: str) -> Pod:
+    """A pod that waits with a claim."""
+    return Pod("default", f"with-{claim}", "u", PodClass(volumes=(ClaimVolume("default", claim),)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "asks"),
+    [
+        (None, Claim("default", "data"), True),
+        (Claim("default", "data"), Claim("default", "data", bound=True), True),
+        (Claim("default", "data"), None, False),
+        (Claim("default", "other"), Claim("default", "other", bound=True), False),
+        (None, PersistentVolume("v"), True),
+        (PersistentVolume("v"), None, False),
+        (None, VolumeAttachment("x", "csi", "n0", "v"), False),
+        (VolumeAttachment("x", "csi", "n0", "v"), None, True),
+        (CsiNode("n0", (("csi", 1),)), CsiNode("n0", (("csi", 2),)), True),
+        (CsiNode("n0"), CsiNode("n0"), False),
+        (CsiDriver("csi", tracks_capacity=True), None, True),
+        (None, Capacity(("default", "x")), True),
+    ],
+)
+def test_a_storage_event_asks_for_a_round_where_a_waiting_pod_may_be_placed(
+    *, before: StorageObject | None, after: StorageObject | None, asks: bool
+) -> None:
+    """And never where no pod waits with a claim: such events are many, and mostly about pods that run."""
+    waiting = waits("data")
+    placed = msgspec.structs.replace(waiting, node_name="n0")
+    for pods, expected in (([waiting], asks), ([], False), ([waiting, placed], False)):
+        state, changes = ClusterState(), []
+        for pod in pods:
+            state.upsert_pod(pod)
+        if before is not None:
+            state.upsert_storage(before)
+        state.on_change = lambda: changes.append(1)  # noqa: B023 - called before the next turn
+        if after is not None:
+            state.upsert_storage(after)
+        elif before is not None:
+            state.delete_storage(key_of(before))
+        assert bool(changes) is expected
+
+
+def test_pods_follow_the_device_classes() -> None:
+    """One that waits is left to kube-scheduler for as long as its resource is known to be backed."""
+    state, changes = ClusterState(), []
+    state.upsert_node(Node("n0", allocatable=(("example.com/gpu", 1), ("pods", 9))))
+    state.upsert_pod(pod := Pod("default", "a", "u", PodClass(requests=(("example.com/gpu", 1),))))
+    state.on_change = lambda: changes.append(1)
+    state.set_device_class("other", DeviceClass("other"))
+    assert not changes
+    state.set_device_class("gpu", DeviceClass("gpu", "example.com/gpu"))
+    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unjudged
+    assert changes
+    assert not state.reserve(pod, "n0")
+    state.upsert_pod(msgspec.structs.replace(pod, told="why"))
+    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unjudged
+    state.set_device_class("gpu", None)
+    assert state.waiting[pod.key].unjudged == ""
+    assert state.reserve(pod, "n0")

@@ -18,7 +18,7 @@ from thalweg_operator.worker import Replica
 from flowcore.classes import VerdictCache
 from flowcore.classes.invalidation import INVALIDATES, NODE_FIELDS, OF_A_NODE, Row
 from flowcore.costs import MODELS, Load
-from flowcore.filters import judge, volume_filters
+from flowcore.filters import judge
 from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.filters.registry import IN_ORDER, ask
 from flowcore.model.neighbours import Kind
@@ -26,14 +26,22 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
-from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot
-from flowcore.model.volumes import ClaimVolume
+from flowcore.model.volumes import (
+    ZONE,
+    Attachment,
+    Capacity,
+    Claim,
+    ClaimVolume,
+    CsiDriver,
+    CsiNode,
+    PersistentVolume,
+    StorageClass,
+    VolumeAttachment,
+)
 from flowcore.rounds import RoundResult, run_round
 from flowcore.rounds.demands import demands_of
-
-#: Volumes are left out: the operator does not tell of them, and rounds place no pods that have any.
-HEARD = frozenset(ASPECTS) - set(volume_filters.NAMES)
 
 
 def verdicts(snapshot: Snapshot, world: World, cache: VerdictCache | None) -> list[Any]:
@@ -93,14 +101,14 @@ def replica_and_fresh(world: World, replica: Replica) -> tuple[Snapshot, Snapsho
     return remembering, fresh
 
 
-@given(histories(HEARD | {*SCORES, SOFT}))
+@given(histories(frozenset({*ASPECTS, *SCORES, SOFT})))
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_remembered_is_what_a_fresh_look_says(history: History) -> None:
     """After every step: every filter and reason, counts, and a whole round."""
     compare(history)
 
 
-@pytest.mark.parametrize("aspect", sorted(HEARD))
+@pytest.mark.parametrize("aspect", sorted(ASPECTS))
 def test_each_filter_alone(aspect: str) -> None:
     """Histories in which one filter decides, so that none hides behind an earlier one."""
 
@@ -134,12 +142,39 @@ def web(name: str, at: str, cpu: int = 1000, **fields: Any) -> Pod:
     return Pod("default", name, name, pod_class, labels=labels, node_name=at, usage=pod_class.requests, **fields)
 
 
-#: Objects of a cluster at first; what comes (nodes, pods, a namespace and its labels) or goes (names); who is asked.
+def mounting(name: str, at: str, claim: str) -> Pod:
+    """A pod on a node that has a claim mounted."""
+    return Pod("default", name, name, PodClass(volumes=(ClaimVolume("default", claim),)), node_name=at)
+
+
+def claim(name: str = "data", **fields: Any) -> Claim:
+    """A claim; with a volume's name it is bound."""
+    return Claim("default", name, size=10**9, bound="volume_name" in fields, **fields)
+
+
+def volume(name: str = "v", zone: str = "", **fields: Any) -> PersistentVolume:
+    """A PersistentVolume of a CSI driver, and where it can be reached."""
+    reach = (NodeSelectorTerm((Requirement(ZONE, "In", (zone,)),)),) if zone else None
+    return PersistentVolume(name, affinity=reach, attachment=Attachment("csi", name), size=10**10, **fields)
+
+
+def late(**fields: Any) -> StorageClass:
+    """A class whose claims wait for their first consumer."""
+    return StorageClass("late", binding_mode="WaitForFirstConsumer", **fields)
+
+
+#: Objects of a cluster at first; what comes (nodes, pods, a namespace and its labels, storage objects) or goes (names);
+#: who is asked.
 Scenario = tuple[list[Any], list[Any], tuple[PodClass, Kind]]
 FIT, NEARBY = PodClass(requests=(("cpu", 4000),)), Kind("default", (), rules=Rules(affinity=(NEAR,)))
 ANY, PORTED = PodClass(), PodClass(host_ports=(PORT,))
 IN_B, NAMED = PodClass(node_selector=(("zone", "b"),)), PodClass(node_name="a1")
 A, B, C = ZONED.values()
+ZA, ZB = (node(f"{zone}1", labels=((ZONE, zone),)) for zone in "ab")
+DATA, OTHER = ClaimVolume("default", "data"), ClaimVolume("default", "other")
+USER, USER_OF_BOTH = (PodClass(volumes=(DATA,)), Kind()), (PodClass(volumes=(DATA, OTHER)), Kind())
+ALONE, ON_V = claim(access_modes=("ReadWriteOncePod",)), claim(volume_name="v")
+ONE_MORE, NO_MORE = CsiNode("a1", (("csi", 1),)), CsiNode("a1", (("csi", 0),))
 #: For each row of the table a change after which its filter says something else.
 SCENARIOS: dict[tuple[str, str], Scenario] = {
     ("POD_ADDED", "NodeResourcesFit"): ([A], [web("w", "a1")], (FIT, Kind())),
@@ -192,6 +227,52 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
         [("default", (("team", "one"),))],
         (ANY, Kind("default", (), rules=Rules(affinity=(TEAM,)))),
     ),
+    ("NODE_ADDED", "VolumeRestrictions"): ([A, ALONE, mounting("w", "b1", "data")], [B], USER),
+    ("NODE_ADDED", "NodeVolumeLimits"): ([ZA, ON_V, volume(), CsiNode("b1", (("csi", 0),))], [ZB], USER),
+    ("NODE_ADDED", "VolumeBinding"): ([ZA, ON_V, volume(zone="a")], [ZB], USER),
+    ("NODE_ADDED", "VolumeZone"): ([ZA, ON_V, volume(labels=ZA.labels)], [ZB], USER),
+    ("NODE_DELETED", "VolumeRestrictions"): ([A, B, ALONE, mounting("w", "b1", "data")], ["b1"], USER),
+    ("NODE_LABELS", "VolumeBinding"): ([ZA, ZB, ON_V, volume(zone="a")], [node("b1", labels=ZA.labels)], USER),
+    ("NODE_LABELS", "VolumeZone"): ([ZA, ZB, ON_V, volume(labels=ZA.labels)], [node("b1", labels=ZA.labels)], USER),
+    ("POD_VOLUMES", "VolumeRestrictions"): ([A, ALONE], [mounting("w", "a1", "data")], USER),
+    ("POD_VOLUMES", "NodeVolumeLimits"): (
+        [A, ONE_MORE, ON_V, volume(), claim("other", volume_name="w"), volume("w")],
+        [mounting("w", "a1", "other")],
+        USER,
+    ),
+    ("PERSISTENT_VOLUME", "NodeVolumeLimits"): ([A, NO_MORE, ON_V], [volume()], USER),
+    ("PERSISTENT_VOLUME", "VolumeBinding"): (
+        [A, late(), claim(storage_class="late")], [volume(storage_class="late", available=True)], USER,
+    ),
+    ("PERSISTENT_VOLUME", "VolumeZone"): ([ZA, ON_V, volume(labels=ZA.labels)], [volume(labels=ZB.labels)], USER),
+    ("CLAIM", "VolumeRestrictions"): ([A, claim(), mounting("w", "a1", "data")], [ALONE], USER),
+    ("CLAIM", "NodeVolumeLimits"): ([A, NO_MORE, claim(), volume()], [ON_V], USER),
+    ("CLAIM", "VolumeBinding"): ([ZA, late(), claim(storage_class="late"), volume(zone="a")], [ON_V], USER),
+    ("CLAIM", "VolumeZone"): (
+        [ZA, ON_V, volume(labels=ZA.labels), volume("w", labels=ZB.labels)], [claim(volume_name="w")], USER,
+    ),
+    ("STORAGE_CLASS", "NodeVolumeLimits"): (
+        [A, NO_MORE, late(), claim(storage_class="late")], [late(provisioner="csi")], USER,
+    ),
+    ("STORAGE_CLASS", "VolumeBinding"): ([A, late(), claim(storage_class="late")], [late(provisioner="csi")], USER),
+    ("STORAGE_CLASS", "VolumeZone"): (
+        [ZA, ON_V, volume(labels=ZB.labels), claim("other", storage_class="late")], [late()], USER_OF_BOTH,
+    ),
+    ("CSI_NODE", "NodeVolumeLimits"): ([A, ONE_MORE, ON_V, volume()], [NO_MORE], USER),
+    ("CSI_NODE", "VolumeBinding"): (
+        [ZA, ON_V, volume(plugin="in-tree", zone="b")], [CsiNode("a1", migrated=("in-tree",))], USER,
+    ),
+    ("CSI_DRIVER", "VolumeBinding"): (
+        [A, late(provisioner="csi"), claim(storage_class="late")], [CsiDriver("csi", tracks_capacity=True)], USER,
+    ),
+    ("VOLUME_ATTACHMENT", "NodeVolumeLimits"): (
+        [A, ONE_MORE, ON_V, volume(), volume("w")], [VolumeAttachment("x", "csi", "a1", "w")], USER,
+    ),
+    ("STORAGE_CAPACITY", "VolumeBinding"): (
+        [A, late(provisioner="csi"), claim(storage_class="late"), CsiDriver("csi", tracks_capacity=True)],
+        [Capacity(("default", "x"), "late", 10**10, LabelSelector(()))],
+        USER,
+    ),
 }  # fmt: skip
 
 
@@ -207,8 +288,10 @@ def changed(state: ClusterState, things: list[Any]) -> None:
                 state.set_namespace(name, labels)
             case str() if "/" in thing:
                 state.delete_pod(thing)
-            case _:
+            case str():
                 state.delete_node(thing)
+            case _:
+                state.upsert_storage(thing)
 
 
 def answers(scenario: Scenario, rows: Iterable[Row], which: str) -> tuple[list[Any], list[Any], list[Any]]:
@@ -234,7 +317,7 @@ def named(row: Row) -> str:
     return f"{row.event.name}-{row.filter}"
 
 
-@pytest.mark.parametrize("row", [row for row in INVALIDATES if row.filter not in volume_filters.NAMES], ids=named)
+@pytest.mark.parametrize("row", INVALIDATES, ids=named)
 def test_every_row_of_the_table_is_needed(row: Row) -> None:
     """With it the filter says after the change what is so; without it, what was."""
     scenario = SCENARIOS[row.event.name, row.filter]
@@ -242,24 +325,6 @@ def test_every_row_of_the_table_is_needed(row: Row) -> None:
     assert after == fresh != before
     _, after, _ = answers(scenario, [each for each in INVALIDATES if each != row], row.filter)
     assert after != fresh
-
-
-@pytest.mark.parametrize("row", [row for row in INVALIDATES if row.filter in volume_filters.NAMES], ids=named)
-def test_what_happens_to_storage_is_heard(row: Row) -> None:
-    """By the filters that the table names, which look at all nodes again; rounds place no such pods yet."""
-    claim = PodClass(volumes=(ClaimVolume("default", "data"),))
-    state = snapshot([A, B], [])
-    which = next(each for each in IN_ORDER if each.name == row.filter)
-    for rows, outcome in ((INVALIDATES, (0, 1)), ([each for each in INVALIDATES if each != row], (1, 0))):
-        cache = VerdictCache(rows)
-        cache.change_nodes(NodeTable.of(()), state.table, ())
-        cache.follow(state)
-        cache.ask(which, claim, Kind(), state)
-        cache.take_tallies()
-        cache.change_storage(row.event)
-        cache.ask(which, claim, Kind(), state)
-        tally = cache.take_tallies()[row.filter]
-        assert (tally.hits, tally.misses) == outcome
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))

@@ -625,7 +625,7 @@ def cases(aspects: frozenset[str]) -> Drawn[Case]:
 @st.composite
 def busy_cases(draw: st.DrawFn, aspects: Collection[str] = ASPECTS) -> Case:
     """Cases in which pending pods come in several copies, have priorities and have waited."""
-    case = draw(cases(frozenset(aspects) - _VOLUMES))  # a round places no pod with volumes
+    case = draw(cases(frozenset(aspects) - _VOLUMES))  # what its pods take of each other's is kube-scheduler's
     pending = []
     for at, pod in enumerate(case.pending):
         spec = {**pod["spec"], "priority": draw(st.sampled_from((0, 0, 10, 1000, -5, 2_000_001_000)))}

@@ -12,8 +12,9 @@ from functools import cache
 
 import msgspec
 from hypothesis import strategies as st
+from support import draw_volumes
 from support.draw import Case, Drawn, Manifest, cases
-from support.verdicts import read_pods
+from support.verdicts import read_pods, storage_objects
 from thalweg_operator.state import ClusterState
 from thalweg_operator.wire import RoundRequest, Use, told
 from thalweg_operator.worker import Replica
@@ -28,6 +29,7 @@ CHANGES = (
     "labels", "taints", "unschedulable", "allocatable", "images", "node goes", "node comes",
     "pod comes", "pod goes", "pod ends", "pod changes", "pod labels", "namespace", "reserve", "release",
 )  # fmt: skip
+STORAGE_CHANGES = ("storage comes", "storage comes", "storage goes")
 #: What happens, and numbers that choose to whom and how.
 Change = tuple[str, int, int]
 
@@ -44,8 +46,10 @@ class History:
 @cache
 def histories(aspects: frozenset[str]) -> Drawn[History]:
     """Histories of clusters in which each object has what the aspects read."""
-    change = st.tuples(st.sampled_from(CHANGES), st.integers(0, 7), st.integers(0, 7))
-    steps = st.lists(st.lists(change, min_size=1, max_size=2), min_size=1, max_size=5)
+    # There are many storage objects, and a change of one is seen by few pods.
+    what = CHANGES + 6 * STORAGE_CHANGES if aspects & set(draw_volumes.ASPECTS) else CHANGES
+    change = st.tuples(st.sampled_from(what), st.integers(0, 7), st.integers(0, 7))
+    steps = st.lists(st.lists(change, min_size=1, max_size=2), min_size=1, max_size=6)
     return st.builds(History, cases(aspects), cases(aspects), steps)
 
 
@@ -64,6 +68,8 @@ class World:
             self._put_node(manifest)
         for manifest in self._history.first.pods:
             self._put_pod(manifest)
+        for each in storage_objects(self._history.first):
+            self.state.upsert_storage(each)
         for pod in self._pending:
             self.state.upsert_pod(msgspec.structs.replace(pod, node_name="", blocked=""))
 
@@ -134,6 +140,10 @@ class World:
                     self._put_pod({**old, "spec": {**found["spec"], "nodeName": old["spec"]["nodeName"]}})
             case "namespace":
                 self._change_namespace(at, which)
+            case "storage comes" if found := storage_objects(other):
+                self.state.upsert_storage(found[(8 * at + which) % len(found)])
+            case "storage goes" if found := sorted(self.state.storage.objects):
+                self.state.delete_storage(found[(8 * at + which) % len(found)])
             case "reserve" if node:
                 waiting = self._pending[which % len(self._pending)]
                 self.state.reserve(msgspec.structs.replace(waiting, node_name="", blocked=""), node)
@@ -176,7 +186,7 @@ def tell(
     kinds: dict[Kind, int] = {}
     neighbours = [(kinds.setdefault(kind, len(kinds)), name, by) for (kind, name), by in changes.neighbours.items()]
     uses = [
-        Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports))
+        Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports), tuple(use.volumes))
         for name, use in changes.uses.items()
     ]
     images: dict[tuple[str, int], int] = {}
@@ -185,6 +195,7 @@ def tell(
         number=1, generation=1, now=0.0, fresh=False, nodes=changes.nodes, gone=changes.gone, uses=uses,
         namespaces=changes.namespaces, kinds=list(kinds), neighbours=neighbours, policies=[BUILT_IN],
         classes=classes, waiting=[], budget=0.0, images=list(images), reports=reports,
+        storage=changes.storage, storage_gone=changes.storage_gone,
     )  # fmt: skip
     replica.apply(request)
     return replica.snapshot(request, pending)

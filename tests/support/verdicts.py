@@ -23,7 +23,8 @@ from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
-from flowcore.model.volumes import Storage, StorageObject
+from flowcore.model.storage import Storage
+from flowcore.model.volumes import StorageObject
 from flowcore.model.wire import (
     Interner,
     WireNamespace,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections import Counter
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from flowcore.rounds import RoundResult, run_one_by_one, run_round
+from thalweg.demo.extender import exchanges
 from thalweg.demo.scenes import Scene, crowd, scenes
 
 _WAITS = "[red]waits[/red]"
@@ -24,6 +28,7 @@ def show() -> None:
     for number, scene in enumerate(scenes(), start=1):
         _show_scene(console, number, scene)
     _show_crowd(console, len(scenes()) + 1, crowd())
+    _show_extender(console, len(scenes()) + 2, scenes()[0])
     console.print(
         "Next: [bold]thalweg simulate -f FILE[/bold] plans a dump of your own cluster; "
         "[bold]thalweg up[/bold] starts a local one."
@@ -66,6 +71,26 @@ def _show_crowd(console: Console, number: int, scene: Scene) -> None:
     for reason, count in Counter(left.reason for left in at_once.left).most_common(3):
         console.print(f"[red]{count} wait:[/red] {reason}")
     console.print(f"{_summary(at_once, one_by_one)} The round took {seconds:.2f} s.\n")
+
+
+def _show_extender(console: Console, number: int, scene: Scene) -> None:
+    console.print(
+        f"[bold]{number}. Through kube-scheduler[/bold]\nScene 1 with kube-scheduler binding the pods and the extender "
+        "telling it where: the real one, over HTTP on loopback."
+    )
+    for each in asyncio.run(exchanges(scene)):
+        if each.when:
+            console.print(f"{each.when}:", highlight=False)
+        for line in (f"  {each.verb} {each.pod} {json.dumps(each.asked)}", f"    {json.dumps(_told(each.answer))}"):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print()
+
+
+def _told(answer: Any) -> Any:
+    """An answer without the fields of extender/v1 that are empty in it; no node is an answer."""
+    if not isinstance(answer, dict):
+        return answer
+    return {name: value for name, value in answer.items() if value or name.startswith("NodeName")}
 
 
 def _summary(at_once: RoundResult, one_by_one: RoundResult) -> str:

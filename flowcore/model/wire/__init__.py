@@ -11,7 +11,13 @@ from flowcore.model.wire.nodes import WireNamespace, WireNode, to_node
 from flowcore.model.wire.pod_objects import WirePod
 from flowcore.model.wire.pods import to_pod, to_unreadable_pod
 from flowcore.model.wire.selectors import WireLabelSelector, to_label_selector
-from flowcore.model.wire.volumes import STORAGE_KINDS, WireDeviceClass, to_device_class, to_storage_object
+from flowcore.model.wire.volumes import (
+    STORAGE_KINDS,
+    WireDeviceClass,
+    storage_decoder,
+    to_device_class,
+    to_storage_object,
+)
 
 __all__ = [
     "STORAGE_KINDS",
@@ -21,6 +27,7 @@ __all__ = [
     "WireNamespace",
     "WireNode",
     "WirePod",
+    "storage_decoder",
     "to_device_class",
     "to_label_selector",
     "to_labels",

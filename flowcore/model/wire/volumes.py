@@ -32,7 +32,7 @@ from flowcore.model.volumes import (
     VolumeAttachment,
     Volumes,
 )
-from flowcore.model.wire.base import Int32, Quantities, Quantity, Wire, WireMeta, to_labels
+from flowcore.model.wire.base import Int32, Interner, Quantities, Quantity, Wire, WireMeta, to_labels
 from flowcore.model.wire.migration import InTree, attachment_of, migrated_affinity, plugin_of
 from flowcore.model.wire.selectors import (
     WireLabelSelector,
@@ -414,3 +414,25 @@ def to_storage_object(kind: str, item: Any) -> StorageObject | None:
     """
     wire, convert = _KINDS[kind]
     return convert(msgspec.convert(item, wire))
+
+
+#: Fields that many objects have alike.
+_ALIKE = frozenset(
+    {"namespace", "storage_class", "access_modes", "volume_mode", "attributes_class", "labels", "affinity",
+     "migrated_affinity", "driver", "node_name", "selected_node", "limits", "migrated"}
+)  # fmt: skip
+
+
+def storage_decoder(kind: str, intern: Interner) -> Callable[[bytes], StorageObject | None]:
+    """``to_storage_object`` from JSON itself: nothing is decoded that is not read, and what is alike is held once."""
+    wire, convert = _KINDS[kind]
+    decoder = msgspec.json.Decoder(wire)
+
+    def decode(raw: bytes) -> StorageObject | None:
+        found = convert(decoder.decode(raw))
+        if found is None:
+            return None
+        alike = _ALIKE.intersection(found.__struct_fields__)
+        return msgspec.structs.replace(found, **{name: intern(getattr(found, name)) for name in alike})
+
+    return decode

@@ -1,0 +1,134 @@
+"""kube-scheduler with an extender: one that lets everything pass, and ours."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from thalweg.scheduler_config import SchedulerConfig
+from thalweg_controlplane import ControlPlane
+from thalweg_controlplane.processes import Child, until_ready
+
+from flowcore.model.policies import STEERED_NAME
+from harness.errors import BenchError
+from harness.schedulers import (
+    KUBE_SCHEDULER,
+    KubeScheduler,
+    Samples,
+    Thalweg,
+    answers,
+    free_address,
+)
+from harness.usage import family
+
+PASS_THROUGH = "pass-through"  # noqa: S105 - no password
+STEERED = "steered"
+GATED = "gated"
+HELD = "held"
+_START_SECONDS = 60.0
+
+
+def _configuration(address: str, profile: str, sample: int) -> str:
+    """What `thalweg scheduler-config` prints, for an extender at this address."""
+    return str(
+        SchedulerConfig(
+            url=f"http://{address}/extender",
+            kubeconfig="{kubeconfig}",
+            scheduler_name=profile,
+            node_sample=sample,
+            qps=10000,
+            leader_elect=False,
+        )
+    )
+
+
+class PassThrough(KubeScheduler):
+    """kube-scheduler with an extender that lets every node pass; all nodes are scored, as such extenders want."""
+
+    name = PASS_THROUGH
+    pods_name = "extended"
+
+    _sample = 100
+
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__(plane)
+        self._address = free_address()
+        command = [sys.executable, str(Path(__file__).with_name("pass_through.py")), self._address]
+        self._child = Child(PASS_THROUGH, command, plane.workdir / "extender.log")
+
+    async def start(self) -> None:
+        self._child.start()
+        await until_ready(self._child, lambda: answers(f"http://{self._address}/readyz"), _START_SECONDS)
+        self._plane.configure_scheduler(_configuration(self._address, self.pods_name, self._sample))
+        await super().start()
+
+    def pids(self) -> list[int]:
+        return [*super().pids(), *(family(self._child.pid) if self._child.pid is not None else [])]
+
+    async def stop(self) -> None:
+        await super().stop()
+        await self._child.stop()
+
+
+class Holding(PassThrough):
+    """kube-scheduler with an extender that holds steered pods for good, as one does that waits for a whole gang."""
+
+    name = HELD
+    pods_name = STEERED_NAME
+    _sample = 1
+
+
+class Steered(KubeScheduler):
+    """kube-scheduler steered by `thalweg run`; a policy with delivery Extender must be there.
+
+    Args:
+        name: steered, or gated where the policy says so.
+        beforehand: how many pods wait already; kube-scheduler starts once all have their nomination.
+    """
+
+    pods_name = STEERED_NAME
+
+    def __init__(self, plane: ControlPlane, name: str, beforehand: int, profile: Path | None = None) -> None:
+        super().__init__(plane)
+        self.name, self._beforehand = name, beforehand
+        self.thalweg = Thalweg(plane, profile)
+
+    async def start(self) -> None:
+        self._plane.configure_scheduler(_configuration(self.thalweg.address, self.pods_name, 1))
+        if not self._beforehand:
+            await asyncio.gather(self.thalweg.start(), super().start())
+            return
+        await self.thalweg.start()
+        deadline = time.monotonic() + 120.0
+        while await self._nominated() < self._beforehand:
+            self.thalweg.check()
+            if time.monotonic() > deadline:
+                raise BenchError(f"{await self._nominated()} of {self._beforehand} pods were nominated")
+            await asyncio.sleep(0.05)
+        await super().start()
+
+    async def _nominated(self) -> float:
+        samples = await self.thalweg.metrics()
+        return sum(value for name, value in samples.items() if name.startswith("thalweg_steering_writes_total done n"))
+
+    async def warm(self) -> None:
+        await self.thalweg.warm()
+
+    def pids(self) -> list[int]:
+        return [*super().pids(), *self.thalweg.pids()]
+
+    async def metrics(self) -> Samples:
+        return {**await super().metrics(), **await self.thalweg.metrics()}
+
+    def check(self) -> None:
+        super().check()
+        self.thalweg.check()
+
+    async def stop(self) -> None:
+        await super().stop()
+        await self.thalweg.stop()
+
+
+__all__ = ["GATED", "HELD", "KUBE_SCHEDULER", "PASS_THROUGH", "STEERED", "Holding", "PassThrough", "Steered"]

@@ -1,0 +1,406 @@
+"""The real kube-scheduler alone, with an extender that lets everything pass, and steered by Thalweg.
+
+    python bench/through_kube_scheduler.py --nodes 1000,5000 --pods 3000 --mix plain,apart
+    python bench/through_kube_scheduler.py --nodes 5000 --mix plain --arrival backlog,beforehand --runs 2
+    python bench/through_kube_scheduler.py --waiting 1000 --nodes 1000
+
+All rows of one number of nodes run on the same etcd and API server, one after the other; the pods of a row are deleted
+before the next. Arrivals: `burst` creates all pods as fast as the API server takes them while everything runs;
+`backlog` creates them first and then starts kube-scheduler and Thalweg together; `beforehand` lets Thalweg nominate the
+whole backlog before kube-scheduler starts. With `--waiting` a burst of pods of the default scheduler is measured while
+so many others wait: held though they fit, as the members of a gang are (an extender that holds them for good), steered
+and fitting nowhere, or behind our gate and fitting nowhere; beside kube-scheduler with none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from harness import plane, room, workload
+from harness.conditions import conditions
+from harness.errors import BenchError
+from harness.extended import GATED, HELD, KUBE_SCHEDULER, PASS_THROUGH, STEERED, Holding, PassThrough, Steered
+from harness.pod_watch import PodWatch
+from harness.schedulers import KubeScheduler, Samples, log_kept
+from harness.tables import console, print_conditions
+from harness.usage import child_named, used
+from rich.table import Table
+from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
+from thalweg_controlplane.objects import Manifest, pod
+from thalweg_operator.names import POLICIES_PATH
+
+from flowcore.model.policies import GATE, STEERED_NAME
+
+BURST, BACKLOG, BEFOREHAND = "burst", "backlog", "beforehand"
+KINDS = (KUBE_SCHEDULER, PASS_THROUGH, STEERED, GATED)
+WAITING_KINDS = (KUBE_SCHEDULER, HELD, STEERED, GATED)
+
+_REST_SECONDS = 1.0
+_POLL_SECONDS = 0.02
+_SETTLE_SECONDS = 0.5
+_EXPLAINED = {
+    "pods/s": "pods bound per second, from the first creation (backlog, beforehand: from kube-scheduler's readiness) to"
+    " the last binding",
+    "p50, p99": "ms from a pod's creation (backlog, beforehand: from readiness) to its binding, as a watch sees them",
+    "calls": "filter calls per pod bound; held: answers of no node, in all",
+    "writes": "nominations, clearings, openings and wakes per pod bound",
+    "CPU s": "of kube-scheduler and extender or Thalweg together, over that time; API CPU s of the API server",
+    "own p99": "ms, the bucket of Thalweg's own time per filter answer that holds the 99th percentile",
+    "over": "nodes overcommitted at the end, from the API server's objects; anything but 0 is a bug",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row to measure."""
+
+    kind: str
+    nodes: int
+    pods: int
+    mix: str
+    arrival: str
+    waiting: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of it."""
+
+    bound: int
+    seconds: float
+    pods_per_second: float
+    p50_ms: float | None
+    p99_ms: float | None
+    creation_seconds: float
+    cpu_seconds: float
+    api_server_cpu_seconds: float
+    attempts: float
+    filter_calls: float | None
+    held: float | None
+    writes: float | None
+    own_p99_ms: float | None
+    overcommitted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is the same for all rows."""
+
+    patience: float
+    logs: Path | None
+    profile: Path | None
+
+
+def _make(case: Case, control_plane: ControlPlane, options: Options) -> KubeScheduler:
+    if case.kind == PASS_THROUGH:
+        return PassThrough(control_plane)
+    if case.kind == HELD:
+        return Holding(control_plane)
+    if case.kind == KUBE_SCHEDULER:
+        control_plane.configure_scheduler(DEFAULT_SCHEDULER_CONFIG)
+        return KubeScheduler(control_plane)
+    profile = options.profile / f"{_title(case)}.prof" if options.profile else None
+    return Steered(control_plane, case.kind, case.pods if case.arrival == BEFOREHAND else 0, profile)
+
+
+def _policy(case: Case) -> Manifest:
+    return {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowSchedulingPolicy",
+        "metadata": {"name": "bench"},
+        "spec": {
+            "selects": {"schedulerNames": [STEERED_NAME], "podSelector": {}},
+            "delivery": "Extender",
+            "waiting": "Gate" if case.kind == GATED else "Hold",
+        },
+    }
+
+
+def _gated(pods: list[Manifest]) -> list[Manifest]:
+    """As the policy's admission leaves them; the pods bring the gate themselves, so no row pays for anything else."""
+    return [{**each, "spec": {**each["spec"], "schedulingGates": [{"name": GATE}]}} for each in pods]
+
+
+async def measure(control_plane: ControlPlane, api: Api, case: Case, options: Options) -> Measured:
+    """One row on a plane that is clean before and after."""
+    scheduler = _make(case, control_plane, options)
+    steers = isinstance(scheduler, Steered)
+    if steers:
+        await api.apply(_policy(case))
+    size = "1" if case.kind == HELD else "1000"
+    waiting = [
+        pod(f"waiting-{i:06}", size, "1Gi", workload.MEASURED, STEERED_NAME)
+        for i in range(0 if case.kind == KUBE_SCHEDULER else case.waiting)
+    ]
+    measured_name = "default-scheduler" if case.waiting else scheduler.pods_name
+    pods = workload.make_pods(case.mix, case.pods, measured_name)
+    if case.kind == GATED:
+        waiting, pods = _gated(waiting), pods if case.waiting else _gated(pods)
+    version = await plane.version(api)
+    with log_kept(scheduler, options.logs, _title(case)):
+        async with PodWatch(control_plane.kubeconfig, workload.MEASURED, version) as watch:
+            try:
+                return await _load(control_plane, api, scheduler, watch, case, options, pods, waiting)
+            finally:
+                await scheduler.stop()
+                await plane.delete(api, [*pods, *waiting])
+                if steers:
+                    await api.delete(f"{POLICIES_PATH}/bench")
+
+
+async def _load(
+    control_plane: ControlPlane,
+    api: Api,
+    scheduler: KubeScheduler,
+    watch: PodWatch,
+    case: Case,
+    options: Options,
+    pods: list[Manifest],
+    waiting: list[Manifest],
+) -> Measured:
+    api_server = child_named("kube-apiserver")
+    if api_server is None:
+        raise BenchError("the API server's process is not found")
+    creation_seconds = await _create(api, pods) if case.arrival != BURST else 0.0
+    await scheduler.start()
+    begun = time.monotonic()
+    if case.arrival == BURST:
+        await scheduler.warm()
+        await plane.create(api, waiting)
+        await asyncio.sleep(_REST_SECONDS + (5.0 if waiting else 0.0))
+    samples_before = await scheduler.metrics()
+    before, api_before = used(scheduler.pids()), used([api_server])
+    async with asyncio.TaskGroup() as group:
+        creating = group.create_task(_create(api, pods)) if case.arrival == BURST else None
+        group.create_task(_until_bound(control_plane, scheduler, watch, case, options.patience))
+    after, api_after = used(scheduler.pids()), used([api_server])
+    samples = await scheduler.metrics()
+    await scheduler.stop()
+    await asyncio.sleep(_SETTLE_SECONDS)
+    seen = {name: each for name, each in (await watch.seen()).pods.items() if not name.startswith("waiting-")}
+    if creating is not None:
+        creation_seconds = creating.result()
+        begun = min(each.added for each in seen.values())
+    nodes, there = await api.list("/api/v1/nodes"), await api.list("/api/v1/pods")
+    bound = sorted(each.bound for each in seen.values() if each.bound is not None)
+    begun = min([begun, *bound[:1]])
+    seconds = bound[-1] - begun if bound else 0.0
+    since = None if case.arrival == BURST else begun
+    latencies = [
+        each.bound - (each.added if since is None else since) for each in seen.values() if each.bound is not None
+    ]
+
+    def more(prefix: str) -> float:
+        return sum(value - samples_before.get(name, 0.0) for name, value in samples.items() if name.startswith(prefix))
+
+    ours = isinstance(scheduler, Steered)
+    return Measured(
+        bound=len(bound),
+        seconds=seconds,
+        pods_per_second=len(bound) / seconds if seconds else 0.0,
+        p50_ms=_percentile(latencies, 50),
+        p99_ms=_percentile(latencies, 99),
+        creation_seconds=creation_seconds,
+        cpu_seconds=after.cpu_seconds - before.cpu_seconds,
+        api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
+        attempts=more("scheduler_schedule_attempts_total"),
+        filter_calls=more("thalweg_extender_seconds_count filter") if ours else None,
+        held=_labelled(samples, samples_before, "thalweg_extender_answers_total", "held") if ours else None,
+        writes=_labelled(samples, {}, "thalweg_steering_writes_total", "done") if ours else None,
+        own_p99_ms=_own_p99(samples) if ours else None,
+        overcommitted=len(room.overcommitted(nodes, there)),
+    )
+
+
+def _labelled(samples: Samples, before: Samples, name: str, label: str) -> float:
+    return sum(
+        value - before.get(each, 0.0)
+        for each, value in samples.items()
+        if each.startswith(f"{name} ") and label in each.split()
+    )
+
+
+def _own_p99(samples: Samples) -> float | None:
+    """The upper edge, ms, of the histogram's bucket in which the 99th percentile lies."""
+    buckets = sorted(
+        (float(edge), value)
+        for name, value in samples.items()
+        if name.startswith("thalweg_extender_seconds_bucket ") and "filter" in name.split()
+        for edge in name.split()[1:]
+        if edge != "filter"
+    )
+    if not buckets or not buckets[-1][1]:
+        return None
+    return next(1000 * edge for edge, value in buckets if value >= 0.99 * buckets[-1][1])
+
+
+async def _create(api: Api, pods: list[Manifest]) -> float:
+    begun = time.monotonic()
+    await plane.create(api, pods)
+    return time.monotonic() - begun
+
+
+async def _until_bound(
+    control_plane: ControlPlane, scheduler: KubeScheduler, watch: PodWatch, case: Case, patience: float
+) -> None:
+    """Returns when all are bound, or when nothing was bound for so long."""
+    begun = time.monotonic()
+    while watch.bound < case.pods:
+        scheduler.check()
+        control_plane.check()
+        if time.monotonic() - max(begun, watch.last) > patience:
+            plane.say(f"{case.kind}: {watch.bound} of {case.pods} bound, and nothing for {patience:.0f} s: given up")
+            return
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _percentile(values: list[float], at: int) -> float | None:
+    return 1000 * statistics.quantiles(values, n=100, method="inclusive")[at - 1] if len(values) > 1 else None
+
+
+def _title(case: Case) -> str:
+    return f"{case.kind}-{case.nodes}-nodes-{case.mix}-{case.arrival}-{case.run}"
+
+
+async def _measure_all(nodes: int, cases: list[Case], options: Options, warm_up: int) -> list[Measured]:
+    found = []
+    async with plane.shared(plane.binaries()) as (control_plane, api):
+        await plane.create(api, workload.make_nodes(nodes))
+        await plane.warm_up(api, warm_up)
+        for case in cases:
+            plane.say(f"{case.kind}: {nodes} nodes, {case.pods} {case.mix} pods, {case.arrival}, run {case.run}")
+            found.append(await measure(control_plane, api, case, options))
+    return found
+
+
+def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
+    waiting = rows[0][0].waiting
+    beside = f" while {waiting} others wait" if waiting else ""
+    table = Table(title=f"{rows[0][0].pods} pods through kube-scheduler{beside}")
+    table.add_column("scheduler")
+    for column in ("nodes", "mix", "arrival", "bound", "pods/s", "x alone", "p50", "p99", "calls", "held", "writes",
+                   "attempts", "CPU s", "API CPU s", "own p99", "over"):  # fmt: skip
+        table.add_column(column, justify="right")
+    alone = {_group(case): found.pods_per_second for case, found in rows if case.kind == KUBE_SCHEDULER}
+    for case, found in rows:
+        base = alone.get(_group(case))
+        table.add_row(
+            case.kind,
+            str(case.nodes),
+            case.mix,
+            case.arrival,
+            str(found.bound),
+            f"{found.pods_per_second:.0f}",
+            f"{found.pods_per_second / base:.2f}" if base else "-",
+            _shown(found.p50_ms),
+            _shown(found.p99_ms),
+            _per(found.filter_calls, found.bound),
+            _shown(found.held),
+            _per(found.writes, found.bound),
+            f"{found.attempts:.0f}",
+            f"{found.cpu_seconds:.1f}",
+            f"{found.api_server_cpu_seconds:.1f}",
+            "-" if found.own_p99_ms is None else f"{found.own_p99_ms:g}",
+            str(found.overcommitted),
+        )
+    console.print(table)
+    print_conditions({**_EXPLAINED, **told})
+
+
+def _group(case: Case) -> tuple[Any, ...]:
+    # What is known beforehand is compared with kube-scheduler taking up the same backlog.
+    arrival = BACKLOG if case.arrival == BEFOREHAND else case.arrival
+    return case.nodes, case.mix, arrival, case.run
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+def _per(value: float | None, pods: int) -> str:
+    return "-" if value is None or not pods else f"{value / pods:.2f}"
+
+
+def _list_of(allowed: tuple[str, ...] | None):  # type: ignore[no-untyped-def]  # noqa: ANN202 - click's callback
+    def check(_context: click.Context, _parameter: click.Parameter, text: str) -> list[Any]:
+        words = text.split(",")
+        if allowed is None:
+            if not all(word.isdecimal() and int(word) for word in words):
+                raise click.BadParameter(f'"{text}" is not a list of numbers such as 1000,5000')
+            return [int(word) for word in words]
+        for word in words:
+            if word not in allowed:
+                raise click.BadParameter(f'"{word}" is none of {", ".join(allowed)}')
+        return words
+
+    return check
+
+
+@click.command()
+@click.option("--nodes", default="1000,5000", show_default=True, callback=_list_of(None))
+@click.option("--pods", default=3000, show_default=True, type=click.IntRange(min=2))
+@click.option("--mix", default="plain,apart", show_default=True, callback=_list_of(workload.MIXES))
+@click.option("--schedulers", "kinds", default=",".join(KINDS), show_default=True, callback=_list_of(KINDS))
+@click.option("--arrival", "arrivals", default=f"{BACKLOG},{BEFOREHAND}", show_default=True,
+              callback=_list_of((BURST, BACKLOG, BEFOREHAND)))  # fmt: skip
+@click.option("--waiting", default=0, show_default=True, type=click.IntRange(min=0),
+              help="Pods that wait meanwhile; a burst of others is measured.")  # fmt: skip
+@click.option("--runs", default=1, show_default=True, type=click.IntRange(min=1))
+@click.option("--warm-up", default=5000, show_default=True, type=click.IntRange(min=0),
+              help="Pods created and deleted beforehand, so that the API server is not new.")  # fmt: skip
+@click.option("--patience", default=60.0, show_default=True, help="Seconds without a binding after which to give up.")
+@click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder that logs are kept in.")
+@click.option("--profile", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder for cProfile's results of the operator; its figures are then too low.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def main(
+    nodes: list[int],
+    pods: int,
+    mix: list[str],
+    kinds: list[str],
+    arrivals: list[str],
+    waiting: int,
+    runs: int,
+    warm_up: int,
+    patience: float,
+    logs: Path | None,
+    profile: Path | None,
+    output: str,
+) -> None:
+    """Pods per second, latency, calls and writes, beside kube-scheduler alone on the same API server."""
+    told = conditions()
+    if profile is not None:
+        profile.mkdir(parents=True, exist_ok=True)
+    options = Options(patience, logs, profile)
+    rows: list[tuple[Case, Measured]] = []
+    for count in nodes:
+        cases = [
+            Case(kind, count, pods, each, arrival, waiting, run)
+            for run, each, arrival, kind in product(
+                range(1, runs + 1), mix, [BURST] if waiting else arrivals, WAITING_KINDS if waiting else kinds
+            )
+            # Nobody nominates beforehand but us.
+            if arrival != BEFOREHAND or kind in (STEERED, GATED)
+        ]
+        rows += zip(cases, asyncio.run(_measure_all(count, cases, options, warm_up)), strict=True)
+    if output == "json":
+        results = [{**asdict(case), **asdict(found)} for case, found in rows]
+        click.echo(msgspec.json.encode({"conditions": told, "results": results}))
+    else:
+        _print(rows, told)
+    sys.exit(any(found.overcommitted for _, found in rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""The admission policy that puts our scheduling gate on new pods, as manifests; pure.
+
+A MutatingAdmissionPolicy (admissionregistration.k8s.io/v1, KEP-3962, generally available in Kubernetes 1.36) is carried
+out by the API server itself: no webhook that could be away when a pod is created. See docs/decisions/0017.
+Every field is written out as the API server would default it, so that what it stores can be compared with what is
+wanted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flowcore.model.policies import GATE, Delivery, Policy, Selects, WaitingMode
+from flowcore.model.selectors import LabelSelector, Requirement
+from thalweg_operator.names import GROUP, KIND, VERSION
+
+Manifest = dict[str, Any]
+
+ADMISSION: Final = "admissionregistration.k8s.io/v1"
+#: Marks what is ours; its value is the policy's name, cut where it is too long for a label.
+GATE_LABEL: Final = "scheduling.thalweg/gate"
+
+_NAME_LIMIT = 253
+_VALUE_LIMIT = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The two objects that gate the pods of one policy. They have the same name.
+
+    Attributes:
+        policy: name of the FlowSchedulingPolicy.
+        rule: the MutatingAdmissionPolicy.
+        binding: the MutatingAdmissionPolicyBinding, without which the rule does nothing.
+    """
+
+    policy: str
+    rule: Manifest
+    binding: Manifest
+
+    @property
+    def name(self) -> str:
+        """Of both."""
+        return str(self.rule["metadata"]["name"])
+
+
+def wants_gate(policy: Policy) -> bool:
+    """Whether pods that it governs are to wait behind our gate."""
+    return policy.delivery is Delivery.EXTENDER and policy.waiting is WaitingMode.GATE and not policy.selects.nothing
+
+
+def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
+    """What gates the pods that a policy governs, as they are created.
+
+    Args:
+        uid: of the FlowSchedulingPolicy, which owns both objects: they go when it goes, whether we run or not.
+        ordered: all policies in force, the one that comes first first. A pod that an earlier one governs is not gated
+            here: that one may bind it or only observe it, and nobody would open the gate.
+    """
+    name = _cut(f"thalweg-gate-{policy.name}", _NAME_LIMIT)
+    metadata = {
+        "name": name,
+        "labels": {GATE_LABEL: _cut(policy.name, _VALUE_LIMIT)},
+        "ownerReferences": [
+            {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": policy.name, "uid": uid, "controller": True}
+        ],
+    }
+    spec = {
+        # Where anything about it fails, the pod is created without a gate, and held.
+        "failurePolicy": "Ignore",
+        # A webhook that runs after us may give the pod another scheduler or other labels.
+        "reinvocationPolicy": "IfNeeded",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": _selector(policy.selects.namespaces),
+            "objectSelector": _selector(policy.selects.pods),
+            "resourceRules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE"],
+                    "resources": ["pods"],
+                    "scope": "Namespaced",
+                }
+            ],
+        },
+        "matchConditions": [
+            {
+                "name": "scheduler",
+                "expression": f"object.spec.schedulerName in {_texts(policy.selects.scheduler_names)}",
+            },
+            {"name": "not-bound", "expression": '!has(object.spec.nodeName) || object.spec.nodeName == ""'},
+        ],
+        "variables": [
+            {"name": "labels", "expression": "has(object.metadata.labels) ? object.metadata.labels : {}"},
+            {
+                "name": "namespaceLabels",
+                "expression": "has(namespaceObject.metadata.labels) ? namespaceObject.metadata.labels : {}",
+            },
+            # Not a match condition: those know nothing of the namespace.
+            {"name": "anothers", "expression": _any(map(_matches, _rivals(policy, ordered)))},
+        ],
+        "mutations": [
+            {
+                # Merged by name: gates of others stay, and ours comes once.
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": f"variables.anothers ? Object{{}} : {_GATED}"},
+            }
+        ],
+    }
+    return Gate(
+        policy=policy.name,
+        rule={"apiVersion": ADMISSION, "kind": "MutatingAdmissionPolicy", "metadata": metadata, "spec": spec},
+        binding={
+            "apiVersion": ADMISSION,
+            "kind": "MutatingAdmissionPolicyBinding",
+            "metadata": metadata,
+            "spec": {"policyName": name},
+        },
+    )
+
+
+def _rivals(policy: Policy, ordered: Iterable[Policy]) -> list[Policy]:
+    """Policies that come before this one and may govern its pods without gating them."""
+    names, rivals = set(policy.selects.scheduler_names), []
+    for other in ordered:
+        if other.name == policy.name:
+            break
+        if not (other.selects.nothing or wants_gate(other) or names.isdisjoint(other.selects.scheduler_names)):
+            rivals.append(other)
+    return rivals
+
+
+def _matches(policy: Policy) -> str:
+    """``Selects.matches`` as an expression."""
+    selects: Selects = policy.selects
+    parts = [f"object.spec.schedulerName in {_texts(selects.scheduler_names)}"]
+    for labels, selector in (("variables.labels", selects.pods), ("variables.namespaceLabels", selects.namespaces)):
+        parts += [_accepts(labels, each) for each in (selector.requirements if selector is not None else ())]
+    return f"({' && '.join(parts)})"
+
+
+def _accepts(labels: str, requirement: Requirement) -> str:
+    key = _text(requirement.key)
+    there = f"{key} in {labels}"
+    among = f"{there} && {labels}[{key}] in {_texts(requirement.values)}"
+    match requirement.operator:
+        case "In":
+            return f"({among})"
+        case "NotIn":
+            return f"!({among})"
+        case "Exists":
+            return there
+        case _:  # a policy in force has no other than DoesNotExist
+            return f"!({there})"
+
+
+def _any(parts: Iterable[str]) -> str:
+    return " || ".join(parts) or "false"
+
+
+def _texts(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(_text, texts))}]"
+
+
+def _text(text: str) -> str:
+    """A CEL string: JSON's escapes are among CEL's, but for surrogate pairs, which are not escaped here."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+_GATED = f"Object{{spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: {_text(GATE)}}}]}}}}"
+
+
+def _selector(selector: LabelSelector | None) -> Manifest:
+    if selector is None or not selector.requirements:
+        return {}
+    return {
+        "matchExpressions": [
+            {"key": each.key, "operator": each.operator, **({"values": list(each.values)} if each.values else {})}
+            for each in selector.requirements
+        ]
+    }
+
+
+def _cut(text: str, limit: int) -> str:
+    """The text, its end replaced by a digest where it is too long: two that begin alike stay apart."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - 13].rstrip('-.')}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,0 +1,95 @@
+"""`thalweg scheduler-config` prints a file that kube-scheduler takes, and says what its lines do."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.cli import thalweg
+
+
+def printed(*arguments: str | Path) -> dict[str, Any]:
+    """The configuration, read as YAML."""
+    done = thalweg("scheduler-config", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = yaml.safe_load(done.stdout)
+    return found
+
+
+def test_the_defaults() -> None:
+    """Strict, the default profile as it was, steered pods with the smallest sample, no bind verb."""
+    config = printed()
+    assert config["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    assert config["clientConnection"]["kubeconfig"] == "/etc/kubernetes/scheduler.conf"
+    assert config["leaderElection"] == {"leaderElect": True}
+    assert config["profiles"] == [
+        {"schedulerName": "default-scheduler"},
+        {"schedulerName": "thalweg-steered", "percentageOfNodesToScore": 1},
+    ]
+    assert config["extenders"] == [
+        {
+            "urlPrefix": "http://thalweg.thalweg-system:8080/extender",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "preemptVerb": "preempt",
+            "weight": 20,
+            "nodeCacheCapable": True,
+            "httpTimeout": "5s",
+            "ignorable": False,
+        }
+    ]
+
+
+def test_what_is_asked_for(tmp_path: Path) -> None:
+    """Each option reaches its line; an https extender is always verified."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\n")
+    odd = '/etc/it is: "odd"'
+    config = printed(
+        *("--url", "https://10.0.0.1:8443/extender/", "--kubeconfig-path", odd, "--ignorable", "--bind"),
+        *("--scheduler-name", "mine", "--node-sample", "100", "--ca-file", authority),
+    )
+    assert config["clientConnection"]["kubeconfig"] == odd
+    assert config["profiles"][1] == {"schedulerName": "mine", "percentageOfNodesToScore": 100}
+    (extender,) = config["extenders"]
+    assert extender["urlPrefix"] == "https://10.0.0.1:8443/extender"
+    assert (extender["ignorable"], extender["bindVerb"], extender["enableHTTPS"]) == (True, "bind", True)
+    assert base64.b64decode(extender["tlsConfig"]["caData"]) == authority.read_bytes()
+
+
+def test_a_second_kube_scheduler() -> None:
+    """It serves steered pods alone, and never fights for the lease of the cluster's own."""
+    config = printed("--beside")
+    assert [each["schedulerName"] for each in config["profiles"]] == ["thalweg-steered"]
+    assert config["leaderElection"] == {"leaderElect": False}
+
+
+def test_its_comments_say_what_happens_without_us() -> None:
+    """Either way in plain words, and only those that are so."""
+    strict, ignorable = thalweg("scheduler-config").stdout, thalweg("scheduler-config", "--ignorable").stdout
+    assert "NO pod is scheduled" in strict
+    assert "NO pod is scheduled" not in ignorable
+    assert "schedules all pods by itself" in ignorable
+    assert "schedules all pods by itself" not in strict
+    for text in (strict, ignorable):
+        assert "<" not in text
+        assert max(map(len, text.splitlines())) <= 132
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--url", "thalweg:8080"),
+        ("--url", "https://10.0.0.1/extender"),
+        ("--node-sample", "0"),
+        ("--scheduler-name", "default-scheduler"),
+        ("--scheduler-name", "thalweg"),
+        ("--ca-file", "/no/such/file"),
+    ],
+)
+def test_mistakes(words: tuple[str, ...]) -> None:
+    """Answered with usage, nothing printed that could be taken for a configuration."""
+    done = thalweg("scheduler-config", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words[0] in done.stderr

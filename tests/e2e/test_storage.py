@@ -1,0 +1,84 @@
+"""A real API server serves every kind of storage object where the operator looks for it, in the shape that it reads."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from support.operator import until
+from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.objects import object_path
+from thalweg_operator.connection import connect
+from thalweg_operator.program import Operator
+from thalweg_operator.settings import Settings
+from thalweg_operator.state import ClusterState
+
+from flowcore.model.volumes import Attachment, Claim, PersistentVolume
+from flowcore.model.wire import STORAGE_KINDS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+STORAGE = "storage.k8s.io/v1"
+
+
+def made(kind: str, version: str = STORAGE, namespace: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": namespace}, **fields}
+
+
+GI = {"storage": "1Gi"}
+CLAIM = made("PersistentVolumeClaim", "v1", "default", spec={"accessModes": ["ReadWriteOnce"],
+             "storageClassName": "x", "resources": {"requests": GI}})  # fmt: skip
+VOLUME = made("PersistentVolume", "v1", spec={"capacity": GI, "accessModes": ["ReadWriteOnce"],
+              "storageClassName": "x", "csi": {"driver": "csi.example.com", "volumeHandle": "h"}})  # fmt: skip
+OBJECTS = [
+    CLAIM,
+    VOLUME,
+    made("StorageClass", provisioner="csi.example.com", volumeBindingMode="WaitForFirstConsumer"),
+    made("CSINode", spec={"drivers": [{"name": "csi.example.com", "nodeID": "x", "allocatable": {"count": 3}}]}),
+    made("CSIDriver", spec={"storageCapacity": True, "attachRequired": True}),
+    made("CSIStorageCapacity", namespace="default", storageClassName="x", capacity="1Gi"),
+    made("VolumeAttachment", spec={"attacher": "csi.example.com", "nodeName": "n",
+         "source": {"persistentVolumeName": "x"}}),
+]  # fmt: skip
+DEVICES = made("DeviceClass", "resource.k8s.io/v1", spec={"extendedResourceName": "example.com/gpu"})
+
+
+@asynccontextmanager
+async def watching(plane: ControlPlane) -> AsyncIterator[ClusterState]:
+    """The operator's state, fed by all its reflectors, without the rest of it."""
+    async with connect(plane.kubeconfig, 32) as connection:
+        operator = Operator(Settings(kubeconfig=plane.kubeconfig), connection)
+        tasks = [asyncio.create_task(each.run()) for each in operator._reflectors.values()]
+        try:
+            await until(lambda: operator.not_ready() == ["policies"], 30, lambda: str(operator.not_ready()))
+            yield operator._state
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_every_kind_comes_and_goes(plane: tuple[ControlPlane, Api]) -> None:
+    """By a list, by a watch, and out again."""
+    api = plane[1]
+    every = [*OBJECTS, DEVICES]
+    await api.create_many(every[::2])
+    async with watching(plane[0]) as state:
+
+        def known() -> tuple[list[str], list[str]]:
+            return sorted(kind for kind, _, _ in state.storage.objects), list(state.device_classes)
+
+        await api.create_many(every[1::2])
+        await until(lambda: known() == (sorted(STORAGE_KINDS), ["x"]), 20, lambda: str(known()))
+        claim = state.storage.objects["PersistentVolumeClaim", "default", "x"]
+        volume = state.storage.objects["PersistentVolume", "", "x"]
+        assert isinstance(claim, Claim)
+        assert isinstance(volume, PersistentVolume)
+        assert (claim.storage_class, claim.size) == ("x", 2**30 * 10**9)
+        assert volume.attachment == Attachment("csi.example.com", "h")
+        assert state.device_classes["x"].extended_resource == "example.com/gpu"
+        for each in every:
+            await api.patch(object_path(each), {"metadata": {"finalizers": None}})
+            await api.delete(object_path(each))
+        await until(lambda: known() == ([], []), 20, lambda: str(known()))
