@@ -269,6 +269,9 @@ class PodSteering:
             self._doubt(key, _GRACE)
         if outcome == "held":
             self._held[key] = _Held(asked.uid, now, asked.nominated)
+            if steered is not None and steered.phase is Phase.LET_THROUGH and not steered.refused:
+                # That attempt failed. Perhaps it came upon the node by itself: told of it, the next one is conclusive.
+                self._nominate(self._pod(asked))
             return
         self._held.pop(key, None)
         self._state.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
@@ -361,10 +364,11 @@ class PodSteering:
             if pod is None or steered.phase is Phase.QUEUED or steered.expired:
                 continue
             patience = _PROVISIONED_SECONDS if pod.unbindable else _FOLLOWED_SECONDS
-            overtaken = steered.phase is Phase.NOMINATED and not self._state.holds(key)
-            if now - steered.since > (_SETTLE_EVERY if overtaken else patience):
+            # Let through, it may be on its way in spite of all that.
+            still = steered.phase is Phase.NOMINATED and now - steered.since > _SETTLE_EVERY
+            if now - steered.since > patience or (still and not self._state.holds(key)):
                 self._take_back(pod, steered)
-            elif now - steered.since > _SETTLE_EVERY and pod.nominated != steered.node:
+            elif still and pod.nominated != steered.node:
                 # Whatever became of it: mostly two nominations of one pod that came in another order than they went.
                 self._doubt(key, 0.0)
 
