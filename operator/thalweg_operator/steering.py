@@ -187,9 +187,7 @@ class PodSteering:
             return
         if steered.phase is Phase.QUEUED:
             return
-        # An older nomination for the same node leaves the same annotation: what is on its way cannot be lost yet.
-        known = pod.planned == steered.node and not steered.writing
-        lost = pod.nominated != steered.node and (known or steered.expired)
+        lost = pod.nominated != steered.node and (pod.planned == steered.node or steered.expired)
         if lost:
             binding = steered.phase is Phase.LET_THROUGH and not (steered.refused or steered.expired)
             self._doubt(key, _BINDING_GRACE if binding else _GRACE)
@@ -325,10 +323,9 @@ class PodSteering:
             else:
                 self._reject(key, "rejected" if steered.refused else "expired")
         elif pod.nominated == steered.node or steered.writing:
-            return
+            return  # an older nomination for the same node left the same annotation: what is on its way is not lost
         elif self._was_ignorant(pod, steered) and steered.rewrites < _REWRITES:
             self._metrics.steered.labels("erased").inc()
-            del self._held[key]  # one attempt erases once: after that it is for another reason
             steered.rewrites += 1
             self._nominate(pod)
         else:

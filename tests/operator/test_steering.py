@@ -34,10 +34,12 @@ class World:
         #: What the watch has yet to show: a key, and the pod or that it is gone.
         self.watch: deque[tuple[str, Pod | None]] = deque()
         self.policy = {"selects": {"podSelector": {}}, "delivery": "Extender", **policy}
+        #: Policies beside it, known before anything else.
+        self.others: dict[str, dict[str, Any]] = {}
         self.start()
 
-    def start(self) -> None:
-        """As after a restart: all that is known is what the API server has."""
+    def start(self, *, namespaces_last: bool = False) -> None:
+        """As after a restart: all that is known is what the API server has, and pods are listed before policies."""
         self.writes: list[Write] = []
         self.rejected: list[tuple[str, str]] = []
         self.watch.clear()
@@ -53,11 +55,15 @@ class World:
         )
         self.steering.on_rejected = lambda pod, node: self.rejected.append((pod.key, node))
         self.state.on_steered = self.steering.follow
-        self.state.set_namespace("ns", ())
+        for name, spec in self.others.items():
+            self.policies.offer(name, "u", 1, spec)
+        if not namespaces_last:
+            self.state.set_namespace("ns", (("team", "ml"),))
         for name in NODES:
             self.state.upsert_node(Node(name, allocatable=(("cpu", 300), ("pods", 10))))
         for pod in self.api.values():
             self.state.upsert_pod(pod)
+        self.state.set_namespace("ns", (("team", "ml"),))
         self.generation = 1
         self.policies.offer("steered", "u", self.generation, self.policy)
         self.steering.look_after()
@@ -458,15 +464,23 @@ def test_a_restart(world: World) -> None:
     assert not world.state.reservations
 
 
-def test_a_restart_before_the_policies_are_known(world: World) -> None:
-    """What is listed before them is judged when they are there, and not taken back as nobody's."""
-    pod = world.pod()
+def test_a_restart_before_the_namespaces_are_known(world: World) -> None:
+    """A pod that is listed before its namespace's labels seems to be the binder's: its nomination is not taken back."""
+    selects = {"podSelector": {}, "schedulerNames": ["shared"]}
+    world.policy = {
+        "selects": {**selects, "namespaceSelector": {"matchLabels": {"team": "ml"}}},
+        "delivery": "Extender",
+        "precedence": 1,
+    }
+    world.others = {"binder": {"selects": selects, "delivery": "Binder"}}
+    world.start()
+    pod = world.pod(scheduler_name="shared")
     world.see()
     planned(world)
-    world.policy = {"selects": {"podSelector": {}, "schedulerNames": [STEERED_NAME]}, "delivery": "Extender"}
-    world.start()
-    assert world.kinds == []
+    world.start(namespaces_last=True)
+    world.calm()
     assert world.attempt(pod.key) == (Outcome.STEERED, ["a"])
+    assert world.api[pod.key].nominated == "a"
 
 
 # --- what each policy says ---
