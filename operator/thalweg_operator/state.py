@@ -252,8 +252,9 @@ class ClusterState:
             self.storage.want(before, -1)
         self.storage.want(pod, 1)
         self.waiting[key] = pod
-        # The condition that we write ourselves comes back as a change: it must not start a round.
-        if before is None or _as_planned(before) != _as_planned(pod):
+        # What we write ourselves comes back as a change: it must not start a round. A gate that opens without a plan does.
+        opened = before is not None and before.gated and not pod.gated and key not in self.reservations
+        if before is None or opened or _as_planned(before) != _as_planned(pod):
             self.generation += 1
             self.on_change()
 

@@ -187,9 +187,7 @@ class PodSteering:
             return
         if steered.phase is Phase.QUEUED:
             return
-        # An older nomination for the same node leaves the same annotation: what is on its way cannot be lost yet.
-        known = pod.planned == steered.node and not steered.writing
-        lost = pod.nominated != steered.node and (known or steered.expired)
+        lost = pod.nominated != steered.node and (pod.planned == steered.node or steered.expired)
         if lost:
             binding = steered.phase is Phase.LET_THROUGH and not (steered.refused or steered.expired)
             self._doubt(key, _BINDING_GRACE if binding else _GRACE)
@@ -269,6 +267,9 @@ class PodSteering:
             self._doubt(key, _GRACE)
         if outcome == "held":
             self._held[key] = _Held(asked.uid, now, asked.nominated)
+            if steered is not None and steered.phase is Phase.LET_THROUGH and not steered.refused:
+                # That attempt failed. Perhaps it came upon the node by itself: told of it, the next one is conclusive.
+                self._nominate(self._pod(asked))
             return
         self._held.pop(key, None)
         self._state.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
@@ -322,10 +323,9 @@ class PodSteering:
             else:
                 self._reject(key, "rejected" if steered.refused else "expired")
         elif pod.nominated == steered.node or steered.writing:
-            return
+            return  # an older nomination for the same node left the same annotation: what is on its way is not lost
         elif self._was_ignorant(pod, steered) and steered.rewrites < _REWRITES:
             self._metrics.steered.labels("erased").inc()
-            del self._held[key]  # one attempt erases once: after that it is for another reason
             steered.rewrites += 1
             self._nominate(pod)
         else:
@@ -361,10 +361,11 @@ class PodSteering:
             if pod is None or steered.phase is Phase.QUEUED or steered.expired:
                 continue
             patience = _PROVISIONED_SECONDS if pod.unbindable else _FOLLOWED_SECONDS
-            overtaken = steered.phase is Phase.NOMINATED and not self._state.holds(key)
-            if now - steered.since > (_SETTLE_EVERY if overtaken else patience):
+            # Let through, it may be on its way in spite of all that.
+            still = steered.phase is Phase.NOMINATED and now - steered.since > _SETTLE_EVERY
+            if now - steered.since > patience or (still and not self._state.holds(key)):
                 self._take_back(pod, steered)
-            elif now - steered.since > _SETTLE_EVERY and pod.nominated != steered.node:
+            elif still and pod.nominated != steered.node:
                 # Whatever became of it: mostly two nominations of one pod that came in another order than they went.
                 self._doubt(key, 0.0)
 

@@ -391,3 +391,16 @@ def test_pods_follow_the_device_classes() -> None:
     state.set_device_class("gpu", None)
     assert state.waiting[pod.key].unjudged == ""
     assert state.reserve(pod, "n0")
+
+
+def test_a_gate_that_opens() -> None:
+    """Without a reservation it starts a round; with one it was opened for that."""
+    state, rounds = ClusterState(), list[str]()
+    state.upsert_node(Node("n0", allocatable=(("cpu", 1000), ("memory", 10_000), ("pods", 3))))
+    for name in ("planned", "unplanned"):
+        state.upsert_pod(Pod("default", name, name, CLASSES[0], gated=True))
+    assert state.reserve(state.pods["default/planned"], "n0")
+    for name in ("planned", "unplanned"):
+        state.on_change = lambda name=name: rounds.append(name)
+        state.upsert_pod(Pod("default", name, name, CLASSES[0]))
+    assert rounds == ["unplanned"]
