@@ -97,7 +97,7 @@ class Steered(KubeScheduler):
 
     async def start(self) -> None:
         self._plane.configure_scheduler(_configuration(self.thalweg.address, self.pods_name, 1))
-        # First, or the backlog would be in kube-scheduler's error back-off, deaf to nominations, before anybody answers.
+        # First, or kube-scheduler would send the backlog into its error back-off, deaf to nominations.
         await self.thalweg.start()
         deadline = time.monotonic() + 120.0
         while self._beforehand and await self._nominated() < self._beforehand:

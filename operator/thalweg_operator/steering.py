@@ -272,7 +272,7 @@ class PodSteering:
                 self._nominate(self._pod(asked))
             return
         self._held.pop(key, None)
-        self._state.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
+        self._state.beside.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
 
     def _pod(self, asked: Asked) -> Pod:
         known = self._state.pods.get(asked.key)
@@ -303,7 +303,7 @@ class PodSteering:
             self._wake_unsteered()
         if now - self._settled >= _SETTLE_EVERY:
             self._settled = now
-            self._state.settle(now)
+            self._state.beside.settle(now)
             self._expire(now)
             self._held = {key: held for key, held in self._held.items() if key in self._state.waiting}
             self._free = {key: value for key, value in self._free.items() if key in self._state.waiting}
