@@ -252,7 +252,7 @@ class ClusterState:
             self.storage.want(before, -1)
         self.storage.want(pod, 1)
         self.waiting[key] = pod
-        # What we write ourselves comes back as a change: it must not start a round. A gate that opens without a plan does.
+        # What we write ourselves comes back as a change and starts no round, but for a gate that opens without a plan.
         opened = before is not None and before.gated and not pod.gated and key not in self.reservations
         if before is None or opened or _as_planned(before) != _as_planned(pod):
             self.generation += 1
@@ -368,8 +368,7 @@ class ClusterState:
             return False
         if current.blocked or current.unjudged:
             return False
-        passing = [each.pod for each in self._passing.values() if node in each.nodes] if by is By.BINDER else []
-        if not self._fits(current, node, passing):
+        if not self._fits(current, node, self._passing_to(node) if by is By.BINDER else ()):
             return False
         self._reserve(Reservation(current, node, by))
         return True
@@ -458,26 +457,49 @@ class ClusterState:
         """Those of the nodes that have no room for the pod once all that is on its way has come.
 
         kube-scheduler cannot know: of bindings of ours that its watch has not shown it yet, and of nominations that are
-        being written. Nominations of a lower priority do not count, as with kube-scheduler itself.
+        being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Beside bindings of
+        ours, pods count that it has let through and we have not seen bound: it knows of those, but not of both.
         """
         watched = self._settling[0] | self._settling[1] | self._reserved.keys()
         full = []
         for node in watched.intersection(nodes) if watched else ():
-            if self._fits(pod, node):
+            there = [self.reservations[key] for key in self._reserved.get(node, ())]
+            ours = node in self._settling[0] or node in self._settling[1] or any(each.by is By.BINDER for each in there)
+            passing = self._passing_to(node, pod.key) if ours else ()
+            if self._fits(pod, node, passing):
                 continue
             yields = [
                 each.pod
-                for each in (self.reservations[key] for key in self._reserved.get(node, ()))
+                for each in there
                 if each.pod.key == pod.key
-                or (each.by is not By.BINDER and each.pod.pod_class.priority < pod.pod_class.priority)
+                or (
+                    each.by is not By.BINDER
+                    and each.pod.pod_class.priority < pod.pod_class.priority
+                    and each.pod.key not in self._passing
+                )
             ]
-            if not yields or not self._fits(pod, node, fewer=yields):
+            if not yields or not self._fits(pod, node, passing, yields):
                 full.append(node)
         return full
 
+    def _passing_to(self, node: str, besides: str = "") -> list[Pod]:
+        """Pods that may be on their way there, and are not counted by a reservation there."""
+        counted = self._reserved.get(node, ())
+        return [
+            each.pod
+            for key, each in self._passing.items()
+            if node in each.nodes and key != besides and key not in counted
+        ]
+
     def pass_on(self, pod: Pod, nodes: frozenset[str], until: float) -> None:
-        """kube-scheduler may be binding this pod to any of these nodes until its binding is seen, or that long."""
-        self._passing[pod.key] = Passing(pod, nodes, until)
+        """kube-scheduler may be binding this pod to any of these nodes until its binding is seen, or that long.
+
+        Without nodes: it is not binding it now.
+        """
+        if nodes:
+            self._passing[pod.key] = Passing(pod, nodes, until)
+        else:
+            self._passing.pop(pod.key, None)
 
     def settle(self, now: float) -> None:
         """To be called every few seconds: what was seen longer ago than that everybody has seen by now."""
