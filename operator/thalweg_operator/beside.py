@@ -81,8 +81,18 @@ class Beside:
     # --- kube-scheduler's ---
 
     def pass_on(self, pod: Pod, nodes: frozenset[str], until: float) -> None:
-        """kube-scheduler may be binding this pod to any of these nodes until its binding is seen, or that long."""
-        self._passing[pod.key] = Passing(pod, nodes, until)
+        """kube-scheduler may be binding this pod to any of these nodes until its binding is seen, or that long.
+
+        Without nodes: it is not binding it now.
+        """
+        if nodes:
+            self._passing[pod.key] = Passing(pod, nodes, until)
+        else:
+            self._passing.pop(pod.key, None)
+
+    def passes(self, key: str) -> bool:
+        """Whether kube-scheduler may be binding a pod."""
+        return key in self._passing
 
     def seen(self, key: str, uid: str = "") -> None:
         """The pod of this name is bound, or gone, or another one than that of this uid."""

@@ -236,10 +236,10 @@ class PodSteering:
         if steered is not None and steered.uid == asked.uid and not steered.refused:
             knows_better = asked.nominated == steered.node and steered.node not in nodes
             if require or not knows_better:
-                return Guidance(managed=True, node="" if steered.phase is Phase.QUEUED else steered.node, hold=True)
+                return self._to(pod, "" if steered.phase is Phase.QUEUED else steered.node, nodes, hold=True)
         reservation = self._state.reservations.get(pod.key)
         if reservation is not None and reservation.by is By.OTHERS:
-            return Guidance(managed=True, node=reservation.node, hold=require)
+            return self._to(pod, reservation.node, nodes, hold=require)
         if require or (self._free.get(pod.key) != asked.uid and steered is None):
             return Guidance(managed=True, hold=True)
         scores = self._scores.get((pod.pod_class, policy.name))
@@ -249,9 +249,15 @@ class PodSteering:
             scores={} if scores is None else decode_scores(scores),
         )
 
+    def _to(self, pod: Pod, node: str, nodes: Sequence[str], *, hold: bool) -> Guidance:
+        """To this node, if its room is still there: what the API server has nominated is reserved without asking."""
+        asked_of = nodes if not hold else [node] if node in nodes else []
+        return Guidance(managed=True, node=node, hold=hold, taken=self._state.crowded(pod, asked_of))
+
     def answered(self, asked: Asked, outcome: str, passed: Sequence[str]) -> None:
         """What filter said: steered (to the node that we named), held, or passed (to any of these nodes)."""
         key, now = asked.key, self._clock()
+        self._state.beside.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
         steered = self._steered.get(key)
         if steered is not None and (steered.uid != asked.uid or steered.phase is Phase.QUEUED):
             steered = None
@@ -272,7 +278,6 @@ class PodSteering:
                 self._nominate(self._pod(asked))
             return
         self._held.pop(key, None)
-        self._state.beside.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
 
     def _pod(self, asked: Asked) -> Pod:
         known = self._state.pods.get(asked.key)

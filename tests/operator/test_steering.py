@@ -1,184 +1,18 @@
 """Steering against a kube-scheduler, an API server and a clock that do what they may do, in any order."""
 
-from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from thalweg_extender.answers import Outcome, to_filter
-from thalweg_operator.metrics import Metrics
-from thalweg_operator.nominator import Write
-from thalweg_operator.policies import PolicyStore
-from thalweg_operator.state import By, ClusterState
-from thalweg_operator.steering import PodSteering
+from support.world import CLASS, NODES, World
+from thalweg_extender.answers import Outcome
+from thalweg_operator.state import By
 
-from flowcore.model.guidance import HELD, Asked, Guidance
-from flowcore.model.nodes import Node
+from flowcore.model.guidance import HELD, Guidance
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
-
-NODES = ("a", "b", "c")
-CLASS = PodClass(requests=(("cpu", 100),))
-
-
-class World:
-    """The API server's pods, what of them was seen, writes in line, and the steering that lives there."""
-
-    def __init__(self, **policy: Any) -> None:
-        self.now = 1000.0
-        self.api: dict[str, Pod] = {}
-        #: What the watch has yet to show: a key, and the pod or that it is gone.
-        self.watch: deque[tuple[str, Pod | None]] = deque()
-        self.policy = {"selects": {"podSelector": {}}, "delivery": "Extender", **policy}
-        #: Policies beside it, known before anything else.
-        self.others: dict[str, dict[str, Any]] = {}
-        self.start()
-
-    def start(self, *, namespaces_last: bool = False) -> None:
-        """As after a restart: all that is known is what the API server has, and pods are listed before policies."""
-        self.writes: list[Write] = []
-        self.rejected: list[tuple[str, str]] = []
-        self.watch.clear()
-        self.state, self.policies, self.metrics = ClusterState(), PolicyStore(), Metrics()
-        self.steering = PodSteering(
-            self.state,
-            self.policies,
-            self,  # type: ignore[arg-type]
-            self.metrics,
-            lambda raw: self.api[raw.decode()],
-            lambda: True,
-            lambda: self.now,
-        )
-        self.steering.on_rejected = lambda pod, node: self.rejected.append((pod.key, node))
-        self.state.on_steered = self.steering.follow
-        for name, spec in self.others.items():
-            self.policies.offer(name, "u", 1, spec)
-        if not namespaces_last:
-            self.state.set_namespace("ns", (("team", "ml"),))
-        for name in NODES:
-            self.state.upsert_node(Node(name, allocatable=(("cpu", 300), ("pods", 10))))
-        for pod in self.api.values():
-            self.state.upsert_pod(pod)
-        self.state.set_namespace("ns", (("team", "ml"),))
-        self.generation = 1
-        self.policies.offer("steered", "u", self.generation, self.policy)
-        self.steering.look_after()
-        self.steering.adopt_all()
-
-    def put(self, write: Write) -> None:
-        """As the nominator does."""
-        self.writes.append(write)
-
-    def says(self, **policy: Any) -> None:
-        """The policy changes."""
-        self.generation += 1
-        self.policy = {"selects": {"podSelector": {}}, **policy}
-        self.policies.offer("steered", "u", self.generation, self.policy)
-
-    # --- the API server ---
-
-    def store(self, key: str, pod: Pod | None) -> None:
-        if pod is None:
-            del self.api[key]
-        else:
-            self.api[key] = pod
-        self.watch.append((key, pod))
-
-    def pod(self, name: str = "p", uid: str = "u", **fields: Any) -> Pod:
-        fields = {"pod_class": CLASS, "scheduler_name": STEERED_NAME, **fields}
-        pod = Pod("ns", name, uid, **fields)
-        self.store(pod.key, pod)
-        return pod
-
-    def change(self, key: str, **fields: Any) -> None:
-        changed = msgspec.structs.replace(self.api[key], **fields)
-        if changed != self.api[key]:
-            self.store(key, changed)
-
-    def see(self, most: int = 1000) -> None:
-        """The watch shows what happened."""
-        while self.watch and most:
-            key, pod = self.watch.popleft()
-            most -= 1
-            if pod is None:
-                self.state.delete_pod(key)
-            else:
-                self.state.upsert_pod(pod)
-
-    def carry_out(self, at: int = 0, problem: str = "") -> Write | None:
-        """A write in line is sent, if it is wanted still; the write, if it was."""
-        write = self.writes.pop(at)
-        if not write.wanted():
-            return None
-        pod = self.api.get(write.pod.key)
-        if problem or pod is None or pod.uid != write.pod.uid:
-            write.done(problem or "not found")
-            return write
-        match write.kind:
-            case "nominate" | "clear":
-                self.change(pod.key, nominated=write.node, planned=write.node)
-            case "open":
-                self.change(pod.key, gated=False)
-        write.done("")
-        return write
-
-    def calm(self) -> None:
-        """All writes are carried out and seen."""
-        while self.writes or self.watch:
-            if self.writes:
-                self.carry_out()
-            self.see()
-
-    def later(self, seconds: float, step: float = 0.2) -> None:
-        """Time passes, and nothing else but writes."""
-        for _ in range(round(seconds / step)):
-            self.now += step
-            self.steering.look_after()
-            self.calm()
-
-    # --- the rounds and kube-scheduler ---
-
-    def plan(self, key: str, node: str, wave: int = 0) -> bool:
-        pod = self.state.waiting.get(key)
-        if pod is None or not self.state.reserve(pod, node, By.STEERING):
-            return False
-        self.steering.send([(pod, node, wave)])
-        return True
-
-    def asked(self, key: str) -> Asked:
-        pod = self.api[key]
-        return Asked(
-            pod.namespace, pod.name, pod.uid, pod.labels, pod.scheduler_name, pod.nominated, raw=pod.key.encode()
-        )
-
-    def ask(self, asked: Asked, nodes: Sequence[str]) -> tuple[Outcome, list[str]]:
-        guidance = self.steering.guidance(asked, nodes)
-        assert isinstance(guidance, Guidance)
-        outcome, passed, _ = to_filter(guidance, nodes)
-        self.steering.answered(asked, outcome, passed)
-        return outcome, passed
-
-    def attempt(self, key: str, fits: Sequence[str] = NODES) -> tuple[Outcome, list[str]]:
-        """kube-scheduler tries a pod; its own filters pass these nodes. What it asked last, and what passed."""
-        asked, last = self.asked(key), (Outcome.HELD, list[str]())
-        if asked.nominated in fits:
-            last = self.ask(asked, [asked.nominated])
-        if not last[1] and fits:
-            last = self.ask(asked, fits)
-        return last
-
-    def count(self, outcome: str) -> float:
-        value = self.metrics.registry.get_sample_value("thalweg_steered_total", {"outcome": outcome})
-        return value or 0.0
-
-    @property
-    def kinds(self) -> list[str]:
-        """Of the writes in line that are wanted."""
-        return [write.kind for write in self.writes if write.wanted()]
 
 
 @pytest.fixture
@@ -609,6 +443,59 @@ def test_what_passed_counts_for_the_binder(world: World) -> None:
     assert not world.state.reserve(ours, "a")
     world.later(16)
     assert world.state.reserve(ours, "a")
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", STEERED_NAME])
+def test_what_each_does_not_know_of_the_other(world: World, scheduler: str) -> None:
+    """kube-scheduler knows of a pod that it assumes, we of a binding of ours: a third must fit beside both."""
+    world.pod("theirs", "u1", scheduler_name="x")
+    world.pod("bound", "u2", scheduler_name=SCHEDULER_NAME)
+    world.pod("third", "u3", scheduler_name=scheduler, pod_class=PodClass(requests=(("cpu", 200),)))
+    world.see()
+    assert world.attempt("ns/theirs", ("a", "b"))[1] == ["a", "b"]
+    assert world.state.reserve(world.state.pods["ns/bound"], "a")
+    if scheduler == STEERED_NAME:
+        world.state.reserve(world.state.pods["ns/third"], "a", By.STEERING)
+        world.steering.send([(world.state.pods["ns/third"], "a", 0)])
+    assert "a" not in world.attempt("ns/third", ("a", "b"))[1]
+
+
+def test_let_through_pods_do_not_give_way(world: World) -> None:
+    """A nomination does not count before a higher priority; a pod that is being bound there does."""
+    world.pod("low", "u1")
+    world.pod("bound", "u2", scheduler_name=SCHEDULER_NAME)
+    urgent = PodClass(requests=(("cpu", 200),), priority=9)
+    world.pod("urgent", "u3", scheduler_name="x", pod_class=urgent)
+    world.see()
+    planned(world, "ns/low", "a")
+    assert world.state.reserve(world.state.pods["ns/bound"], "a")
+    assert world.attempt("ns/low") == (Outcome.STEERED, ["a"])
+    assert world.attempt("ns/urgent", ("a", "c"))[1] == ["c"]
+
+
+def test_let_through_and_given_up(world: World) -> None:
+    """The room of a pod that kube-scheduler may still be binding is not our binder's, whatever its nomination says."""
+    pod = world.pod(pod_class=PodClass(requests=(("cpu", 300),)))
+    world.pod("ours", "u2", scheduler_name=SCHEDULER_NAME)
+    world.see()
+    planned(world)
+    world.change(pod.key, nominated="", told="2 Insufficient cpu")
+    world.see()
+    assert world.attempt(pod.key) == (Outcome.STEERED, ["a"])
+    world.later(0.4)
+    assert not world.state.reserve(world.state.pods["ns/ours"], "a")
+
+
+def test_somebody_nominates_for_room_that_is_taken(world: World) -> None:
+    """A nomination by others reserves whether there is room or not: beside a binding of ours it is not let through."""
+    big = PodClass(requests=(("cpu", 300),))
+    pod = world.pod(pod_class=big)
+    world.pod("ours", "u2", scheduler_name=SCHEDULER_NAME, pod_class=big)
+    world.see()
+    assert world.state.reserve(world.state.pods["ns/ours"], "a")
+    world.change(pod.key, nominated="a")
+    world.see()
+    assert world.attempt(pod.key) == (Outcome.HELD, [])
 
 
 # --- anything in any order ---
