@@ -312,12 +312,7 @@ class RoundLoop:
             ):
                 # The cluster moved on while the plan was made, or may be about to.
                 state.drop(pod, node)
-                if (
-                    delivery is Delivery.BINDER
-                    and current is not None
-                    and node in state.nodes
-                    and state.contended(current, node)
-                ):
+                if delivery is Delivery.BINDER and current is not None and state.contended(current, node):
                     self._metrics.placements.labels("contended").inc()
                     self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + _CONTENDED_REST, 0)
                     continue

@@ -483,7 +483,8 @@ class ClusterState:
         passing = self._passing(node)
         if passing and not self._fits(pod, node, passing):
             return True
-        return self.beside.opposes(pod, self.nodes[node], self.nodes, self.neighbours)
+        known = self.nodes.get(node)
+        return known is not None and self.beside.opposes(pod, known, self.nodes, self.neighbours)
 
     # --- for rounds ---
 
