@@ -6,10 +6,10 @@
 
 All rows of one number of nodes run on the same etcd and API server, one after the other; the pods of a row are deleted
 before the next. Arrivals: `burst` creates all pods as fast as the API server takes them while everything runs;
-`backlog` creates them first and then starts kube-scheduler and Thalweg together; `beforehand` lets Thalweg nominate the
-whole backlog before kube-scheduler starts. With `--waiting` a burst of pods of the default scheduler is measured while
-so many others wait: held though they fit, as the members of a gang are (an extender that holds them for good), steered
-and fitting nowhere, or behind our gate and fitting nowhere; beside kube-scheduler with none.
+`backlog` creates them first and then starts kube-scheduler, as soon as the extender answers; `beforehand` lets Thalweg
+nominate the whole backlog before kube-scheduler starts. With `--waiting` a burst of pods of the default scheduler is
+measured while so many others wait: held though they fit, as the members of a gang are (an extender that holds them for
+good), steered and fitting nowhere, or behind our gate and fitting nowhere; beside kube-scheduler with none.
 """
 
 from __future__ import annotations

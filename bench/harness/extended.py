@@ -97,12 +97,10 @@ class Steered(KubeScheduler):
 
     async def start(self) -> None:
         self._plane.configure_scheduler(_configuration(self.thalweg.address, self.pods_name, 1))
-        if not self._beforehand:
-            await asyncio.gather(self.thalweg.start(), super().start())
-            return
+        # First, or kube-scheduler would send the backlog into its error back-off, deaf to nominations.
         await self.thalweg.start()
         deadline = time.monotonic() + 120.0
-        while await self._nominated() < self._beforehand:
+        while self._beforehand and await self._nominated() < self._beforehand:
             self.thalweg.check()
             if time.monotonic() > deadline:
                 raise BenchError(f"{await self._nominated()} of {self._beforehand} pods were nominated")

@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import asyncio
 
+#: Seconds of rest after a round at most, however long it took.
+_LONGEST_REST = 0.1
+
 
 class Batcher:
-    """Gathers changes into rounds."""
+    """Gathers changes into rounds.
+
+    On a large cluster a round for three pods costs as much as one for three hundred. So changes must pause for as long
+    as the last round took: while many come one after the other, planning leaves half of the time to others.
+    """
 
     def __init__(self, idle: float, most: float) -> None:
-        self._idle, self._most = idle, most
+        self._idle, self._most, self._rest = idle, most, 0.0
         self._changed = asyncio.Event()
+
+    def took(self, seconds: float) -> None:
+        """The last round took so long."""
+        self._rest = min(seconds, _LONGEST_REST)
 
     def touch(self) -> None:
         """Something changed that a round should see."""
@@ -30,7 +41,7 @@ class Batcher:
         deadline = loop.time() + self._most
         while True:
             self._changed.clear()
-            pause = min(self._idle, deadline - loop.time())
+            pause = min(max(self._idle, self._rest), deadline - loop.time())
             if pause <= 0:
                 return
             try:

@@ -34,6 +34,8 @@ _T = TypeVar("_T")
 #: Pods handled between two turns of the event loop.
 _BURST = 200
 _LONGEST_BACKOFF = 60.0
+#: Seconds that a pod rests where kube-scheduler may be placing another one just now.
+_CONTENDED_REST = 0.25
 #: Seconds that a pod and a node that kube-scheduler refused it rest at most.
 _LONGEST_REST = 300.0
 
@@ -188,6 +190,7 @@ class RoundLoop:
             self._batcher.touch()
         self._metrics.rounds.labels(reply.method).inc()
         self._metrics.round_seconds.observe(reply.seconds)
+        self._batcher.took(reply.seconds)
         for name, hits, refreshed, misses, rows in reply.cached:
             self._metrics.verdicts.labels(name, "hit").inc(hits)
             self._metrics.verdicts.labels(name, "refreshed").inc(refreshed)
@@ -296,7 +299,7 @@ class RoundLoop:
             if delivery is Delivery.OBSERVE:
                 self._metrics.placements.labels("observed").inc()
                 continue
-            current = state.waiting.get(pod.key)
+            current, contended = state.waiting.get(pod.key), False
             policy = None if current is None else self._policy_of(current)
             if (
                 current is None
@@ -305,11 +308,16 @@ class RoundLoop:
                 or (current.pod_class, current.kind) != (pod.pod_class, pod.kind)
                 or state.node_changed_since(node, reply.generation)
                 or state.newer.breaks(current.kind, state.nodes[node], state.nodes, state.neighbours)
+                or (contended := delivery is Delivery.BINDER and state.contended(current, node))
                 or not state.reserve(pod, node, By.BINDER if delivery is Delivery.BINDER else By.STEERING)
             ):
-                # The cluster moved on while the plan was made; the change itself already asks for another round.
-                dropped += 1
+                # The cluster moved on while the plan was made, or may be about to.
                 state.drop(pod, node)
+                if contended:
+                    self._metrics.placements.labels("contended").inc()
+                    self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + _CONTENDED_REST, 0)
+                    continue
+                dropped += 1
                 self._metrics.placements.labels("dropped").inc()
                 continue
             self._metrics.placements.labels("reserved").inc()

@@ -25,6 +25,7 @@ from flowcore.model.resources import PODS, Amounts
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import assumed_amounts
 from flowcore.model.volumes import ClaimVolume, Disk, StorageKey, StorageObject, Volumes
+from thalweg_operator.beside import Beside
 from thalweg_operator.stored import StorageBook
 
 #: Namespace, labels and scheduler name of a pod: all that policies select by.
@@ -48,14 +49,6 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     pod: Pod
     node: str
     by: By = By.BINDER
-
-
-class Passing(msgspec.Struct, frozen=True, gc=False):
-    """A pod that kube-scheduler was let through with, to one of these nodes; it does not say which one it chooses."""
-
-    pod: Pod
-    nodes: frozenset[str]
-    until: float
 
 
 @dataclass(slots=True)
@@ -149,9 +142,7 @@ class ClusterState:
         self.on_change: Callable[[], None] = lambda: None
         self.on_steered: Callable[[str], None] = lambda _key: None
         self._reserved: dict[str, set[str]] = {}
-        #: Nodes on which a binding of ours was seen lately, and a while ago.
-        self._settling: tuple[set[str], set[str]] = (set(), set())
-        self._passing: dict[str, Passing] = {}
+        self.beside = Beside()
         self._uses: dict[str, NodeUse] = {}
         self._node_changed: dict[str, int] = {}
         self._dirty_nodes: set[str] = set()
@@ -206,8 +197,7 @@ class ClusterState:
             self._drop_reservation(key)
             if pod.node_name != reservation.node or pod.terminal:
                 self.on_change()  # room came free
-        if key in self._passing and (pod.node_name or pod.terminal or self._passing[key].pod.uid != pod.uid):
-            del self._passing[key]
+        self.beside.seen(key, "" if pod.node_name or pod.terminal else pod.uid)
         self.pods[key] = pod
         self._move(old, pod)
         self._set_waiting(key, pod)
@@ -221,7 +211,7 @@ class ClusterState:
     def delete_pod(self, key: str) -> None:
         """A pod is gone."""
         old = self.pods.pop(key, None)
-        self._passing.pop(key, None)
+        self.beside.seen(key)
         if key in self.reservations:
             self._drop_reservation(key)
             self.on_steered(key)
@@ -252,7 +242,7 @@ class ClusterState:
             self.storage.want(before, -1)
         self.storage.want(pod, 1)
         self.waiting[key] = pod
-        # What we write ourselves comes back as a change and starts no round, but for a gate that opens without a plan.
+        # What we write ourselves comes back as a change: it must not start a round. A gate opened without a plan does.
         opened = before is not None and before.gated and not pod.gated and key not in self.reservations
         if before is None or opened or _as_planned(before) != _as_planned(pod):
             self.generation += 1
@@ -319,6 +309,7 @@ class ClusterState:
             self.namespaces[name] = labels
         self.neighbours.set_namespace(name, labels)
         self.newer.pods.set_namespace(name, labels)
+        self.beside.set_namespace(name, labels)
         self.newer.namespaces = True
         self._dirty_namespaces.add(name)
         self.generation += 1
@@ -358,17 +349,16 @@ class ClusterState:
     def reserve(self, pod: Pod, node: str, by: By = By.BINDER) -> bool:
         """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
 
-        What kube-scheduler was let through with and may be binding counts too where nobody checks after us.
-
-        Only amounts and ports are checked: whether the node object is still the one that was planned with, and
-        whether rules between pods still hold, is the caller's to ask (``node_changed_since``, ``newer``).
+        Only amounts and ports are checked: whether the node object is still the one that was planned with, whether
+        rules between pods still hold, and for the binder whether kube-scheduler may be placing a pod there just now, is
+        the caller's to ask (``node_changed_since``, ``newer``, ``contended``).
         """
         current = self.waiting.get(pod.key)
         if current is None or current.uid != pod.uid or pod.key in self.reservations:
             return False
         if current.blocked or current.unjudged:
             return False
-        if not self._fits(current, node, self._passing_to(node) if by is By.BINDER else ()):
+        if not self._fits(current, node):
             return False
         self._reserve(Reservation(current, node, by))
         return True
@@ -379,6 +369,8 @@ class ClusterState:
         self._reserved.setdefault(node, set()).add(pod.key)
         self._use(node, pod.pod_class.requests, pod.pod_class, 1)
         self._meet(pod.kind, node, 1, planned=reservation.by is not By.OTHERS)
+        if reservation.by is By.BINDER:
+            self.beside.binds(pod.kind, node)
 
     def _follow_nomination(self, pod: Pod) -> None:
         key = pod.key
@@ -415,7 +407,7 @@ class ClusterState:
         if not there:
             del self._reserved[reservation.node]
         if reservation.by is By.BINDER:
-            self._settling[0].add(reservation.node)
+            self.beside.bound(reservation.pod.kind, reservation.node)
         pod_class = reservation.pod.pod_class
         self._use(reservation.node, pod_class.requests, pod_class, -1)
         # Where the pod is now bound there, its own coming makes up for this.
@@ -454,58 +446,43 @@ class ClusterState:
     # --- for kube-scheduler's extender ---
 
     def crowded(self, pod: Pod, nodes: Sequence[str]) -> list[str]:
-        """Those of the nodes that have no room for the pod once all that is on its way has come.
+        """Those of the nodes that will not do for the pod once all that is on its way has come.
 
         kube-scheduler cannot know: of bindings of ours that its watch has not shown it yet, and of nominations that are
-        being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Beside bindings of
-        ours, pods count that it has let through and we have not seen bound: it knows of those, but not of both.
+        being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Rules between pods
+        are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself.
         """
-        watched = self._settling[0] | self._settling[1] | self._reserved.keys()
-        full = []
-        for node in watched.intersection(nodes) if watched else ():
-            there = [self.reservations[key] for key in self._reserved.get(node, ())]
-            ours = node in self._settling[0] or node in self._settling[1] or any(each.by is By.BINDER for each in there)
-            passing = self._passing_to(node, pod.key) if ours else ()
-            if self._fits(pod, node, passing):
-                continue
-            yields = [
-                each.pod
-                for each in there
-                if each.pod.key == pod.key
-                or (
-                    each.by is not By.BINDER
-                    and each.pod.pod_class.priority < pod.pod_class.priority
-                    and each.pod.key not in self._passing
-                )
-            ]
-            if not yields or not self._fits(pod, node, passing, yields):
-                full.append(node)
-        return full
+        watched = self.beside.nodes | self._reserved.keys()
+        full = [node for node in watched.intersection(nodes) if not self._fits_beside(pod, node)] if watched else []
+        return full + self.beside.forbidden(pod, nodes, self.nodes, self.neighbours)
 
-    def _passing_to(self, node: str, besides: str = "") -> list[Pod]:
-        """Pods that may be on their way there, and are not counted by a reservation there."""
-        counted = self._reserved.get(node, ())
-        return [
+    def _fits_beside(self, pod: Pod, node: str) -> bool:
+        there = self._reserved.get(node, set())
+        # kube-scheduler knows of what it lets through, and not beside which bindings of ours.
+        passing = self.beside.passing(node)
+        more = [each for each in passing if each.key not in there and each.key != pod.key]
+        more = more if node in self.beside.nodes else []
+        if self._fits(pod, node, more):
+            return True
+        bound = {each.key for each in passing}
+        yielding = [
             each.pod
-            for key, each in self._passing.items()
-            if node in each.nodes and key != besides and key not in counted
+            for each in (self.reservations[key] for key in there)
+            if each.pod.key == pod.key
+            or (
+                each.by is not By.BINDER
+                and each.pod.pod_class.priority < pod.pod_class.priority
+                and each.pod.key not in bound
+            )
         ]
+        return bool(yielding) and self._fits(pod, node, more, yielding)
 
-    def pass_on(self, pod: Pod, nodes: frozenset[str], until: float) -> None:
-        """kube-scheduler may be binding this pod to any of these nodes until its binding is seen, or that long.
-
-        Without nodes: it is not binding it now.
-        """
-        if nodes:
-            self._passing[pod.key] = Passing(pod, nodes, until)
-        else:
-            self._passing.pop(pod.key, None)
-
-    def settle(self, now: float) -> None:
-        """To be called every few seconds: what was seen longer ago than that everybody has seen by now."""
-        self._settling = (set(), self._settling[0])
-        for key in [key for key, each in self._passing.items() if each.until < now]:
-            del self._passing[key]
+    def contended(self, pod: Pod, node: str) -> bool:
+        """Whether the binder must wait: kube-scheduler may be placing pods there beside which this one would not do."""
+        passing = self.beside.passing(node, self._reserved.get(node, ()))
+        if passing and self._fits(pod, node) and not self._fits(pod, node, more=passing):
+            return True
+        return self.beside.opposes(pod, self.nodes[node], self.nodes, self.neighbours)
 
     # --- for rounds ---
 

@@ -257,7 +257,7 @@ class PodSteering:
     def answered(self, asked: Asked, outcome: str, passed: Sequence[str]) -> None:
         """What filter said: steered (to the node that we named), held, or passed (to any of these nodes)."""
         key, now = asked.key, self._clock()
-        self._state.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
+        self._state.beside.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
         steered = self._steered.get(key)
         if steered is not None and (steered.uid != asked.uid or steered.phase is Phase.QUEUED):
             steered = None
@@ -308,7 +308,7 @@ class PodSteering:
             self._wake_unsteered()
         if now - self._settled >= _SETTLE_EVERY:
             self._settled = now
-            self._state.settle(now)
+            self._state.beside.settle(now)
             self._expire(now)
             self._held = {key: held for key, held in self._held.items() if key in self._state.waiting}
             self._free = {key: value for key, value in self._free.items() if key in self._state.waiting}

@@ -43,3 +43,14 @@ async def test_a_change_during_the_round_makes_another() -> None:
     await _due(batcher)
     batcher.touch()
     await _due(batcher)
+
+
+async def test_a_long_round_makes_for_a_long_pause() -> None:
+    """Changes must pause for as long as the last round took, but not for ever."""
+    batcher, loop = Batcher(0.001, 10.0), asyncio.get_running_loop()
+    for took, least in ((0.0, 0.0), (0.05, 0.05), (5.0, 0.1), (0.0, 0.0)):
+        batcher.took(took)
+        batcher.touch()
+        begun = loop.time()
+        await batcher.wait(10.0)
+        assert least <= loop.time() - begun + 1e-3

@@ -1,0 +1,122 @@
+"""What kube-scheduler and our binder may not know of each other yet.
+
+Both place pods on the same nodes, each by what its own watch has shown it. The binder's pods are remembered for some
+seconds after we saw them bound, since kube-scheduler may see that later; pods that kube-scheduler was let through with
+are remembered until their binding is seen, on every node that it may have chosen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from flowcore.filters.newer import Newer
+from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod
+from flowcore.model.selectors import Labels
+
+
+class Passing(msgspec.Struct, frozen=True, gc=False):
+    """A pod that kube-scheduler was let through with, to one of these nodes; it does not say which one it chooses."""
+
+    pod: Pod
+    nodes: frozenset[str]
+    until: float
+
+
+class Beside:
+    """See the module. Room is counted elsewhere; here is who, where and for how long."""
+
+    def __init__(self) -> None:
+        self._ours = Newer()
+        self._on: Counter[str] = Counter()
+        #: The binder's pods that we saw bound, or given up, lately and a while ago.
+        self._settling: list[tuple[Kind, str]] = []
+        self._settled: list[tuple[Kind, str]] = []
+        self._passing: dict[str, Passing] = {}
+        self._namespaces: dict[str, Labels] = {}
+
+    def set_namespace(self, name: str, labels: Labels | None) -> None:
+        """Takes a namespace's labels; None: it is gone."""
+        self._ours.pods.set_namespace(name, labels)
+        if labels is None:
+            self._namespaces.pop(name, None)
+        else:
+            self._namespaces[name] = labels
+
+    # --- the binder's ---
+
+    def binds(self, kind: Kind, node: str) -> None:
+        """A binding of ours is on its way."""
+        self._count(kind, node, 1)
+
+    def bound(self, kind: Kind, node: str) -> None:
+        """It was seen, or it did not happen: here it counts for a while longer."""
+        self._settling.append((kind, node))
+
+    def _count(self, kind: Kind, node: str, by: int) -> None:
+        self._ours.pods.change(kind, node, by)
+        self._on[node] += by
+        if not self._on[node]:
+            del self._on[node]
+
+    @property
+    def nodes(self) -> set[str]:
+        """Where the binder's pods are that kube-scheduler may not know."""
+        return set(self._on)
+
+    def forbidden(self, pod: Pod, among: Iterable[str], nodes: Mapping[str, Node], running: Neighbours) -> list[str]:
+        """Nodes that rules between pods keep a pod from for the sake of the binder's pods.
+
+        There may be some on which the pod would do (``Newer``), for seconds.
+        """
+        if not self._on or (pod.rules is None and not self._ours.pods.repelled(pod.kind)):
+            return []
+        known = [nodes[name] for name in among if name in nodes]
+        return [node.name for node in known if self._ours.breaks(pod.kind, node, nodes, running)]
+
+    # --- kube-scheduler's ---
+
+    def pass_on(self, pod: Pod, nodes: frozenset[str], until: float) -> None:
+        """kube-scheduler may be binding this pod to any of these nodes until its binding is seen, or that long.
+
+        Without nodes: it is not binding it now.
+        """
+        if nodes:
+            self._passing[pod.key] = Passing(pod, nodes, until)
+        else:
+            self._passing.pop(pod.key, None)
+
+    def seen(self, key: str, uid: str = "") -> None:
+        """The pod of this name is bound, or gone, or another one than that of this uid."""
+        passing = self._passing.get(key)
+        if passing is not None and passing.pod.uid != uid:
+            del self._passing[key]
+
+    def passing(self, node: str, besides: Collection[str] = ()) -> list[Pod]:
+        """Pods that kube-scheduler may be binding to a node, but for those of these keys."""
+        return [each.pod for key, each in self._passing.items() if node in each.nodes and key not in besides]
+
+    def opposes(self, pod: Pod, node: Node, nodes: Mapping[str, Node], running: Neighbours) -> bool:
+        """Whether by rules between pods one on its way, wherever of its nodes it went, might not do beside this one."""
+        concerned = [each for each in self._passing.values() if each.pod.rules is not None or pod.rules is not None]
+        if not concerned:
+            return False
+        newer = Newer(Neighbours(self._namespaces))
+        for each in concerned:
+            for name in each.nodes:
+                newer.pods.change(each.pod.kind, name, 1)
+        return newer.breaks(pod.kind, node, nodes, running)
+
+    # --- time ---
+
+    def settle(self, now: float) -> None:
+        """To be called every few seconds: what was seen longer ago than that everybody has seen by now."""
+        for kind, node in self._settled:
+            self._count(kind, node, -1)
+        self._settled, self._settling = self._settling, []
+        for key in [key for key, each in self._passing.items() if each.until < now]:
+            del self._passing[key]

@@ -1,0 +1,284 @@
+"""`waiting: Gate` on a real API server: pods that it is for are given our gate as they are created, and no others.
+
+Pods are created as dry runs: admission is all that these tests look at.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from support.operator import Operator, until
+from support.scene import POLICIES, policy
+from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.api import STRATEGIC_PATCH
+from thalweg_controlplane.objects import collection_path, pod
+from thalweg_operator.policies import PolicyStore
+
+from flowcore.model.policies import GATE, Delivery, WaitingMode
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+RULES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+NAMESPACES: dict[str, dict[str, str]] = {
+    "gates-bare": {},
+    "gates-ml": {"team": "ml"},
+    "gates-prod": {"team": "ml", "stage": "prod"},
+}
+STEERED: dict[str, Any] = {"delivery": "Extender", "selects": {"podSelector": {}}}
+GATED: dict[str, Any] = {**STEERED, "waiting": "Gate"}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(plane: tuple[ControlPlane, Api], operator: Operator) -> AsyncIterator[Api]:
+    """An API server with the namespaces above; policies and gates are gone at the end."""
+    _, api = plane
+    there = {each["metadata"]["name"] for each in await api.list("/api/v1/namespaces")}
+    for name, labels in NAMESPACES.items():
+        if name not in there:
+            await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+    try:
+        yield api
+    finally:
+        await api.delete(POLICIES)
+        await no_gates(api)
+        # One that every test's gate is for.
+        await in_effect(api, steered(namespace="gates-ml", labels={"tier": "batch"}), gated=False)
+
+
+def steered(name: str = "p", namespace: str = "gates-bare", **options: Any) -> dict[str, Any]:
+    return pod(name, namespace=namespace, **{"scheduler": "thalweg-steered", **options})
+
+
+async def gates_of(api: Api, manifest: dict[str, Any]) -> list[str]:
+    """Those that the API server lets a pod be created with."""
+    made = await api.request("POST", collection_path(manifest), manifest, params={"dryRun": "All"})
+    return [each["name"] for each in made["spec"].get("schedulingGates", [])]
+
+
+async def in_effect(api: Api, manifest: dict[str, Any], *, gated: bool = True) -> None:
+    """The API server takes a moment to notice its own admission policies."""
+
+    async def seen() -> bool:
+        return (GATE in await gates_of(api, manifest)) is gated
+
+    await until(seen, 30, lambda: f"a pod like {manifest['metadata']} to be {'gated' if gated else 'left alone'}")
+
+
+async def no_gates(api: Api) -> None:
+    async def gone() -> bool:
+        return not [*await api.list(RULES), *await api.list(BINDINGS)]
+
+    await until(gone, 30, lambda: "all gates to be gone")
+
+
+def labelled(*sets: dict[str, str]) -> Sequence[dict[str, str]]:
+    return sets
+
+
+async def test_gated_if_and_only_if_such_a_policy_governs_them(api: Api) -> None:
+    """By scheduler, labels and namespace labels, every operator: as the policies' own rule says who governs."""
+    expressions = [
+        {"key": "tier", "operator": "In", "values": ["batch", "night"]},
+        {"key": "done", "operator": "DoesNotExist"},
+    ]
+    specs: dict[str, dict[str, Any]] = {
+        "batch": {
+            **GATED,
+            "selects": {
+                "schedulerNames": ["thalweg-steered", "default-scheduler"],
+                "podSelector": {"matchExpressions": expressions},
+                "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
+            },
+        },
+        "urgent": {
+            **STEERED,
+            "precedence": 10,
+            "selects": {
+                "podSelector": {"matchExpressions": [{"key": "urgent", "operator": "Exists"}]},
+                "namespaceSelector": {"matchExpressions": [{"key": "stage", "operator": "NotIn", "values": ["prod"]}]},
+            },
+        },
+        "watched": {
+            "delivery": "Observe",
+            "precedence": 20,
+            "selects": {
+                "schedulerNames": ["default-scheduler"],
+                "podSelector": {"matchExpressions": [{"key": "seen", "operator": "In", "values": ["by/us", "us"]}]}
+                | {"matchLabels": {"tier": "batch"}},
+            },
+        },
+    }
+    specs["watched"]["selects"]["podSelector"]["matchExpressions"][0]["values"] = ["us"]
+    store = PolicyStore()
+    for name, spec in specs.items():
+        assert not store.offer(name, name, 1, spec).problem
+        await api.create(policy(name, **spec))
+    await in_effect(api, steered(namespace="gates-ml", labels={"tier": "batch"}))
+    await in_effect(api, steered(namespace="gates-ml", labels={"tier": "batch", "urgent": ""}), gated=False)
+    await in_effect(
+        api,
+        steered(namespace="gates-ml", labels={"tier": "batch", "seen": "us"}, scheduler="default-scheduler"),
+        gated=False,
+    )
+    sets = labelled(
+        {},
+        {"tier": "batch"},
+        {"tier": "night"},
+        {"tier": "day"},
+        {"tier": "batch", "done": ""},
+        {"tier": "batch", "urgent": "very"},
+        {"tier": "batch", "seen": "us"},
+        {"tier": "night", "seen": "us"},
+        {"urgent": "", "seen": "us"},
+    )
+    schedulers = ("thalweg-steered", "default-scheduler", "thalweg", "somebody-else")
+    wrong, counted = [], {True: 0, False: 0}
+    for namespace, labels, scheduler in itertools.product(NAMESPACES, sets, schedulers):
+        found = GATE in await gates_of(api, steered(namespace=namespace, labels=labels, scheduler=scheduler))
+        first = store.governing(scheduler, tuple(sorted(labels.items())), tuple(sorted(NAMESPACES[namespace].items())))
+        wanted = bool(first) and (first[0].delivery, first[0].waiting) == (Delivery.EXTENDER, WaitingMode.GATE)
+        counted[wanted] += 1
+        if found is not wanted:
+            wrong.append((namespace, labels, scheduler, found))
+    assert wrong == []
+    assert min(counted.values()) >= 10
+
+
+async def test_other_gates_stay_and_ours_comes_once(api: Api) -> None:
+    """Behind those of others, not again where it is there already, and in pods with odd but legal lists too."""
+    await api.create(policy("all", **GATED))
+    await in_effect(api, steered())
+    others = [{"name": "kueue.x-k8s.io/admission"}, {"name": "example.com/other"}]
+    assert await gates_of(api, steered(schedulingGates=others)) == [*(each["name"] for each in others), GATE]
+    ours = [{"name": GATE}, *others]
+    assert await gates_of(api, steered(schedulingGates=ours)) == [each["name"] for each in ours]
+    twice = {"name": "TWICE", "value": "1"}
+    container = {"name": "main", "image": "example.invalid/main", "env": [twice, {**twice, "value": "2"}]}
+    odd = steered(containers=[container])
+    assert await gates_of(api, odd) == [GATE]
+    made = await api.request("POST", collection_path(odd), odd, params={"dryRun": "All"})
+    assert made["spec"]["containers"][0]["env"] == container["env"]
+    # Several policies that gate the same pod.
+    await api.create(policy("all-again", **GATED, precedence=5))
+    await until(lambda: _names(api, BINDINGS, 2), 30, lambda: "two gates")
+    assert await gates_of(api, steered(schedulingGates=others)) == [*(each["name"] for each in others), GATE]
+
+
+async def _names(api: Api, path: str, count: int) -> bool:
+    return len(await api.list(path)) == count
+
+
+async def test_pods_with_a_node_are_left_alone(api: Api) -> None:
+    """A gate on one would be refused: the pod could not be created."""
+    await api.create(policy("all", **GATED))
+    await in_effect(api, steered())
+    assert await gates_of(api, steered(nodeName="somewhere")) == []
+
+
+async def test_gone_when_it_is_not_wanted_any_more(api: Api) -> None:
+    """Turned to Hold, selecting nothing, deleted: new pods are not gated, and nothing is left behind."""
+    for change in ({"waiting": "Hold"}, {"delivery": "Observe", "waiting": "Hold"}, {"selects": None}, None):
+        await api.create(policy("going", **GATED))
+        await in_effect(api, steered())
+        if change is None:
+            await api.delete(f"{POLICIES}/going")
+        else:
+            await api.patch(f"{POLICIES}/going", {"spec": change})
+        await in_effect(api, steered(), gated=False)
+        await no_gates(api)
+        await api.delete(POLICIES)
+        await until(lambda: _names(api, POLICIES, 0), 10, lambda: "the policy to be gone")
+
+
+async def test_a_changed_selection_changes_the_gate(api: Api) -> None:
+    """At once, in the same objects."""
+    await api.create(policy("moving", **GATED))
+    await in_effect(api, steered())
+    selects = {"podSelector": {"matchLabels": {"tier": "batch"}}}
+    await api.patch(f"{POLICIES}/moving", {"spec": {"selects": selects}})
+    await in_effect(api, steered(), gated=False)
+    await in_effect(api, steered(labels={"tier": "batch"}))
+    assert [each["metadata"]["name"] for each in await api.list(RULES)] == ["thalweg-gate-moving"]
+
+
+async def test_the_policy_owns_its_gate(api: Api) -> None:
+    """Both objects name it, so that they go with it where no operator runs; an empty look writes nothing."""
+    made = await api.create(policy("owner", **GATED))
+    await in_effect(api, steered())
+    (rule,), (binding,) = await api.list(RULES), await api.list(BINDINGS)
+    for each in (rule, binding):
+        (owner,) = each["metadata"]["ownerReferences"]
+        assert owner["uid"] == made["metadata"]["uid"]
+        assert each["metadata"]["generation"] == 1
+        assert each["metadata"]["labels"] == {"scheduling.thalweg/gate": "owner"}
+    # Another policy changes, so that the operator looks again: what is as wanted is not written.
+    await api.create(policy("other", **GATED, precedence=-5))
+    await until(lambda: _names(api, BINDINGS, 2), 30, lambda: "the other gate")
+    assert (await api.get(f"{RULES}/thalweg-gate-owner"))["metadata"] == rule["metadata"]
+    assert (await api.get(f"{BINDINGS}/thalweg-gate-owner"))["metadata"] == binding["metadata"]
+
+
+async def test_what_others_do_to_it_is_put_right(api: Api) -> None:
+    """Deleted, edited or without its label: within ten seconds it is as it was."""
+    for name in ("deleted", "edited"):
+        await api.create(policy(name, **GATED))
+    await until(lambda: _names(api, BINDINGS, 2), 30, lambda: "both gates")
+    before = await _specs_and_labels(api)
+    rule = await api.get(f"{RULES}/thalweg-gate-edited")
+    conditions = [*rule["spec"]["matchConditions"], {"name": "never", "expression": "false"}]
+    await api.patch(
+        f"{RULES}/thalweg-gate-edited",
+        {"metadata": {"labels": None}, "spec": {"matchConditions": conditions}},
+    )
+    await api.patch(f"{BINDINGS}/thalweg-gate-edited", {"spec": {"policyName": "nobody"}})
+    for path in (RULES, BINDINGS):
+        await api.delete(f"{path}/thalweg-gate-deleted")
+
+    async def mended() -> bool:
+        return await _specs_and_labels(api) == before
+
+    await until(mended, 30, lambda: "all to be put right")
+
+
+async def _specs_and_labels(api: Api) -> dict[str, Any]:
+    return {
+        f"{path}/{each['metadata']['name']}": (each["spec"], each["metadata"].get("labels"))
+        for path in (RULES, BINDINGS)
+        for each in await api.list(path)
+    }
+
+
+async def test_gates_of_policies_that_went_while_nobody_ran(api: Api, operator: Operator) -> None:
+    """A restarted operator removes what nobody wants and leaves what is not its own."""
+    await api.create(policy("leaving", **GATED))
+    await in_effect(api, steered())
+    foreign = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": "thalweg-gate-of-somebody-else"},
+        "spec": {"policyName": "theirs"},
+    }
+    await operator.stop()
+    await api.create(foreign)
+    await api.delete(f"{POLICIES}/leaving")
+    await operator.start()
+    await until(lambda: _names(api, RULES, 0), 30, lambda: "the rule to be gone")
+    assert [each["metadata"]["name"] for each in await api.list(BINDINGS)] == ["thalweg-gate-of-somebody-else"]
+    await api.delete(f"{BINDINGS}/thalweg-gate-of-somebody-else")
+
+
+async def test_the_docs_open_our_gate_alone(api: Api) -> None:
+    """What docs/extender.md has people patch pods with takes our gate away and no other."""
+    page = (Path(__file__).parents[2] / "docs" / "extender.md").read_text()
+    (patch,) = re.findall(r"patch pod .* -p '(.*?)'", page)
+    made = await api.create(steered("waits", schedulingGates=[{"name": GATE}, {"name": "example.com/other"}]))
+    path = f"{collection_path(made)}/waits"
+    opened = await api.patch(path, json.loads(patch), content_type=STRATEGIC_PATCH)
+    assert opened["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
+    await api.delete(path, gracePeriodSeconds="0")

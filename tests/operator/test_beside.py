@@ -1,0 +1,99 @@
+"""Two schedulers on the same nodes: what each does not know of the other yet is not given away twice."""
+
+import msgspec
+from thalweg_operator.state import By, ClusterState
+
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.rules import AffinityTerm, Rules
+from flowcore.model.selectors import LabelSelector, Requirement
+
+NODES = ("a", "b")
+
+
+def state() -> ClusterState:
+    """Two nodes with one core each."""
+    made = ClusterState()
+    made.set_namespace("ns", ())
+    for name in NODES:
+        made.upsert_node(Node(name, labels=(("zone", name),), allocatable=(("cpu", 1000), ("pods", 10))))
+    return made
+
+
+def pod(name: str, cpu: int = 600, priority: int = 0, **changes: object) -> Pod:
+    """One that waits."""
+    pod_class = PodClass(requests=(("cpu", cpu),), priority=priority)
+    return msgspec.structs.replace(Pod("ns", name, f"u-{name}", pod_class), **changes)
+
+
+def apart(app: str) -> Rules:
+    """Never in a zone with pods of this app."""
+    selector = LabelSelector((Requirement("app", "In", (app,)),))
+    return Rules(anti_affinity=(AffinityTerm("zone", selector, ("ns",)),))
+
+
+def test_kube_scheduler_is_kept_from_what_the_binder_takes() -> None:
+    """From the reservation on, and for a while after we saw the binding: its watch may be behind ours."""
+    made = state()
+    ours, other = pod("ours"), pod("other")
+    made.upsert_pod(ours)
+    assert made.crowded(other, NODES) == []
+    assert made.reserve(ours, "a")
+    assert made.crowded(other, NODES) == ["a"]
+    made.upsert_pod(msgspec.structs.replace(ours, node_name="a", usage=ours.pod_class.requests))
+    made.beside.settle(0.0)
+    assert made.crowded(other, NODES) == ["a"]
+    made.beside.settle(0.0)
+    assert made.crowded(other, NODES) == []
+
+
+def test_nominations_yield_to_higher_priority() -> None:
+    """As with kube-scheduler itself; the binder's reservations do not, since nobody checks after it."""
+    made = state()
+    for name, by, node in (("n", By.STEERING, "a"), ("b", By.BINDER, "b")):
+        made.upsert_pod(pod(name, priority=5))
+        assert made.reserve(made.waiting[f"ns/{name}"], node, by)
+    assert sorted(made.crowded(pod("same", priority=5), NODES)) == ["a", "b"]
+    assert made.crowded(pod("higher", priority=6), NODES) == ["b"]
+    assert made.crowded(made.waiting["ns/n"], NODES) == ["b"]  # its own does not stand in its way
+
+
+def test_the_binder_waits_for_what_kube_scheduler_may_be_placing() -> None:
+    """On any node that it may have chosen, until its binding is seen, it is gone, or the time is up."""
+    for end in ("bound", "gone", "another", "late"):
+        made = state()
+        passing, ours = pod("passing"), pod("ours")
+        made.upsert_pod(passing)
+        made.upsert_pod(ours)
+        made.beside.pass_on(passing, frozenset({"a"}), 10.0)
+        assert made.contended(ours, "a")
+        assert not made.contended(ours, "b")
+        match end:
+            case "bound":
+                made.upsert_pod(msgspec.structs.replace(passing, node_name="b"))
+            case "gone":
+                made.delete_pod(passing.key)
+            case "another":
+                made.upsert_pod(msgspec.structs.replace(passing, uid="new"))
+            case "late":
+                made.beside.settle(9.0)
+                assert made.contended(ours, "a")
+                made.beside.settle(11.0)
+        assert not made.contended(ours, "a"), end
+
+
+def test_rules_between_pods_hold_on_both_sides() -> None:
+    """Anti-affinity of the binder's pod against one of kube-scheduler's, and the other way round."""
+    web = (("app", "web"),)
+    for ours_has_it in (True, False):
+        made = state()
+        ours = pod("ours", 10, labels=() if ours_has_it else web, rules=apart("web") if ours_has_it else None)
+        theirs = pod("theirs", 10, labels=web if ours_has_it else (), rules=None if ours_has_it else apart("web"))
+        made.upsert_pod(ours)
+        made.upsert_pod(theirs)
+        made.beside.pass_on(theirs, frozenset({"a"}), 10.0)
+        assert made.contended(ours, "a")
+        assert not made.contended(ours, "b")
+        assert made.reserve(ours, "b")
+        assert made.crowded(theirs, NODES) == ["b"]
+        assert made.crowded(pod("stranger", 10), NODES) == []
