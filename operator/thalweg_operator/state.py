@@ -452,17 +452,21 @@ class ClusterState:
         being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Rules between pods
         are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself.
         """
-        watched = self.beside.nodes | self._reserved.keys()
-        full = [node for node in watched.intersection(nodes) if not self._fits_beside(pod, node)] if watched else []
+        ours = self.beside.nodes
+        watched = ours | self._reserved.keys()
+        full = [
+            node for node in watched.intersection(nodes) if not self._fits_beside(pod, node, ours=node in ours)
+        ] if watched else []  # fmt: skip
         return full + self.beside.forbidden(pod, nodes, self.nodes, self.neighbours)
 
-    def _fits_beside(self, pod: Pod, node: str) -> bool:
+    def _fits_beside(self, pod: Pod, node: str, *, ours: bool) -> bool:
+        if not ours and self._fits(pod, node):
+            return True
         there = self._reserved.get(node, set())
         # kube-scheduler knows of what it lets through, and not beside which bindings of ours.
         passing = self.beside.passing(node)
-        more = [each for each in passing if each.key not in there and each.key != pod.key]
-        more = more if node in self.beside.nodes else []
-        if self._fits(pod, node, more):
+        more = [each for each in passing if each.key not in there and each.key != pod.key] if ours else []
+        if ours and self._fits(pod, node, more):
             return True
         bound = {each.key for each in passing}
         yielding = [
