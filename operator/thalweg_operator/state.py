@@ -453,12 +453,14 @@ class ClusterState:
         ours, pods count that it has let through and we have not seen bound: it knows of those, but not of both. Rules
         between pods are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself.
         """
-        watched = self.beside.nodes | self._reserved.keys()
-        full = [node for node in watched.intersection(nodes) if not self._fits_beside(pod, node)] if watched else []
+        ours = self.beside.nodes
+        watched = ours | self._reserved.keys()
+        near = watched.intersection(nodes) if watched else ()
+        full = [node for node in near if not self._fits_beside(pod, node, ours=node in ours)]
         return full + self.beside.forbidden(pod, nodes, self.nodes, self.neighbours)
 
-    def _fits_beside(self, pod: Pod, node: str) -> bool:
-        passing = self._passing(node, pod.key) if node in self.beside.nodes else ()
+    def _fits_beside(self, pod: Pod, node: str, *, ours: bool) -> bool:
+        passing = self._passing(node, pod.key) if ours else ()
         if self._fits(pod, node, passing):
             return True
         yielding = [

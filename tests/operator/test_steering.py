@@ -413,7 +413,7 @@ def test_unmanaged_pods_are_kept_off_promised_room(world: World) -> None:
     world.pod("urgent", "u4", pod_class=PodClass(requests=(("cpu", 100),), priority=9), scheduler_name="x")
     world.see()
     planned(world, "ns/ours", "a")
-    assert world.state.reserve(world.state.pods["ns/bound"], "b")
+    assert world.bind("ns/bound", "b")
     assert world.attempt("ns/theirs") == (Outcome.PASSED, ["c"])
     assert world.attempt("ns/urgent") == (Outcome.PASSED, ["a", "c"])
     # A binding of ours that we have seen may still be news to kube-scheduler.
@@ -429,20 +429,19 @@ def test_what_passed_counts_for_the_binder(world: World) -> None:
     world.pod("theirs", "u3", scheduler_name="default-scheduler")
     world.see()
     assert world.attempt("ns/theirs", ("a", "b"))[1] == ["a", "b"]
-    ours = world.state.pods["ns/ours"]
-    assert not world.state.reserve(ours, "a")
-    assert world.state.reserve(ours, "c")
+    assert not world.bind("ns/ours", "a")
+    assert world.bind("ns/ours", "c")
     world.state.release("ns/ours", "u1")
     world.change("ns/theirs", node_name="b", usage=CLASS.requests)
     world.see()
-    assert world.state.reserve(ours, "a")
+    assert world.bind("ns/ours", "a")
     world.state.release("ns/ours", "u1")
     world.pod("slow", "u4", scheduler_name="default-scheduler")
     world.see()
     world.attempt("ns/slow", ("a",))
-    assert not world.state.reserve(ours, "a")
+    assert not world.bind("ns/ours", "a")
     world.later(16)
-    assert world.state.reserve(ours, "a")
+    assert world.bind("ns/ours", "a")
 
 
 @pytest.mark.parametrize("scheduler", ["default-scheduler", STEERED_NAME])
@@ -453,7 +452,7 @@ def test_what_each_does_not_know_of_the_other(world: World, scheduler: str) -> N
     world.pod("third", "u3", scheduler_name=scheduler, pod_class=PodClass(requests=(("cpu", 200),)))
     world.see()
     assert world.attempt("ns/theirs", ("a", "b"))[1] == ["a", "b"]
-    assert world.state.reserve(world.state.pods["ns/bound"], "a")
+    assert world.bind("ns/bound", "a")
     if scheduler == STEERED_NAME:
         world.state.reserve(world.state.pods["ns/third"], "a", By.STEERING)
         world.steering.send([(world.state.pods["ns/third"], "a", 0)])
@@ -468,7 +467,7 @@ def test_let_through_pods_do_not_give_way(world: World) -> None:
     world.pod("urgent", "u3", scheduler_name="x", pod_class=urgent)
     world.see()
     planned(world, "ns/low", "a")
-    assert world.state.reserve(world.state.pods["ns/bound"], "a")
+    assert world.bind("ns/bound", "a")
     assert world.attempt("ns/low") == (Outcome.STEERED, ["a"])
     assert world.attempt("ns/urgent", ("a", "c"))[1] == ["c"]
 
@@ -483,7 +482,7 @@ def test_let_through_and_given_up(world: World) -> None:
     world.see()
     assert world.attempt(pod.key) == (Outcome.STEERED, ["a"])
     world.later(0.4)
-    assert not world.state.reserve(world.state.pods["ns/ours"], "a")
+    assert not world.bind("ns/ours", "a")
 
 
 def test_somebody_nominates_for_room_that_is_taken(world: World) -> None:
@@ -492,7 +491,7 @@ def test_somebody_nominates_for_room_that_is_taken(world: World) -> None:
     pod = world.pod(pod_class=big)
     world.pod("ours", "u2", scheduler_name=SCHEDULER_NAME, pod_class=big)
     world.see()
-    assert world.state.reserve(world.state.pods["ns/ours"], "a")
+    assert world.bind("ns/ours", "a")
     world.change(pod.key, nominated="a")
     world.see()
     assert world.attempt(pod.key) == (Outcome.HELD, [])

@@ -83,7 +83,7 @@ class Both:
         node = self.draw.choice(NODES)
         if pod.scheduler_name == STEERED_NAME:
             self.world.plan(pod.key, node)
-        elif pod.scheduler_name == SCHEDULER_NAME and self.world.state.reserve(pod, node):
+        elif pod.scheduler_name == SCHEDULER_NAME and self.world.bind(pod.key, node):
             self.binding[pod.key] = pod.uid, node
 
     def our_binding_ends(self) -> None:

@@ -147,6 +147,11 @@ class World:
         self.steering.send([(pod, node, wave)])
         return True
 
+    def bind(self, key: str, node: str) -> bool:
+        """The binder takes room for a pod of its own, as a round that delivers does."""
+        pod = self.state.waiting[key]
+        return not self.state.contended(pod, node) and self.state.reserve(pod, node)
+
     def asked(self, key: str, pod: Pod | None = None) -> Asked:
         """A pod as kube-scheduler knows it; without one, as it is."""
         pod = pod or self.api[key]
