@@ -9,6 +9,7 @@ from support.operator import until
 from support.scene import Scene
 from support.steered import count, filters, no_reservations, nobody_binds, nominated, silence
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.objects import collection_path
 
 from flowcore.model.policies import GATE
 
@@ -61,6 +62,31 @@ async def test_gated_pods_without_room(scene: Scene) -> None:
     assert await filters(scene) == before
     await scene.delete("first")
     assert await scene.node_of("second") == "a"
+
+
+async def test_the_api_server_gates_them_itself(scene: Scene) -> None:
+    """Nobody writes a gate into a pod: those with room come through, the others wait behind it and know why."""
+    await scene.nodes("a", cpu="2")
+    gated = scene.pod("gated", "64")
+
+    async def in_effect() -> bool:
+        made = await scene.api.request("POST", collection_path(gated), gated, params={"dryRun": "All"})
+        return bool(made["spec"].get("schedulingGates"))
+
+    await until(in_effect, 30, lambda: "new pods to be gated")
+    await scene.api.create_many([scene.pod(f"p{n}", "500m") for n in range(7)])
+    bound: list[dict[str, Any]] = []
+
+    async def four() -> bool:
+        bound[:] = [each for each in await scene.pods() if each["spec"].get("nodeName")]
+        return len(bound) == 4
+
+    await until(four, 30, lambda: f"4 pods to be bound, not {len(bound)}")
+    assert not any(each["spec"].get("schedulingGates") for each in bound)
+    left = [each["metadata"]["name"] for each in await scene.pods() if not each["spec"].get("nodeName")]
+    for name in left:
+        await scene.reason_of(name, "Insufficient cpu")
+        assert (await scene.get(name))["spec"]["schedulingGates"] == OURS
 
 
 async def test_gates_where_nothing_waits_for_them(scene: Scene) -> None:
