@@ -8,7 +8,7 @@ are remembered until their binding is seen, on every node that it may have chose
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -90,15 +90,19 @@ class Beside:
         else:
             self._passing.pop(pod.key, None)
 
+    def passes(self, key: str) -> bool:
+        """Whether kube-scheduler may be binding a pod."""
+        return key in self._passing
+
     def seen(self, key: str, uid: str = "") -> None:
         """The pod of this name is bound, or gone, or another one than that of this uid."""
         passing = self._passing.get(key)
         if passing is not None and passing.pod.uid != uid:
             del self._passing[key]
 
-    def passing(self, node: str, besides: Collection[str] = ()) -> list[Pod]:
-        """Pods that kube-scheduler may be binding to a node, but for those of these keys."""
-        return [each.pod for key, each in self._passing.items() if node in each.nodes and key not in besides]
+    def passing(self, node: str) -> list[Pod]:
+        """Pods that kube-scheduler may be binding to a node."""
+        return [each.pod for each in self._passing.values() if node in each.nodes]
 
     def opposes(self, pod: Pod, node: Node, nodes: Mapping[str, Node], running: Neighbours) -> bool:
         """Whether by rules between pods one on its way, wherever of its nodes it went, might not do beside this one."""

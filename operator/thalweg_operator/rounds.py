@@ -299,7 +299,7 @@ class RoundLoop:
             if delivery is Delivery.OBSERVE:
                 self._metrics.placements.labels("observed").inc()
                 continue
-            current, contended = state.waiting.get(pod.key), False
+            current = state.waiting.get(pod.key)
             policy = None if current is None else self._policy_of(current)
             if (
                 current is None
@@ -308,12 +308,11 @@ class RoundLoop:
                 or (current.pod_class, current.kind) != (pod.pod_class, pod.kind)
                 or state.node_changed_since(node, reply.generation)
                 or state.newer.breaks(current.kind, state.nodes[node], state.nodes, state.neighbours)
-                or (contended := delivery is Delivery.BINDER and state.contended(current, node))
                 or not state.reserve(pod, node, By.BINDER if delivery is Delivery.BINDER else By.STEERING)
             ):
                 # The cluster moved on while the plan was made, or may be about to.
                 state.drop(pod, node)
-                if contended:
+                if delivery is Delivery.BINDER and current is not None and state.contended(current, node):
                     self._metrics.placements.labels("contended").inc()
                     self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + _CONTENDED_REST, 0)
                     continue

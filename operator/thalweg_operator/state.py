@@ -242,7 +242,7 @@ class ClusterState:
             self.storage.want(before, -1)
         self.storage.want(pod, 1)
         self.waiting[key] = pod
-        # What we write ourselves comes back as a change: it must not start a round. A gate opened without a plan does.
+        # What we write ourselves comes back as a change and starts no round, but for a gate that opens without a plan.
         opened = before is not None and before.gated and not pod.gated and key not in self.reservations
         if before is None or opened or _as_planned(before) != _as_planned(pod):
             self.generation += 1
@@ -350,15 +350,15 @@ class ClusterState:
         """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
 
         Only amounts and ports are checked: whether the node object is still the one that was planned with, whether
-        rules between pods still hold, and for the binder whether kube-scheduler may be placing a pod there just now, is
-        the caller's to ask (``node_changed_since``, ``newer``, ``contended``).
+        rules between pods still hold, is the caller's to ask (``node_changed_since``, ``newer``). For the binder, after
+        which nobody checks, what kube-scheduler may be placing counts too (``contended``).
         """
         current = self.waiting.get(pod.key)
         if current is None or current.uid != pod.uid or pod.key in self.reservations:
             return False
         if current.blocked or current.unjudged:
             return False
-        if not self._fits(current, node):
+        if not self._fits(current, node) or (by is By.BINDER and self.contended(current, node)):
             return False
         self._reserve(Reservation(current, node, by))
         return True
@@ -449,44 +449,43 @@ class ClusterState:
         """Those of the nodes that will not do for the pod once all that is on its way has come.
 
         kube-scheduler cannot know: of bindings of ours that its watch has not shown it yet, and of nominations that are
-        being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Rules between pods
-        are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself.
+        being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Beside bindings of
+        ours, pods count that it has let through and we have not seen bound: it knows of those, but not of both. Rules
+        between pods are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself.
         """
         ours = self.beside.nodes
-        watched = ours | self._reserved.keys()
-        full = [
-            node for node in watched.intersection(nodes) if not self._fits_beside(pod, node, ours=node in ours)
-        ] if watched else []  # fmt: skip
+        watched = (ours | self._reserved.keys()).intersection(nodes)
+        full = [node for node in watched if not self._fits_beside(pod, node, ours=node in ours)]
         return full + self.beside.forbidden(pod, nodes, self.nodes, self.neighbours)
 
     def _fits_beside(self, pod: Pod, node: str, *, ours: bool) -> bool:
-        if not ours and self._fits(pod, node):
+        passing = self._passing(node, pod.key) if ours else ()
+        if self._fits(pod, node, passing):
             return True
-        there = self._reserved.get(node, set())
-        # kube-scheduler knows of what it lets through, and not beside which bindings of ours.
-        passing = self.beside.passing(node)
-        more = [each for each in passing if each.key not in there and each.key != pod.key] if ours else []
-        if ours and self._fits(pod, node, more):
-            return True
-        bound = {each.key for each in passing}
         yielding = [
             each.pod
-            for each in (self.reservations[key] for key in there)
+            for each in (self.reservations[key] for key in self._reserved.get(node, ()))
             if each.pod.key == pod.key
             or (
                 each.by is not By.BINDER
                 and each.pod.pod_class.priority < pod.pod_class.priority
-                and each.pod.key not in bound
+                and not self.beside.passes(each.pod.key)
             )
         ]
-        return bool(yielding) and self._fits(pod, node, more, yielding)
+        return bool(yielding) and self._fits(pod, node, passing, yielding)
+
+    def _passing(self, node: str, besides: str = "") -> list[Pod]:
+        """Pods that may be on their way there, and are not counted by a reservation there."""
+        counted = self._reserved.get(node, ())
+        return [each for each in self.beside.passing(node) if each.key != besides and each.key not in counted]
 
     def contended(self, pod: Pod, node: str) -> bool:
         """Whether the binder must wait: kube-scheduler may be placing pods there beside which this one would not do."""
-        passing = self.beside.passing(node, self._reserved.get(node, ()))
-        if passing and self._fits(pod, node) and not self._fits(pod, node, more=passing):
+        passing = self._passing(node)
+        if passing and not self._fits(pod, node, passing):
             return True
-        return self.beside.opposes(pod, self.nodes[node], self.nodes, self.neighbours)
+        known = self.nodes.get(node)
+        return known is not None and self.beside.opposes(pod, known, self.nodes, self.neighbours)
 
     # --- for rounds ---
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from support.operator import until
 from support.scene import Scene
 from support.steered import count, no_reservations
+from thalweg_controlplane import ApiError
 from thalweg_controlplane.objects import object_path
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,8 +29,19 @@ async def steered(scene: Scene) -> AsyncIterator[None]:
     yield
     await no_reservations(scene)
     for each in made:
-        await scene.api.patch(object_path(each), {"metadata": {"finalizers": None}})
         await scene.api.delete(object_path(each))
+        await until(
+            lambda each=each: _gone(scene, each), 20, lambda each=each: f"{each['metadata']['name']} to be gone"
+        )
+
+
+async def _gone(scene: Scene, manifest: dict[str, Any]) -> bool:
+    """A finalizer that comes back while we take it off keeps an object for a while."""
+    try:
+        await scene.api.patch(object_path(manifest), {"metadata": {"finalizers": None}})
+    except ApiError as error:
+        return error.status == 404
+    return False
 
 
 def volume(name: str, size: str, zone: str) -> dict[str, Any]:
