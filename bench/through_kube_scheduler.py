@@ -37,6 +37,7 @@ from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
 from thalweg_controlplane.objects import Manifest, pod
+from thalweg_operator.gates import ADMISSION
 from thalweg_operator.names import POLICIES_PATH
 
 from flowcore.model.policies import GATE, STEERED_NAME
@@ -157,6 +158,8 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, options: Op
                 await plane.delete(api, [*pods, *waiting])
                 if steers:
                     await api.delete(f"{POLICIES_PATH}/bench")
+                    for kind in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"):
+                        await api.delete(f"/apis/{ADMISSION}/{kind}")  # no garbage collector runs here
 
 
 async def _load(

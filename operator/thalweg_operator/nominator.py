@@ -35,6 +35,7 @@ class Write:
         wanted: asked before each try.
         done: called once it is over: "" when it was carried out, the API server's reason when it never will be, None
             when it is not wanted any more.
+        begun: called before the first try.
     """
 
     kind: str
@@ -42,44 +43,55 @@ class Write:
     node: str = ""
     wanted: Callable[[], bool] = lambda: True
     done: Callable[[str | None], None] = lambda _problem: None
+    begun: Callable[[], None] = lambda: None
 
 
 class Nominator:
-    """Carries out writes, many at once, in the order they come."""
+    """Carries out writes, many at once.
+
+    Urgent ones go in the order they come. The others go few at a time and the newest first: kube-scheduler takes the
+    oldest pods first, and what it comes upon before its turn need not be written any more.
+    """
 
     def __init__(self, connection: Connection, metrics: Metrics, concurrency: int) -> None:
-        self._connection, self._metrics, self._concurrency = connection, metrics, concurrency
-        self._queue: asyncio.Queue[Write] = asyncio.Queue()
+        self._connection, self._metrics = connection, metrics
+        self._lines: list[tuple[asyncio.Queue[Write], int]] = [
+            (asyncio.Queue(), concurrency),
+            (asyncio.LifoQueue(), max(1, concurrency // 4)),
+        ]
 
-    def put(self, write: Write) -> None:
+    def put(self, write: Write, *, urgent: bool = True) -> None:
         """Puts a write in line."""
-        self._queue.put_nowait(write)
+        self._lines[0 if urgent else 1][0].put_nowait(write)
 
     async def run(self) -> None:
         """Writes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(self._concurrency):
-                tasks.create_task(self._work())
+            for line, workers in self._lines:
+                for _ in range(workers):
+                    tasks.create_task(self._work(line))
 
     async def drain(self) -> None:
-        """Returns when everything in line was answered."""
-        await self._queue.join()
+        """Returns when all that is urgent was answered; a pod that merely stands in line is planned again."""
+        await self._lines[0][0].join()
 
-    async def _work(self) -> None:
+    async def _work(self, line: asyncio.Queue[Write]) -> None:
         while True:
-            write = await self._queue.get()
+            write = await line.get()
             try:
                 await self._carry_out(write)
             except Exception as error:  # noqa: BLE001 - whatever it was, the others must be written
                 _log.exception("write failed unexpectedly", kind=write.kind, pod=write.pod.key)
                 write.done(repr(error))
             finally:
-                self._queue.task_done()
+                line.task_done()
 
     async def _carry_out(self, write: Write) -> None:
         path, content_type, body = _request(write)
         tries = 0
         while write.wanted():
+            if not tries:
+                write.begun()
             tries += 1
             try:
                 await self._connection.request("PATCH", path, body=body, content_type=content_type)

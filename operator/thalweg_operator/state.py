@@ -388,6 +388,14 @@ class ClusterState:
         if reservation is None:
             self._reserve(Reservation(pod, pod.nominated, By.OTHERS if others else By.STEERING))
 
+    def swap(self, one: str, other: str) -> None:
+        """Two pods that are alike change places: the same class and the same kind, so nothing is free that was not."""
+        first, second = self.reservations[one], self.reservations[other]
+        for key, before, after in ((one, first.node, second.node), (other, second.node, first.node)):
+            self._reserved[before].discard(key)
+            self._reserved[after].add(key)
+            self.reservations[key] = msgspec.structs.replace(self.reservations[key], node=after)
+
     def holds(self, key: str) -> bool:
         """Whether the room of a reservation is still there: others may have taken it, or the node is gone."""
         reservation = self.reservations[key]

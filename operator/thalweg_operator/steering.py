@@ -2,7 +2,8 @@
 
 A planned pod holds a reservation from the plan to its binding. On the way it is queued for its wave, nominated, and
 let through when kube-scheduler asks about the node. What kube-scheduler erases is written again if an attempt that
-knew nothing of the nomination erased it; if the node was refused, the pair of pod and node rests.
+knew nothing of the nomination erased it; if the node was refused, the pair of pod and node rests. Where kube-scheduler
+asks about a pod before its nomination is written, a node that is planned for a pod like it will do as well.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from flowcore.model.policies import Delivery, Policy, Steering
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator, Write
 from thalweg_operator.policies import PolicyStore
+from thalweg_operator.pools import Alike, Pools
 from thalweg_operator.state import By, ClusterState
 from thalweg_operator.wire import decode_scores
 
@@ -61,7 +63,8 @@ class _Steered:
 
     Attributes:
         since: when it came into its phase.
-        writing: the nomination is on its way to the API server.
+        writes: nominations so far; only the last one counts.
+        writing: that one is on its way to the API server, or stands in line.
         refused: kube-scheduler asked about other nodes although it knew of the nomination: its filters refuse the node.
         expired: nobody followed the nomination.
     """
@@ -71,6 +74,7 @@ class _Steered:
     phase: Phase
     since: float
     rewrites: int = 0
+    writes: int = 0
     writing: bool = False
     refused: bool = False
     expired: bool = False
@@ -112,6 +116,8 @@ class PodSteering:
         self._decode, self._ready, self._clock = decode, ready, clock
         self.on_rejected: Callable[[Pod, str], None] = lambda _pod, _node: None
         self._steered: dict[str, _Steered] = {}
+        #: Those of them whose nomination stands in line.
+        self._pools = Pools()
         #: When to look at pods whose nomination may be lost.
         self._doubtful: dict[str, float] = {}
         self._waves: deque[_Wave] = deque()
@@ -145,8 +151,11 @@ class PodSteering:
             self._steered[pod.key] = _Steered(pod.uid, node, Phase.QUEUED, self._clock())
             if wave:
                 waves.setdefault(wave, {})[pod.key] = pod
-            else:
-                self._nominate(pod)
+                continue
+            self._nominate(pod, urgent=pod.gated or pod.key in self._held)
+            policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
+            if policy is not None and not pod.gated and pod.key not in self._held:
+                self._pools.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), node)
         self._waves.extend(_Wave(waves[wave]) for wave in sorted(waves))
         self._next_wave()
 
@@ -213,6 +222,7 @@ class PodSteering:
     def _ended(self, key: str, pod: Pod | None) -> None:
         steered = self._steered.pop(key)
         self._doubtful.pop(key, None)
+        self._pools.remove(key)
         if pod is not None and pod.node_name:
             self._metrics.steered.labels("bound" if pod.node_name == steered.node else "elsewhere").inc()
         self._next_wave()
@@ -236,7 +246,8 @@ class PodSteering:
         if steered is not None and steered.uid == asked.uid and not steered.refused:
             knows_better = asked.nominated == steered.node and steered.node not in nodes
             if require or not knows_better:
-                return self._to(pod, "" if steered.phase is Phase.QUEUED else steered.node, nodes, hold=True)
+                node = "" if steered.phase is Phase.QUEUED else self._pools.node_among(pod.key, nodes) or steered.node
+                return self._to(pod, node, nodes, hold=True)
         reservation = self._state.reservations.get(pod.key)
         if reservation is not None and reservation.by is By.OTHERS:
             return self._to(pod, reservation.node, nodes, hold=require)
@@ -262,6 +273,9 @@ class PodSteering:
         if steered is not None and (steered.uid != asked.uid or steered.phase is Phase.QUEUED):
             steered = None
         if steered is not None and outcome == "steered":
+            if key in self._pools and passed[0] != steered.node:
+                self._swap(key, self._pools.at(key, passed[0]))
+            self._pools.remove(key)
             if steered.phase is not Phase.LET_THROUGH:
                 steered.phase, steered.since = Phase.LET_THROUGH, now
             self._held.pop(key, None)
@@ -273,11 +287,23 @@ class PodSteering:
             self._doubt(key, _GRACE)
         if outcome == "held":
             self._held[key] = _Held(asked.uid, now, asked.nominated)
+            if steered is not None and steered.phase is Phase.NOMINATED and key in self._pools:
+                self._nominate(self._pod(asked))  # it sleeps now: its nomination is to wake it
             if steered is not None and steered.phase is Phase.LET_THROUGH and not steered.refused:
                 # That attempt failed. Perhaps it came upon the node by itself: told of it, the next one is conclusive.
                 self._nominate(self._pod(asked))
             return
         self._held.pop(key, None)
+
+    def _swap(self, key: str, other: str) -> None:
+        """Two pods that are alike change places; the other one's nomination is made anew."""
+        steered, its = self._steered[key], self._steered[other]
+        steered.node, its.node = its.node, steered.node
+        self._state.swap(key, other)
+        pod = self._state.pods[other]
+        alike = self._pools.alike(other)
+        self._nominate(pod, urgent=False)
+        self._pools.add(other, alike, its.node)
 
     def _pod(self, asked: Asked) -> Pod:
         known = self._state.pods.get(asked.key)
@@ -352,6 +378,7 @@ class PodSteering:
 
     def _reject(self, key: str, outcome: str) -> None:
         steered = self._steered.pop(key)
+        self._pools.remove(key)
         self._metrics.steered.labels(outcome).inc()
         pod = self._state.pods.get(key)
         self._state.release(key, steered.uid)
@@ -368,7 +395,11 @@ class PodSteering:
             patience = _PROVISIONED_SECONDS if pod.unbindable else _FOLLOWED_SECONDS
             # Let through, it may be on its way in spite of all that.
             still = steered.phase is Phase.NOMINATED and now - steered.since > _SETTLE_EVERY
-            if now - steered.since > patience or (still and not self._state.holds(key)):
+            if still and key in self._pools:
+                # Nobody knows of it yet, so it may stand in line for as long as kube-scheduler has others to take.
+                if not self._state.holds(key):
+                    self._reject(key, "expired")
+            elif now - steered.since > patience or (still and not self._state.holds(key)):
                 self._take_back(pod, steered)
             elif still and pod.nominated != steered.node:
                 # Whatever became of it: mostly two nominations of one pod that came in another order than they went.
@@ -384,16 +415,29 @@ class PodSteering:
 
         self._nominator.put(Write("clear", pod, wanted=lambda: self._steered.get(pod.key) is steered, done=done))
 
-    def _nominate(self, pod: Pod) -> None:
+    def _nominate(self, pod: Pod, *, urgent: bool = True) -> None:
+        """Writes a nomination.
+
+        Args:
+            urgent: the pod sleeps, or others wait for it. The rest stand in line; kube-scheduler may well come first.
+        """
         steered = self._steered[pod.key]
+        self._pools.remove(pod.key)
         steered.phase, steered.since, steered.writing = Phase.NOMINATED, self._clock(), True
+        steered.writes += 1
+        number, node = steered.writes, steered.node
 
         def wanted() -> bool:
             # Let through already: kube-scheduler came upon the node by itself, and this is a write less.
             current = self._steered.get(pod.key) is steered and steered.phase is Phase.NOMINATED
-            return current and not steered.refused and not steered.expired
+            return current and number == steered.writes and not steered.refused and not steered.expired
+
+        def begun() -> None:
+            self._pools.remove(pod.key)  # from now on the API server may have this node for it
 
         def done(problem: str | None) -> None:
+            if number != steered.writes:
+                return
             steered.writing = False
             if problem and wanted():
                 _log.info("not nominated", pod=pod.key, node=steered.node, problem=problem)
@@ -401,7 +445,7 @@ class PodSteering:
             elif problem == "" and pod.gated:
                 self.open(pod)
 
-        self._nominator.put(Write("nominate", pod, steered.node, wanted, done))
+        self._nominator.put(Write("nominate", pod, node, wanted, done, begun), urgent=urgent)
 
     def _next_wave(self) -> None:
         """Begins the next wave where the one before is through, given up or late."""

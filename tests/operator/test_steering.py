@@ -189,19 +189,57 @@ def test_a_nomination_that_cannot_be_written(world: World) -> None:
     assert not world.state.reservations
 
 
-def test_a_nomination_that_comes_late_for_its_own_end(world: World) -> None:
-    """Expired while its write was in line for a minute: not written any more, and over soon."""
-    pod = world.pod()
+def test_a_nomination_that_stands_in_line(world: World) -> None:
+    """For as long as it takes, while kube-scheduler has others to take; not where the room went to somebody else."""
+    pod, taker = world.pod(), world.pod("taker", pod_class=PodClass(requests=(("cpu", 300),)))
     world.see()
     world.plan(pod.key, "a")
     for _ in range(20):
         world.now += 5
         world.steering.look_after()
-    assert "nominate" not in world.kinds
-    world.calm()
-    world.later(4)
+    assert world.writes[0].wanted()
+    world.change(taker.key, node_name="a", usage=taker.pod_class.requests)
+    world.see()
+    world.now += 5
+    world.steering.look_after()
     assert not world.state.reservations
-    assert world.api[pod.key].nominated == ""
+    assert world.carry_out() is None
+    assert not world.api[pod.key].nominated
+
+
+def test_pods_that_are_alike_change_places(world: World) -> None:
+    """Asked before the nomination is written, with another's node: that one is as good, and no write is needed."""
+    first, second, third = (world.pod(name) for name in ("p1", "p2", "p3"))
+    world.see()
+    for pod, node in ((first, "a"), (second, "b"), (third, "c")):
+        world.plan(pod.key, node)
+    assert world.attempt(first.key, ["b"]) == (Outcome.STEERED, ["b"])
+    where = {key: reservation.node for key, reservation in world.state.reservations.items()}
+    assert where == {first.key: "b", second.key: "a", third.key: "c"}
+    assert world.attempt(first.key, ["a"])[1] == []  # it has its node: it is not asked about twice for nothing
+    world.calm()
+    assert {key: pod.nominated for key, pod in world.api.items()} == {first.key: "b", second.key: "a", third.key: "c"}
+
+
+@pytest.mark.parametrize("unlike", ["class", "labels", "written", "held", "wave", "gated"])
+def test_pods_that_do_not_change_places(world: World, unlike: str) -> None:
+    """Those that differ in anything that counts, and those whose node may be known already."""
+    fields: dict[str, Any] = {
+        "class": {"pod_class": PodClass(requests=(("cpu", 101),))},
+        "labels": {"labels": (("app", "x"),)},
+        "gated": {"gated": True},
+    }.get(unlike, {})
+    first, second = world.pod("p1"), world.pod("p2", **fields)
+    world.see()
+    if unlike == "held":
+        assert world.attempt(second.key) == (Outcome.HELD, [])
+    world.plan(first.key, "a")
+    world.plan(second.key, "b", wave=1 if unlike == "wave" else 0)
+    if unlike == "written":
+        assert world.carry_out(1) is not None
+        world.see()
+    assert world.attempt(first.key, ["b"]) == (Outcome.HELD, [])
+    assert world.state.reservations[first.key].node == "a"
 
 
 def test_erased_with_its_annotation(world: World) -> None:

@@ -67,8 +67,8 @@ class World:
         self.steering.look_after()
         self.steering.adopt_all()
 
-    def put(self, write: Write) -> None:
-        """As the nominator does."""
+    def put(self, write: Write, *, urgent: bool = True) -> None:
+        """As the nominator does; the order is the test's to choose."""
         self.writes.append(write)
 
     def says(self, **policy: Any) -> None:
@@ -111,7 +111,9 @@ class World:
         """A write in line is sent, if it is wanted still; the write, if it was."""
         write = self.writes.pop(at)
         if not write.wanted():
+            write.done(None)
             return None
+        write.begun()
         pod = self.api.get(write.pod.key)
         if problem or pod is None or pod.uid != write.pod.uid:
             write.done(problem or "not found")
