@@ -23,6 +23,8 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.pauses import pause
 
 _log = structlog.get_logger()
+#: Seconds after which a write that waits looks again whether it must.
+_PATIENCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,13 @@ class Nominator:
 
     Urgent ones go in the order they come. The others go few at a time and the newest first: kube-scheduler takes the
     oldest pods first, and what it comes upon before its turn need not be written any more.
+
+    Attributes:
+        patient: asked before each write that is not urgent: whether it had better wait.
     """
 
     def __init__(self, connection: Connection, metrics: Metrics, concurrency: int) -> None:
+        self.patient: Callable[[], bool] = lambda: False
         self._connection, self._metrics = connection, metrics
         self._lines: list[tuple[asyncio.Queue[Write], int]] = [
             (asyncio.Queue(), concurrency),
@@ -78,6 +84,8 @@ class Nominator:
     async def _work(self, line: asyncio.Queue[Write]) -> None:
         while True:
             write = await line.get()
+            while line is self._lines[1][0] and write.wanted() and self.patient():  # noqa: ASYNC110 - no event for it
+                await asyncio.sleep(_PATIENCE)
             try:
                 await self._carry_out(write)
             except Exception as error:  # noqa: BLE001 - whatever it was, the others must be written

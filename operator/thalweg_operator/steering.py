@@ -44,6 +44,11 @@ _PROVISIONED_SECONDS = 660.0
 #: From an answer that lets a pod through to its binding, if that comes at all.
 _PASSING_SECONDS = 10.0
 _SETTLE_EVERY = 5.0
+#: kube-scheduler is at work while it asks again within so many seconds.
+_AT_WORK = 0.25
+#: How much one more question counts in the share of those that could be answered with a node, and what share will do.
+_MEETING_WEIGHT = 0.05
+_MOSTLY = 0.5
 #: Classes whose scores are kept, the newest.
 _SCORED = 64
 _TICK = 0.05
@@ -128,6 +133,8 @@ class PodSteering:
         self._scores: dict[tuple[PodClass, str], bytes] = {}
         self._opening: set[tuple[str, str]] = set()
         self._begun = False
+        #: When kube-scheduler asked last about a pod in a pool, and how often of late it asked about a node for it.
+        self._met, self._meetings = 0.0, 1.0
         self._settled = clock()
         self._heeded = policies.ordered
 
@@ -270,6 +277,9 @@ class PodSteering:
         key, now = asked.key, self._clock()
         self._state.beside.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
         steered = self._steered.get(key)
+        if key in self._pools:
+            self._met, met = now, 1.0 if outcome == "steered" else 0.0
+            self._meetings += _MEETING_WEIGHT * (met - self._meetings)
         if steered is not None and (steered.uid != asked.uid or steered.phase is Phase.QUEUED):
             steered = None
         if steered is not None and outcome == "steered":
@@ -313,6 +323,13 @@ class PodSteering:
         found = self._policies.governing(scheduler_name, labels, self._state.namespaces.get(namespace, ()))
         return found[0] if found else None
 
+    def meets(self) -> bool:
+        """Whether kube-scheduler is at work on pods whose nominations stand in line, and mostly asks about their nodes.
+
+        Then each write that is put off may be one that is never needed.
+        """
+        return self._clock() - self._met < _AT_WORK and self._meetings > _MOSTLY
+
     # --- on its own ---
 
     async def run(self) -> None:
@@ -335,6 +352,7 @@ class PodSteering:
         if now - self._settled >= _SETTLE_EVERY:
             self._settled = now
             self._state.beside.settle(now)
+            self._meetings += _MEETING_WEIGHT * (1.0 - self._meetings)  # it is worth another try now and then
             self._expire(now)
             self._held = {key: held for key, held in self._held.items() if key in self._state.waiting}
             self._free = {key: value for key, value in self._free.items() if key in self._state.waiting}
