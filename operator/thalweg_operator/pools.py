@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from flowcore.model.neighbours import Kind
-from flowcore.model.pods import PodClass
+from flowcore.model.pods import Pod, PodClass
 
 
 class Alike(msgspec.Struct, frozen=True, cache_hash=True):
@@ -20,6 +20,10 @@ class Alike(msgspec.Struct, frozen=True, cache_hash=True):
     pod_class: PodClass
     kind: Kind
     policy: str
+
+    def fits(self, pod: Pod) -> bool:
+        """Whether a pod is still like that."""
+        return (self.pod_class, self.kind) == (pod.pod_class, pod.kind)
 
 
 class Pools:

@@ -49,6 +49,8 @@ _AT_WORK = 0.25
 #: How much one more question counts in the share of those that could be answered with a node, and what share will do.
 _MEETING_WEIGHT = 0.05
 _MOSTLY = 0.5
+#: Seconds that a nomination stands in line at most.
+_IN_LINE = 10.0
 #: Classes whose scores are kept, the newest.
 _SCORED = 64
 _TICK = 0.05
@@ -159,9 +161,11 @@ class PodSteering:
             if wave:
                 waves.setdefault(wave, {})[pod.key] = pod
                 continue
-            self._nominate(pod, urgent=pod.gated or pod.key in self._held)
+            # One that was tried in vain sleeps until it is nominated; kube-scheduler comes to the others by itself.
+            fresh = not (pod.gated or pod.told or pod.key in self._held)
+            self._nominate(pod, urgent=not fresh)
             policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
-            if policy is not None and not pod.gated and pod.key not in self._held:
+            if policy is not None and fresh:
                 self._pools.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), node)
         self._waves.extend(_Wave(waves[wave]) for wave in sorted(waves))
         self._next_wave()
@@ -203,6 +207,8 @@ class PodSteering:
             return
         if steered.phase is Phase.QUEUED:
             return
+        if key in self._pools and not self._pools.alike(key).fits(pod):
+            self._pools.remove(key)
         lost = pod.nominated != steered.node and (pod.planned == steered.node or steered.expired)
         if lost:
             binding = steered.phase is Phase.LET_THROUGH and not (steered.refused or steered.expired)
@@ -253,8 +259,12 @@ class PodSteering:
         if steered is not None and steered.uid == asked.uid and not steered.refused:
             knows_better = asked.nominated == steered.node and steered.node not in nodes
             if require or not knows_better:
-                node = "" if steered.phase is Phase.QUEUED else self._pools.node_among(pod.key, nodes) or steered.node
-                return self._to(pod, node, nodes, hold=True)
+                if steered.phase is Phase.QUEUED:
+                    return Guidance(managed=True, hold=True)
+                node = self._pools.node_among(pod.key, nodes)
+                # What the one that it would change places with holds there is its own then.
+                holder = pod if node in ("", steered.node) else self._state.pods[self._pools.at(pod.key, node)]
+                return self._to(holder, node or steered.node, nodes, hold=True)
         reservation = self._state.reservations.get(pod.key)
         if reservation is not None and reservation.by is By.OTHERS:
             return self._to(pod, reservation.node, nodes, hold=require)
@@ -414,9 +424,11 @@ class PodSteering:
             # Let through, it may be on its way in spite of all that.
             still = steered.phase is Phase.NOMINATED and now - steered.since > _SETTLE_EVERY
             if still and key in self._pools:
-                # Nobody knows of it yet, so it may stand in line for as long as kube-scheduler has others to take.
+                # Nobody knows of it yet. If kube-scheduler does not either, or never comes to it, it is to be told.
                 if not self._state.holds(key):
                     self._reject(key, "expired")
+                elif now - steered.since > _IN_LINE:
+                    self._nominate(pod)
             elif now - steered.since > patience or (still and not self._state.holds(key)):
                 self._take_back(pod, steered)
             elif still and pod.nominated != steered.node:

@@ -8,8 +8,9 @@ import pytest
 from support.cli import thalweg
 from support.safety import check_plan, plan_checked
 from thalweg.demo.scenes import Scene, crowd, scenes
-from thalweg_extender import HELD, TAKEN
+from thalweg_extender import TAKEN
 
+from flowcore.model.guidance import HELD
 from flowcore.rounds import run_one_by_one
 
 ALL = (*scenes(), crowd())

@@ -190,13 +190,13 @@ def test_a_nomination_that_cannot_be_written(world: World) -> None:
 
 
 def test_a_nomination_that_stands_in_line(world: World) -> None:
-    """For as long as it takes, while kube-scheduler has others to take; not where the room went to somebody else."""
+    """For some seconds, while kube-scheduler has others to take; not where the room went to somebody else."""
     pod, taker = world.pod(), world.pod("taker", pod_class=PodClass(requests=(("cpu", 300),)))
     world.see()
     world.plan(pod.key, "a")
-    for _ in range(20):
-        world.now += 5
-        world.steering.look_after()
+    world.now += 9
+    world.steering.look_after()
+    assert world.kinds == ["nominate"]
     assert world.writes[0].wanted()
     world.change(taker.key, node_name="a", usage=taker.pod_class.requests)
     world.see()
@@ -205,6 +205,31 @@ def test_a_nomination_that_stands_in_line(world: World) -> None:
     assert not world.state.reservations
     assert world.carry_out() is None
     assert not world.api[pod.key].nominated
+
+
+def test_a_nomination_that_stood_in_line_for_too_long(world: World) -> None:
+    """It is written before others, and kube-scheduler's coming upon another's node changes nothing any more."""
+    first, second = world.pod("p1"), world.pod("p2")
+    world.see()
+    world.plan(first.key, "a")
+    world.now += 6
+    world.plan(second.key, "b")
+    for _ in range(2):
+        world.now += 5
+        world.steering.look_after()
+    assert [write.pod.key for write in world.writes if write.wanted()] == [second.key, first.key]
+    assert world.attempt(first.key, ["b"]) == (Outcome.HELD, [])
+
+
+def test_pods_that_are_alike_on_full_nodes(world: World) -> None:
+    """Each fits where the other one is to go once that one goes elsewhere."""
+    large = PodClass(requests=(("cpu", 300),))
+    first, second = world.pod("p1", pod_class=large), world.pod("p2", pod_class=large)
+    world.see()
+    world.plan(first.key, "a")
+    world.plan(second.key, "b")
+    assert world.attempt(first.key, ["b"]) == (Outcome.STEERED, ["b"])
+    assert world.attempt(second.key, ["a"]) == (Outcome.STEERED, ["a"])
 
 
 def test_pods_that_are_alike_change_places(world: World) -> None:
@@ -221,13 +246,14 @@ def test_pods_that_are_alike_change_places(world: World) -> None:
     assert {key: pod.nominated for key, pod in world.api.items()} == {first.key: "b", second.key: "a", third.key: "c"}
 
 
-@pytest.mark.parametrize("unlike", ["class", "labels", "written", "held", "wave", "gated"])
+@pytest.mark.parametrize("unlike", ["class", "labels", "relabelled", "written", "held", "told", "wave", "gated"])
 def test_pods_that_do_not_change_places(world: World, unlike: str) -> None:
     """Those that differ in anything that counts, and those whose node may be known already."""
     fields: dict[str, Any] = {
         "class": {"pod_class": PodClass(requests=(("cpu", 101),))},
         "labels": {"labels": (("app", "x"),)},
         "gated": {"gated": True},
+        "told": {"told": "0/3 nodes are available"},
     }.get(unlike, {})
     first, second = world.pod("p1"), world.pod("p2", **fields)
     world.see()
@@ -235,6 +261,9 @@ def test_pods_that_do_not_change_places(world: World, unlike: str) -> None:
         assert world.attempt(second.key) == (Outcome.HELD, [])
     world.plan(first.key, "a")
     world.plan(second.key, "b", wave=1 if unlike == "wave" else 0)
+    if unlike == "relabelled":
+        world.change(second.key, labels=(("app", "x"),), nominated="", planned="")
+        world.see()
     if unlike == "written":
         assert world.carry_out(1) is not None
         world.see()
