@@ -66,7 +66,7 @@ class _Wave:
         if any(not counts.of(counter)[counter.domains.codes[node]] for counter in ties.near):
             return False
         return all(
-            self._raised.get((spread.counter, domain), 0) + 1 <= most
+            self._raised.get((spread.counter, domain), 0) + spread.itself <= most
             for spread, domain, most in self._limits(ties, node, counts)
         )
 

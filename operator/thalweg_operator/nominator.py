@@ -23,8 +23,6 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.pauses import pause
 
 _log = structlog.get_logger()
-#: Seconds after which a write that waits looks again whether it must.
-_PATIENCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,6 @@ class Write:
         wanted: asked before each try.
         done: called once it is over: "" when it was carried out, the API server's reason when it never will be, None
             when it is not wanted any more.
-        begun: called before the first try.
     """
 
     kind: str
@@ -45,61 +42,44 @@ class Write:
     node: str = ""
     wanted: Callable[[], bool] = lambda: True
     done: Callable[[str | None], None] = lambda _problem: None
-    begun: Callable[[], None] = lambda: None
 
 
 class Nominator:
-    """Carries out writes, many at once.
-
-    Urgent ones go in the order they come. The others go few at a time and the newest first: kube-scheduler takes the
-    oldest pods first, and what it comes upon before its turn need not be written any more.
-
-    Attributes:
-        patient: asked before each write that is not urgent: whether it had better wait.
-    """
+    """Carries out writes, many at once, in the order they come."""
 
     def __init__(self, connection: Connection, metrics: Metrics, concurrency: int) -> None:
-        self.patient: Callable[[], bool] = lambda: False
-        self._connection, self._metrics = connection, metrics
-        self._lines: list[tuple[asyncio.Queue[Write], int]] = [
-            (asyncio.Queue(), concurrency),
-            (asyncio.LifoQueue(), max(1, concurrency // 4)),
-        ]
+        self._connection, self._metrics, self._concurrency = connection, metrics, concurrency
+        self._queue: asyncio.Queue[Write] = asyncio.Queue()
 
-    def put(self, write: Write, *, urgent: bool = True) -> None:
+    def put(self, write: Write) -> None:
         """Puts a write in line."""
-        self._lines[0 if urgent else 1][0].put_nowait(write)
+        self._queue.put_nowait(write)
 
     async def run(self) -> None:
         """Writes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for line, workers in self._lines:
-                for _ in range(workers):
-                    tasks.create_task(self._work(line))
+            for _ in range(self._concurrency):
+                tasks.create_task(self._work())
 
     async def drain(self) -> None:
-        """Returns when all that is urgent was answered; a pod that merely stands in line is planned again."""
-        await self._lines[0][0].join()
+        """Returns when everything in line was answered."""
+        await self._queue.join()
 
-    async def _work(self, line: asyncio.Queue[Write]) -> None:
+    async def _work(self) -> None:
         while True:
-            write = await line.get()
-            while line is self._lines[1][0] and write.wanted() and self.patient():  # noqa: ASYNC110 - no event for it
-                await asyncio.sleep(_PATIENCE)
+            write = await self._queue.get()
             try:
                 await self._carry_out(write)
             except Exception as error:  # noqa: BLE001 - whatever it was, the others must be written
                 _log.exception("write failed unexpectedly", kind=write.kind, pod=write.pod.key)
                 write.done(repr(error))
             finally:
-                line.task_done()
+                self._queue.task_done()
 
     async def _carry_out(self, write: Write) -> None:
         path, content_type, body = _request(write)
         tries = 0
         while write.wanted():
-            if not tries:
-                write.begun()
             tries += 1
             try:
                 await self._connection.request("PATCH", path, body=body, content_type=content_type)

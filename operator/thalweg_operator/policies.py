@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from flowcore.model.guidance import Asked
+from flowcore.model.pods import Pod
 from flowcore.model.policies import (
     BUILT_IN,
     SCHEDULER_NAME,
@@ -234,6 +236,18 @@ class PolicyStore:
     def ordered(self) -> tuple[Policy, ...]:
         """Policies in force, the first match governs; the built-in default is the last."""
         return self._ordered
+
+    def of(self, pod: Pod | Asked, namespaces: Mapping[str, Labels]) -> Policy | None:
+        """The policy that governs a pod.
+
+        None where there is none, and where the pod's namespace is not known yet: without its labels a policy that
+        selects by them would be missed.
+        """
+        namespace = namespaces.get(pod.namespace)
+        if namespace is None:
+            return None
+        found = self.governing(pod.scheduler_name, pod.labels, namespace)
+        return found[0] if found else None
 
     def governing(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
         """Policies that match a pod, the one that governs it first. Remembered per kind of pod."""

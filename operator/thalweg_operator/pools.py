@@ -1,12 +1,13 @@
-"""Planned pods that are alike: kube-scheduler may put any of them on any node that is planned for one of them.
+"""Planned pods in line for their nomination: kube-scheduler may come to them by itself before their turn.
 
-kube-scheduler asks about a pod with a sample of the nodes. The pod's own node is rarely among them, but that of a pod
-like it may well be; the two then change places, and neither needs a nomination.
+kube-scheduler asks about a fresh pod with a sample of the nodes. The pod's own node is rarely among them, but that of a
+pod like it may well be; the two then change places, and neither needs a nomination.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -27,31 +28,32 @@ class Alike(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Pools:
-    """Pods by what they are like and by node."""
+    """Pods in line, in the order in which they came, by what they are like and by node."""
 
     def __init__(self) -> None:
         self._pools: dict[Alike, dict[str, set[str]]] = {}
         self._places: dict[str, tuple[Alike, str]] = {}
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._places
+    def oldest(self) -> Iterator[str]:
+        """Keys, those first that came first; the line may change meanwhile."""
+        return iter(list(self._places))
 
-    def alike(self, key: str) -> Alike:
-        """What a pod is like."""
-        return self._places[key][0]
+    def newest(self, most: int) -> list[str]:
+        """At most so many keys, those first that came last."""
+        return list(islice(reversed(self._places), most))
 
     def add(self, key: str, alike: Alike, node: str) -> None:
         """A pod that is planned for this node."""
-        self.remove(key)
         self._places[key] = (alike, node)
         self._pools.setdefault(alike, {}).setdefault(node, set()).add(key)
 
     def remove(self, key: str) -> None:
-        """It is not to change places any more."""
+        """It does not stand in line any more."""
         place = self._places.pop(key, None)
-        if place is None:
-            return
-        alike, node = place
+        if place is not None:
+            self._take(key, *place)
+
+    def _take(self, key: str, alike: Alike, node: str) -> None:
         pool = self._pools[alike]
         pool[node].discard(key)
         if not pool[node]:
@@ -59,16 +61,21 @@ class Pools:
         if not pool:
             del self._pools[alike]
 
-    def node_among(self, key: str, nodes: Sequence[str]) -> str:
-        """One of these nodes that is planned for a pod like this one, its own if it can be; "" if there is none."""
-        place = self._places.get(key)
-        if place is None:
-            return ""
-        alike, own = place
-        pool = self._pools[alike]
-        return own if own in nodes else next((node for node in nodes if node in pool), "")
+    def alike(self, key: str) -> Alike:
+        """What a pod is like."""
+        return self._places[key][0]
 
-    def at(self, key: str, node: str) -> str:
-        """A pod like this one that is planned for a node."""
-        alike, _ = self._places[key]
-        return next(iter(self._pools[alike][node]))
+    def partner(self, key: str, nodes: Sequence[str]) -> str:
+        """A pod like this one that is planned for one of these nodes, itself if it can be; "" if there is none."""
+        alike, own = self._places[key]
+        if own in nodes:
+            return key
+        pool = self._pools[alike]
+        return next((next(iter(pool[node])) for node in nodes if node in pool), "")
+
+    def swap(self, key: str, other: str) -> None:
+        """Two that are alike change places; each keeps its turn."""
+        (alike, node), (_, its) = self._places[key], self._places[other]
+        for each, before, after in ((key, node, its), (other, its, node)):
+            self._take(each, alike, before)
+            self.add(each, alike, after)

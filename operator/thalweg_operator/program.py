@@ -103,7 +103,6 @@ class Operator:
             self._state, self._policies, self._nominator, self.metrics, pod_decoder, lambda: not self.not_ready()
         )
         self._state.on_steered = self.steering.follow
-        self._nominator.patient = self.steering.meets
         self._rounds = RoundLoop(
             self._state,
             self._policies,

@@ -62,11 +62,10 @@ class _Backoff:
 
 @dataclass(slots=True)
 class _Refusals:
-    """Nodes that kube-scheduler refused for a pod, each with the time until which it rests and when that was."""
+    """Nodes that kube-scheduler refused for a pod: until when the pair rests, the generation then, how often."""
 
     uid: str
-    tries: int
-    nodes: dict[str, tuple[float, int]]
+    nodes: dict[str, tuple[float, int, int]]
 
 
 @dataclass(slots=True)
@@ -137,16 +136,16 @@ class RoundLoop:
         """The API server would not bind a pod: it is told so, and rests before it is planned again."""
         before = self._backoffs.get(pod.key)
         tries = before.tries + 1 if before is not None and before.uid == pod.uid else 1
-        self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + min(_LONGEST_BACKOFF, 2.0**tries / 2), tries)
+        self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + _rest(tries - 1, _LONGEST_BACKOFF), tries)
         self._waiting.tell(pod, reason)
 
     def rejected(self, pod: Pod, node: str) -> None:
         """kube-scheduler's own filters refuse a node for a pod: the pair rests, longer each time."""
         known = self._refusals.get(pod.key)
         if known is None or known.uid != pod.uid:
-            known = self._refusals[pod.key] = _Refusals(pod.uid, 0, {})
-        known.tries += 1
-        known.nodes[node] = (self._clock() + min(_LONGEST_REST, 2.0**known.tries), self._state.generation)
+            known = self._refusals[pod.key] = _Refusals(pod.uid, {})
+        tries = known.nodes.get(node, (0.0, 0, 0))[2] + 1
+        known.nodes[node] = (self._clock() + _rest(tries, _LONGEST_REST), self._state.generation, tries)
         self._batcher.touch()
 
     def _refusing(self, pod: Pod, now: float) -> list[str]:
@@ -154,18 +153,19 @@ class RoundLoop:
         known = self._refusals.get(pod.key)
         if known is None or known.uid != pod.uid:
             return []
-        known.nodes = {
-            node: (until, generation)
-            for node, (until, generation) in known.nodes.items()
+        # A pair that is refused again soon after its rest goes on where it was.
+        known.nodes = {node: each for node, each in known.nodes.items() if each[0] + _LONGEST_REST > now}
+        return sorted(
+            node
+            for node, (until, generation, _) in known.nodes.items()
             if until > now and not self._state.node_changed_since(node, generation)
-        }
-        return sorted(known.nodes)
+        )
 
     def _next_due(self) -> float:
         now = self._clock()
         # Rests that end after the last round began, not after now: one that ended while it ran was skipped by it.
         ends = [each.until for each in self._backoffs.values() if each.until > self._asked]
-        ends += [until for each in self._refusals.values() for until, _ in each.nodes.values() if until > self._asked]
+        ends += [until for each in self._refusals.values() for until, *_ in each.nodes.values() if until > self._asked]
         return min([self._resync, *(max(0.0, end - now) for end in ends)])
 
     async def _round(self) -> None:
@@ -230,12 +230,12 @@ class RoundLoop:
             plannable = (plannable[start:] + plannable[:start])[: self._most]
             self._turn = start + self._most
         async for pod in _in_bursts(plannable):
-            policy = self._policy_of(pod)
+            policy = self._policies.of(pod, self._state.namespaces)
             steered = policy is not None and policy.delivery is Delivery.EXTENDER and not pod.unjudged
             if pod.gated and not steered and pod.namespace in self._state.namespaces:
                 self._steering.open(pod)  # nothing would come of its waiting there
             if policy is None:
-                continue
+                continue  # nobody's; or its namespace is on its way, and will ask for another round
             place = policies.get(policy.name)
             if place is None or ordered[place] is not policy:
                 continue  # the policies changed since this began: the next round, already asked for, takes the pod up
@@ -280,15 +280,6 @@ class RoundLoop:
         )
         return _Question(request, pods, blocked, whole=whole)
 
-    def _policy_of(self, pod: Pod) -> Policy | None:
-        namespace = self._state.namespaces.get(pod.namespace)
-        if namespace is None:
-            # Namespaces and pods come by different watches. Without its labels a policy that selects by them is missed,
-            # and a pod that should only be observed would be bound; the namespace's coming asks for another round.
-            return None
-        found = self._policies.governing(pod.scheduler_name, pod.labels, namespace)
-        return found[0] if found else None
-
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         state, request = self._state, question.request
         dropped = 0
@@ -300,7 +291,7 @@ class RoundLoop:
                 self._metrics.placements.labels("observed").inc()
                 continue
             current = state.waiting.get(pod.key)
-            policy = None if current is None else self._policy_of(current)
+            policy = None if current is None else self._policies.of(current, state.namespaces)
             if (
                 current is None
                 or policy is None
@@ -376,6 +367,11 @@ async def _in_bursts(things: Iterable[_T]) -> AsyncIterator[_T]:
         if count % _BURST == _BURST - 1:
             await asyncio.sleep(0)
         yield thing
+
+
+def _rest(tries: int, most: float) -> float:
+    """Seconds, twice as many with each try."""
+    return min(most, 2.0 ** min(tries, 16))
 
 
 def _has_changes(request: RoundRequest) -> bool:

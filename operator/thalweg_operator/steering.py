@@ -1,9 +1,9 @@
 """Steers kube-scheduler along the plan: nominates in waves, answers for the extender, follows what becomes of it.
 
-A planned pod holds a reservation from the plan to its binding. On the way it is queued for its wave, nominated, and
-let through when kube-scheduler asks about the node. What kube-scheduler erases is written again if an attempt that
-knew nothing of the nomination erased it; if the node was refused, the pair of pod and node rests. Where kube-scheduler
-asks about a pod before its nomination is written, a node that is planned for a pod like it will do as well.
+A planned pod holds a reservation from the plan to its binding. On the way it is queued for its wave or stands in line,
+is nominated, and let through when kube-scheduler asks about the node. What kube-scheduler erases is written again if
+an attempt that knew nothing of the nomination erased it; if the node was refused, the pair of pod and node rests. Where
+kube-scheduler asks about a pod in line, a node that is planned for a pod like it will do as well.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice, takewhile
 
 import structlog
 
 from flowcore.model.guidance import HELD, Asked, Guidance
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import Delivery, Policy, Steering
+from flowcore.model.policies import Delivery, Steering
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator, Write
 from thalweg_operator.policies import PolicyStore
@@ -49,8 +50,11 @@ _AT_WORK = 0.25
 #: How much one more question counts in the share of those that could be answered with a node, and what share will do.
 _MEETING_WEIGHT = 0.05
 _MOSTLY = 0.5
-#: Seconds that a nomination stands in line at most.
+#: Seconds that a pod stands in line at most, and how many leave the line at once.
 _IN_LINE = 10.0
+_AT_ONCE = 25
+#: Seconds after which a nomination without an answer is looked at.
+_OVERDUE = 5.0
 #: Classes whose scores are kept, the newest.
 _SCORED = 64
 _TICK = 0.05
@@ -59,7 +63,10 @@ _TICK = 0.05
 class Phase(Enum):
     """How far a steered pod has come."""
 
+    #: For its wave.
     QUEUED = "queued"
+    #: Fresh: kube-scheduler will come to it, and perhaps upon its node, by itself. Nobody knows of its node yet.
+    IN_LINE = "in line"
     NOMINATED = "nominated"
     LET_THROUGH = "let through"
 
@@ -71,7 +78,8 @@ class _Steered:
     Attributes:
         since: when it came into its phase.
         writes: nominations so far; only the last one counts.
-        writing: that one is on its way to the API server, or stands in line.
+        writing: that one is on its way to the API server.
+        crowded: kube-scheduler asked about the node, and we kept the pod off it for the sake of others.
         refused: kube-scheduler asked about other nodes although it knew of the nomination: its filters refuse the node.
         expired: nobody followed the nomination.
     """
@@ -83,6 +91,7 @@ class _Steered:
     rewrites: int = 0
     writes: int = 0
     writing: bool = False
+    crowded: bool = False
     refused: bool = False
     expired: bool = False
 
@@ -123,8 +132,8 @@ class PodSteering:
         self._decode, self._ready, self._clock = decode, ready, clock
         self.on_rejected: Callable[[Pod, str], None] = lambda _pod, _node: None
         self._steered: dict[str, _Steered] = {}
-        #: Those of them whose nomination stands in line.
-        self._pools = Pools()
+        #: Those of them in line.
+        self._line = Pools()
         #: When to look at pods whose nomination may be lost.
         self._doubtful: dict[str, float] = {}
         self._waves: deque[_Wave] = deque()
@@ -135,8 +144,10 @@ class PodSteering:
         self._scores: dict[tuple[PodClass, str], bytes] = {}
         self._opening: set[tuple[str, str]] = set()
         self._begun = False
-        #: When kube-scheduler asked last about a pod in a pool, and how often of late it asked about a node for it.
-        self._met, self._meetings = 0.0, 1.0
+        #: When kube-scheduler asked last about a pod that it is to bind.
+        self._asked = 0.0
+        #: The share of pods in line, of those asked about of late, for which there was a node among those asked about.
+        self._meetings = 1.0
         self._settled = clock()
         self._heeded = policies.ordered
 
@@ -161,12 +172,14 @@ class PodSteering:
             if wave:
                 waves.setdefault(wave, {})[pod.key] = pod
                 continue
+            policy = self._policies.of(pod, self._state.namespaces)
             # One that was tried in vain sleeps until it is nominated; kube-scheduler comes to the others by itself.
-            fresh = not (pod.gated or pod.told or pod.key in self._held)
-            self._nominate(pod, urgent=not fresh)
-            policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
-            if policy is not None and fresh:
-                self._pools.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), node)
+            if policy is None or pod.gated or pod.told or pod.key in self._held:
+                self._nominate(pod)
+                continue
+            self._steered[pod.key].phase = Phase.IN_LINE
+            self._line.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), node)
+        self._advance()
         self._waves.extend(_Wave(waves[wave]) for wave in sorted(waves))
         self._next_wave()
 
@@ -199,6 +212,8 @@ class PodSteering:
         if pod is None or reservation is None or reservation.by is not By.STEERING:
             if steered is not None:
                 self._ended(key, pod)
+            if pod is not None and pod.gated and reservation is not None and reservation.by is By.OTHERS:
+                self.open(pod)  # whoever nominated it waits for that
             return
         if steered is None or steered.uid != pod.uid:
             # Written by us before a restart, or before the policy changed. Without a nomination it is planned just now.
@@ -207,8 +222,10 @@ class PodSteering:
             return
         if steered.phase is Phase.QUEUED:
             return
-        if key in self._pools and not self._pools.alike(key).fits(pod):
-            self._pools.remove(key)
+        if steered.phase is Phase.IN_LINE:
+            if pod.told or not self._line.alike(key).fits(pod):
+                self._nominate(pod)  # it sleeps now, or is like no other any more
+            return
         lost = pod.nominated != steered.node and (pod.planned == steered.node or steered.expired)
         if lost:
             binding = steered.phase is Phase.LET_THROUGH and not (steered.refused or steered.expired)
@@ -219,14 +236,13 @@ class PodSteering:
     def adopt_all(self) -> None:
         """Takes up what is nominated already: called once, when state and policies are known."""
         self._begun = True
-        for key, reservation in list(self._state.reservations.items()):
-            if reservation.by is By.STEERING and key not in self._steered:
-                self._adopt(self._state.pods[key])
+        for key in list(self._state.reservations):
+            self.follow(key)
 
     def _adopt(self, pod: Pod) -> None:
         node = self._state.reservations[pod.key].node
         self._steered[pod.key] = steered = _Steered(pod.uid, node, Phase.NOMINATED, self._clock())
-        policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
+        policy = self._policies.of(pod, self._state.namespaces)
         if policy is not None and policy.delivery is not Delivery.EXTENDER:
             self._take_back(pod, steered)
         elif pod.gated:
@@ -235,7 +251,7 @@ class PodSteering:
     def _ended(self, key: str, pod: Pod | None) -> None:
         steered = self._steered.pop(key)
         self._doubtful.pop(key, None)
-        self._pools.remove(key)
+        self._line.remove(key)
         if pod is not None and pod.node_name:
             self._metrics.steered.labels("bound" if pod.node_name == steered.node else "elsewhere").inc()
         self._next_wave()
@@ -248,7 +264,7 @@ class PodSteering:
             return "not in sync yet"
         if asked.namespace not in self._state.namespaces:
             return f"namespace {asked.namespace} is not known yet"
-        policy = self._policy_of(asked.scheduler_name, asked.labels, asked.namespace)
+        policy = self._policies.of(asked, self._state.namespaces)
         pod = self._pod(asked)
         if policy is None or policy.delivery is Delivery.OBSERVE or pod.unjudged:
             return Guidance(taken=self._state.crowded(pod, nodes))
@@ -257,14 +273,15 @@ class PodSteering:
         require = policy.steering is Steering.REQUIRE
         steered = self._steered.get(pod.key)
         if steered is not None and steered.uid == asked.uid and not steered.refused:
-            knows_better = asked.nominated == steered.node and steered.node not in nodes
-            if require or not knows_better:
-                if steered.phase is Phase.QUEUED:
-                    return Guidance(managed=True, hold=True)
-                node = self._pools.node_among(pod.key, nodes)
-                # What the one that it would change places with holds there is its own then.
-                holder = pod if node in ("", steered.node) else self._state.pods[self._pools.at(pod.key, node)]
-                return self._to(holder, node or steered.node, nodes, hold=True)
+            refuses = asked.nominated == steered.node and steered.node not in nodes
+            if steered.phase is Phase.QUEUED:
+                return Guidance(managed=True, hold=True)
+            if require or not refuses:
+                holder = (self._line.partner(pod.key, nodes) if steered.phase is Phase.IN_LINE else "") or pod.key
+                # What one that it would change places with holds there is its own then.
+                guidance = self._to(self._state.pods[holder], self._steered[holder].node, nodes, hold=True)
+                steered.crowded = guidance.node in guidance.taken
+                return guidance
         reservation = self._state.reservations.get(pod.key)
         if reservation is not None and reservation.by is By.OTHERS:
             return self._to(pod, reservation.node, nodes, hold=require)
@@ -287,58 +304,71 @@ class PodSteering:
         key, now = asked.key, self._clock()
         self._state.beside.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
         steered = self._steered.get(key)
-        if key in self._pools:
-            self._met, met = now, 1.0 if outcome == "steered" else 0.0
-            self._meetings += _MEETING_WEIGHT * (met - self._meetings)
         if steered is not None and (steered.uid != asked.uid or steered.phase is Phase.QUEUED):
             steered = None
+        if steered is not None or outcome == "held":
+            self._asked = now
+        if steered is not None and steered.phase is Phase.IN_LINE:
+            self._meetings += _MEETING_WEIGHT * ((1.0 if outcome == "steered" else 0.0) - self._meetings)
         if steered is not None and outcome == "steered":
-            if key in self._pools and passed[0] != steered.node:
-                self._swap(key, self._pools.at(key, passed[0]))
-            self._pools.remove(key)
+            if passed[0] != steered.node:
+                self._swap(key, self._line.partner(key, passed))
+            self._line.remove(key)
             if steered.phase is not Phase.LET_THROUGH:
                 steered.phase, steered.since = Phase.LET_THROUGH, now
             self._held.pop(key, None)
             self._next_wave()
             return
         if steered is not None and asked.nominated == steered.node:
-            # It knew of the nomination and asks about other nodes: its own filters refuse this one.
-            steered.refused = True
-            self._doubt(key, _GRACE)
+            if steered.crowded:
+                self._take_back(self._pod(asked), steered)
+            else:
+                # It knew of the nomination and asks about other nodes: its own filters refuse this one.
+                steered.refused = True
+                self._doubt(key, _GRACE)
         if outcome == "held":
             self._held[key] = _Held(asked.uid, now, asked.nominated)
-            if steered is not None and steered.phase is Phase.NOMINATED and key in self._pools:
-                self._nominate(self._pod(asked))  # it sleeps now: its nomination is to wake it
-            if steered is not None and steered.phase is Phase.LET_THROUGH and not steered.refused:
-                # That attempt failed. Perhaps it came upon the node by itself: told of it, the next one is conclusive.
+            if steered is None:
+                self._clear_others(asked)
+            elif steered.phase is Phase.IN_LINE or (steered.phase is Phase.LET_THROUGH and not steered.refused):
+                # It sleeps now, and its nomination is to wake it. Or it came upon the node by itself, and that attempt
+                # failed: told of the node, the next one is conclusive.
                 self._nominate(self._pod(asked))
             return
         self._held.pop(key, None)
 
+    def _clear_others(self, asked: Asked) -> None:
+        """Somebody else nominated the pod, and kube-scheduler refuses that node: it does not always clear it itself."""
+        there = self._state.reservations.get(asked.key)
+        if there is not None and there.by is By.OTHERS and asked.nominated == there.node:
+            wanted = lambda: self._state.reservations.get(asked.key) is there  # noqa: E731
+            self._nominator.put(Write("clear", self._pod(asked), wanted=wanted))
+
     def _swap(self, key: str, other: str) -> None:
-        """Two pods that are alike change places; the other one's nomination is made anew."""
+        """Two pods that are alike change places."""
         steered, its = self._steered[key], self._steered[other]
         steered.node, its.node = its.node, steered.node
         self._state.swap(key, other)
-        pod = self._state.pods[other]
-        alike = self._pools.alike(other)
-        self._nominate(pod, urgent=False)
-        self._pools.add(other, alike, its.node)
+        self._line.swap(key, other)
+
+    def _advance(self) -> None:
+        """Nominates pods in line: those that stand there for too long, and while kube-scheduler is idle the newest."""
+        now = self._clock()
+        late = takewhile(lambda key: now - self._steered[key].since > _IN_LINE, self._line.oldest())
+        due = list(islice(late, _AT_ONCE)) or ([] if self._meets() else self._line.newest(_AT_ONCE))
+        for key in due:
+            self._nominate(self._state.pods[key])
 
     def _pod(self, asked: Asked) -> Pod:
         known = self._state.pods.get(asked.key)
         return known if known is not None and known.uid == asked.uid else self._decode(asked.raw)
 
-    def _policy_of(self, scheduler_name: str, labels: tuple[tuple[str, str], ...], namespace: str) -> Policy | None:
-        found = self._policies.governing(scheduler_name, labels, self._state.namespaces.get(namespace, ()))
-        return found[0] if found else None
-
-    def meets(self) -> bool:
-        """Whether kube-scheduler is at work on pods whose nominations stand in line, and mostly asks about their nodes.
+    def _meets(self) -> bool:
+        """Whether kube-scheduler is at work, and mostly asks about nodes that are planned for pods in line.
 
         Then each write that is put off may be one that is never needed.
         """
-        return self._clock() - self._met < _AT_WORK and self._meetings > _MOSTLY
+        return self._clock() - self._asked < _AT_WORK and self._meetings > _MOSTLY
 
     # --- on its own ---
 
@@ -354,6 +384,7 @@ class PodSteering:
         for key in [key for key, due in self._doubtful.items() if due <= now]:
             del self._doubtful[key]
             self._look(key)
+        self._advance()
         self._next_wave()
         if self._heeded is not self._policies.ordered:
             self._heeded = self._policies.ordered
@@ -375,6 +406,8 @@ class PodSteering:
         """A nomination was erased, or kube-scheduler refuses its node."""
         steered, pod = self._steered.get(key), self._state.pods.get(key)
         if steered is None or pod is None or steered.uid != pod.uid:
+            return
+        if steered.phase in (Phase.QUEUED, Phase.IN_LINE):
             return
         if steered.refused or steered.expired:
             if pod.nominated == steered.node:
@@ -406,7 +439,8 @@ class PodSteering:
 
     def _reject(self, key: str, outcome: str) -> None:
         steered = self._steered.pop(key)
-        self._pools.remove(key)
+        self._doubtful.pop(key, None)
+        self._line.remove(key)
         self._metrics.steered.labels(outcome).inc()
         pod = self._state.pods.get(key)
         self._state.release(key, steered.uid)
@@ -422,13 +456,10 @@ class PodSteering:
                 continue
             patience = _PROVISIONED_SECONDS if pod.unbindable else _FOLLOWED_SECONDS
             # Let through, it may be on its way in spite of all that.
-            still = steered.phase is Phase.NOMINATED and now - steered.since > _SETTLE_EVERY
-            if still and key in self._pools:
-                # Nobody knows of it yet. If kube-scheduler does not either, or never comes to it, it is to be told.
+            still = steered.phase is Phase.NOMINATED and now - steered.since > _OVERDUE
+            if steered.phase is Phase.IN_LINE:
                 if not self._state.holds(key):
                     self._reject(key, "expired")
-                elif now - steered.since > _IN_LINE:
-                    self._nominate(pod)
             elif now - steered.since > patience or (still and not self._state.holds(key)):
                 self._take_back(pod, steered)
             elif still and pod.nominated != steered.node:
@@ -441,18 +472,14 @@ class PodSteering:
 
         def done(_problem: str | None) -> None:
             # Where there was nothing to clear, nothing will be seen to change.
-            self._doubt(pod.key, _BINDING_GRACE)
+            if self._steered.get(pod.key) is steered:
+                self._doubt(pod.key, _BINDING_GRACE)
 
         self._nominator.put(Write("clear", pod, wanted=lambda: self._steered.get(pod.key) is steered, done=done))
 
-    def _nominate(self, pod: Pod, *, urgent: bool = True) -> None:
-        """Writes a nomination.
-
-        Args:
-            urgent: the pod sleeps, or others wait for it. The rest stand in line; kube-scheduler may well come first.
-        """
+    def _nominate(self, pod: Pod) -> None:
         steered = self._steered[pod.key]
-        self._pools.remove(pod.key)
+        self._line.remove(pod.key)
         steered.phase, steered.since, steered.writing = Phase.NOMINATED, self._clock(), True
         steered.writes += 1
         number, node = steered.writes, steered.node
@@ -461,9 +488,6 @@ class PodSteering:
             # Let through already: kube-scheduler came upon the node by itself, and this is a write less.
             current = self._steered.get(pod.key) is steered and steered.phase is Phase.NOMINATED
             return current and number == steered.writes and not steered.refused and not steered.expired
-
-        def begun() -> None:
-            self._pools.remove(pod.key)  # from now on the API server may have this node for it
 
         def done(problem: str | None) -> None:
             if number != steered.writes:
@@ -475,7 +499,7 @@ class PodSteering:
             elif problem == "" and pod.gated:
                 self.open(pod)
 
-        self._nominator.put(Write("nominate", pod, node, wanted, done, begun), urgent=urgent)
+        self._nominator.put(Write("nominate", pod, node, wanted, done))
 
     def _next_wave(self) -> None:
         """Begins the next wave where the one before is through, given up or late."""
@@ -504,10 +528,10 @@ class PodSteering:
             pod = self._state.pods.get(key)
             if pod is None or pod.uid != steered.uid or steered.phase is Phase.LET_THROUGH:
                 continue
-            policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
+            policy = self._policies.of(pod, self._state.namespaces)
             if policy is not None and policy.delivery is Delivery.EXTENDER:
                 continue
-            if steered.phase is Phase.QUEUED:
+            if steered.phase in (Phase.QUEUED, Phase.IN_LINE):
                 self._reject(key, "expired")
             elif policy is not None:
                 self._take_back(pod, steered)
@@ -518,6 +542,6 @@ class PodSteering:
             pod = self._state.waiting.get(key)
             if pod is None or pod.uid != held.uid:
                 continue
-            policy = self._policy_of(pod.scheduler_name, pod.labels, pod.namespace)
+            policy = self._policies.of(pod, self._state.namespaces)
             if policy is None or policy.delivery is Delivery.OBSERVE or policy.steering is Steering.PREFER:
                 self._wake(pod)

@@ -67,7 +67,7 @@ class World:
         self.steering.look_after()
         self.steering.adopt_all()
 
-    def put(self, write: Write, *, urgent: bool = True) -> None:
+    def put(self, write: Write) -> None:
         """As the nominator does; the order is the test's to choose."""
         self.writes.append(write)
 
@@ -113,7 +113,6 @@ class World:
         if not write.wanted():
             write.done(None)
             return None
-        write.begun()
         pod = self.api.get(write.pod.key)
         if problem or pod is None or pod.uid != write.pod.uid:
             write.done(problem or "not found")
