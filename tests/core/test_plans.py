@@ -34,21 +34,21 @@ policies = st.builds(
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(busy_cases(), policies)
 def test_any_cluster_gets_a_sound_plan(case: Case, policies: Mapping[str, Policy]) -> None:
     """All safety and liveness checks, on what was read from manifests of every kind."""
     plan_checked(snapshot_of(case, now=NOW, place_blocked=False), policies)
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(crowds(), policies)
 def test_a_crowd_gets_a_sound_plan(crowd: Snapshot, policies: Mapping[str, Policy]) -> None:
     """The same where there are far more pods than room."""
     plan_checked(crowd, policies)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(crowds())
 def test_one_by_one_is_sound_too(crowd: Snapshot) -> None:
     """What rounds are compared with keeps the same rules."""
@@ -74,7 +74,7 @@ def test_a_round_that_leaves_out_pods_that_had_room_is_no_dearer_than_one_by_one
         assert result.cost <= one_by_one.cost
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(crowds(), policies)
 def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
     crowd: Snapshot, policies: Mapping[str, Policy]
@@ -108,7 +108,7 @@ def test_the_method_is_named() -> None:
     assert sorted(p.node for p in result.placements) == ["a"] * 4 + ["b"] * 4
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(crowds(), st.integers(1, 30), st.integers(0, 3))
 def test_steps_replay_to_the_same_plan_and_never_make_it_dearer(crowd: Snapshot, steps: int, seed: int) -> None:
     """So a clock may stop a round after any step."""

@@ -23,7 +23,7 @@ GAVE_IT_AWAY = "There was room for some pods of this kind; the round gave it to 
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(tied())
 def test_rules_hold_as_pods_are_placed_one_after_the_other(cluster: Snapshot) -> None:
     """Each placement passes every filter beside those before it; what is left fits nowhere beside them all."""
@@ -37,7 +37,7 @@ def test_one_by_one_keeps_the_same_rules(cluster: Snapshot) -> None:
     check_plan(cluster, run_one_by_one(cluster))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(tied(), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 4)), max_size=8))
 def test_room_allows_what_filters_allow(cluster: Snapshot, takes: list[tuple[int, int, int]]) -> None:
     """After any commits: a node takes a pod exactly where it fits, and as many in a row as are counted."""

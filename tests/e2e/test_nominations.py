@@ -153,7 +153,13 @@ async def test_preemption(scene: Scene) -> None:
     await scene.create("theirs", "1", scheduler="default-scheduler", priorityClassName="urgent")
     await nominated(scene, "theirs", "a")
     # Nobody but the kubelet, which is not there, removes a pod that is being evicted.
-    victims = [each["metadata"]["name"] for each in await scene.pods() if "deletionTimestamp" in each["metadata"]]
+    victims: list[str] = []
+
+    async def evicted() -> bool:
+        victims[:] = [each["metadata"]["name"] for each in await scene.pods() if "deletionTimestamp" in each["metadata"]]
+        return bool(victims)
+
+    await until(evicted, 30, lambda: "somebody to be evicted")
     assert len(victims) == 1
     await scene.delete(*victims)
     assert await scene.node_of("theirs") == "a"

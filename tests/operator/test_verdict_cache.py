@@ -102,7 +102,7 @@ def replica_and_fresh(world: World, replica: Replica) -> tuple[Snapshot, Snapsho
 
 
 @given(histories(frozenset({*ASPECTS, *SCORES, SOFT})))
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_remembered_is_what_a_fresh_look_says(history: History) -> None:
     """After every step: every filter and reason, counts, and a whole round."""
     compare(history)

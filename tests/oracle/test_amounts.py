@@ -64,7 +64,7 @@ def _fits(oracle: Oracle, nodes: list[Manifest], pod: Manifest) -> dict[str, boo
     return {name: verdict.fits for name, verdict in verdicts.items()}
 
 
-@settings(max_examples=1_500)
+@settings(max_examples=800)
 @given(quantity=quantities)
 @example(quantity="1.")
 @example(quantity=".5")

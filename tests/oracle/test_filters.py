@@ -30,7 +30,7 @@ from flowcore.model.wire import features
 
 WHOLE = "the default profile"
 #: Verdicts compared for each filter in a run, at least.
-ENOUGH, MANY = 5_000, 100_000
+ENOUGH, MANY = 2_500, 100_000
 
 
 #: Explaining a failure costs a minute of questions to the oracle and says little of a manifest.

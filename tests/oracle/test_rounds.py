@@ -66,8 +66,8 @@ def test_plans_are_kube_schedulers_to_carry_out(
             counts.update(replay(oracle, case))
 
         agree()
-        if counts["placed"] >= 2_000:
+        if counts["placed"] >= 1_000:
             break
     compared[f"plans, {len(aspects)} filters"] = Counter(fits=counts["placed"], rejected=counts["left"])
-    assert counts["placed"] >= 2_000
-    assert counts["left"] >= 500
+    assert counts["placed"] >= 1_000
+    assert counts["left"] >= 250
