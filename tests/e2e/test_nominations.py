@@ -156,7 +156,9 @@ async def test_preemption(scene: Scene) -> None:
     victims: list[str] = []
 
     async def evicted() -> bool:
-        victims[:] = [each["metadata"]["name"] for each in await scene.pods() if "deletionTimestamp" in each["metadata"]]
+        victims[:] = [
+            each["metadata"]["name"] for each in await scene.pods() if "deletionTimestamp" in each["metadata"]
+        ]
         return bool(victims)
 
     await until(evicted, 30, lambda: "somebody to be evicted")
