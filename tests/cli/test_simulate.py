@@ -388,7 +388,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return []
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(busy_cases(), st.data())
 def test_no_manifest_makes_a_traceback(case: Case, data: st.DataObject) -> None:
     """With any field of any object replaced by anything: a plan, or exit code 2 and a line that names the file."""
@@ -411,7 +411,7 @@ def test_no_manifest_makes_a_traceback(case: Case, data: st.DataObject) -> None:
         assert set(json.loads(done.stdout)) == _ANSWER
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.text(max_size=60) | st.binary(max_size=60))
 def test_no_text_makes_a_traceback(text: str | bytes) -> None:
     """Whatever the file holds."""
@@ -420,7 +420,7 @@ def test_no_text_makes_a_traceback(text: str | bytes) -> None:
     assert done.exit_code == 2
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(busy_cases())
 def test_plans_for_dumps_are_sound(case: Case) -> None:
     """All safety checks hold of them, and every pending pod is planned or blocked, never both."""

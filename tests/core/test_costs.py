@@ -49,7 +49,7 @@ def pods_on(result: RoundResult) -> Counter[str]:
 # -- promises ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(busy_cases(), models, weights)
 def test_arcs_are_positive_and_the_same_each_time(case: Case, model: str, given_weights: CostWeights) -> None:
     """One positive integer a node, whatever the pods and nodes are like."""
@@ -63,7 +63,7 @@ def test_arcs_are_positive_and_the_same_each_time(case: Case, model: str, given_
         assert (arcs == again).all()
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(busy_cases(), models, weights, st.lists(st.integers(0, 2**31), min_size=1, max_size=20, unique=True), st.data())
 def test_slots_never_fall(
     case: Case, model: str, given_weights: CostWeights, steps: list[int], data: st.DataObject
@@ -88,7 +88,7 @@ def test_slots_never_fall(
         assert (priced.slot_costs(there, size[some], levels, given_weights) == slots[some]).all()
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(busy_cases(), models, weights)
 def test_plans_are_sound(case: Case, model: str, given_weights: CostWeights) -> None:
     """All safety and liveness checks under each model."""
