@@ -15,7 +15,6 @@ good), steered and fitting nowhere, or behind our gate and fitting nowhere; besi
 from __future__ import annotations
 
 import asyncio
-import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from typing import Any
 
 import click
 import msgspec
-from harness import plane, room, workload
+from harness import loads, options, plane, room, workload
 from harness.conditions import conditions
 from harness.errors import BenchError
 from harness.extended import GATED, HELD, KUBE_SCHEDULER, PASS_THROUGH, STEERED, Holding, PassThrough, Steered
@@ -47,7 +46,6 @@ KINDS = (KUBE_SCHEDULER, PASS_THROUGH, STEERED, GATED)
 WAITING_KINDS = (KUBE_SCHEDULER, HELD, STEERED, GATED)
 
 _REST_SECONDS = 1.0
-_POLL_SECONDS = 0.02
 _SETTLE_SECONDS = 0.5
 _EXPLAINED = {
     "pods/s": "pods bound per second, from the first creation (backlog, beforehand: from kube-scheduler's readiness) to"
@@ -103,7 +101,7 @@ class Options:
     profile: Path | None
 
 
-def _make(case: Case, control_plane: ControlPlane, options: Options) -> KubeScheduler:
+def _make(case: Case, control_plane: ControlPlane, given: Options) -> KubeScheduler:
     if case.kind == PASS_THROUGH:
         return PassThrough(control_plane)
     if case.kind == HELD:
@@ -111,7 +109,7 @@ def _make(case: Case, control_plane: ControlPlane, options: Options) -> KubeSche
     if case.kind == KUBE_SCHEDULER:
         control_plane.configure_scheduler(DEFAULT_SCHEDULER_CONFIG)
         return KubeScheduler(control_plane)
-    profile = options.profile / f"{_title(case)}.prof" if options.profile else None
+    profile = given.profile / f"{_title(case)}.prof" if given.profile else None
     return Steered(control_plane, case.kind, case.pods if case.arrival == BEFOREHAND else 0, profile)
 
 
@@ -133,9 +131,9 @@ def _gated(pods: list[Manifest]) -> list[Manifest]:
     return [{**each, "spec": {**each["spec"], "schedulingGates": [{"name": GATE}]}} for each in pods]
 
 
-async def measure(control_plane: ControlPlane, api: Api, case: Case, options: Options) -> Measured:
+async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Options) -> Measured:
     """One row on a plane that is clean before and after."""
-    scheduler = _make(case, control_plane, options)
+    scheduler = _make(case, control_plane, given)
     steers = isinstance(scheduler, Steered)
     if steers:
         await api.apply(_policy(case))
@@ -149,10 +147,10 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, options: Op
     if case.kind == GATED:
         waiting, pods = _gated(waiting), pods if case.waiting else _gated(pods)
     version = await plane.version(api)
-    with log_kept(scheduler, options.logs, _title(case)):
+    with log_kept(scheduler, given.logs, _title(case)):
         async with PodWatch(control_plane.kubeconfig, workload.MEASURED, version) as watch:
             try:
-                return await _load(control_plane, api, scheduler, watch, case, options, pods, waiting)
+                return await _load(control_plane, api, scheduler, watch, case, given, pods, waiting)
             finally:
                 await scheduler.stop()
                 await plane.delete(api, [*pods, *waiting])
@@ -168,14 +166,14 @@ async def _load(
     scheduler: KubeScheduler,
     watch: PodWatch,
     case: Case,
-    options: Options,
+    given: Options,
     pods: list[Manifest],
     waiting: list[Manifest],
 ) -> Measured:
     api_server = child_named("kube-apiserver")
     if api_server is None:
         raise BenchError("the API server's process is not found")
-    creation_seconds = await _create(api, pods) if case.arrival != BURST else 0.0
+    creation_seconds = await loads.create(api, pods) if case.arrival != BURST else 0.0
     await scheduler.start()
     begun = time.monotonic()
     if case.arrival == BURST:
@@ -185,8 +183,8 @@ async def _load(
     samples_before = await scheduler.metrics()
     before, api_before = used(scheduler.pids()), used([api_server])
     async with asyncio.TaskGroup() as group:
-        creating = group.create_task(_create(api, pods)) if case.arrival == BURST else None
-        group.create_task(_until_bound(control_plane, scheduler, watch, case, options.patience))
+        creating = group.create_task(loads.create(api, pods)) if case.arrival == BURST else None
+        group.create_task(loads.until_bound(control_plane, scheduler, watch, case.pods, given.patience))
     after, api_after = used(scheduler.pids()), used([api_server])
     samples = await scheduler.metrics()
     await scheduler.stop()
@@ -200,9 +198,7 @@ async def _load(
     begun = min([begun, *bound[:1]])
     seconds = bound[-1] - begun if bound else 0.0
     since = None if case.arrival == BURST else begun
-    latencies = [
-        each.bound - (each.added if since is None else since) for each in seen.values() if each.bound is not None
-    ]
+    latencies = loads.latencies(seen.values(), since)
 
     def more(prefix: str) -> float:
         return sum(value - samples_before.get(name, 0.0) for name, value in samples.items() if name.startswith(prefix))
@@ -212,8 +208,8 @@ async def _load(
         bound=len(bound),
         seconds=seconds,
         pods_per_second=len(bound) / seconds if seconds else 0.0,
-        p50_ms=_percentile(latencies, 50),
-        p99_ms=_percentile(latencies, 99),
+        p50_ms=loads.percentile(latencies, 50),
+        p99_ms=loads.percentile(latencies, 99),
         creation_seconds=creation_seconds,
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
@@ -248,42 +244,18 @@ def _own_p99(samples: Samples) -> float | None:
     return next(1000 * edge for edge, value in buckets if value >= 0.99 * buckets[-1][1])
 
 
-async def _create(api: Api, pods: list[Manifest]) -> float:
-    begun = time.monotonic()
-    await plane.create(api, pods)
-    return time.monotonic() - begun
-
-
-async def _until_bound(
-    control_plane: ControlPlane, scheduler: KubeScheduler, watch: PodWatch, case: Case, patience: float
-) -> None:
-    """Returns when all are bound, or when nothing was bound for so long."""
-    begun = time.monotonic()
-    while watch.bound < case.pods:
-        scheduler.check()
-        control_plane.check()
-        if time.monotonic() - max(begun, watch.last) > patience:
-            plane.say(f"{case.kind}: {watch.bound} of {case.pods} bound, and nothing for {patience:.0f} s: given up")
-            return
-        await asyncio.sleep(_POLL_SECONDS)
-
-
-def _percentile(values: list[float], at: int) -> float | None:
-    return 1000 * statistics.quantiles(values, n=100, method="inclusive")[at - 1] if len(values) > 1 else None
-
-
 def _title(case: Case) -> str:
     return f"{case.kind}-{case.nodes}-nodes-{case.mix}-{case.arrival}-{case.run}"
 
 
-async def _measure_all(nodes: int, cases: list[Case], options: Options, warm_up: int) -> list[Measured]:
+async def _measure_all(nodes: int, cases: list[Case], given: Options, warm_up: int) -> list[Measured]:
     found = []
     async with plane.shared(plane.binaries()) as (control_plane, api):
         await plane.create(api, workload.make_nodes(nodes))
         await plane.warm_up(api, warm_up)
         for case in cases:
             plane.say(f"{case.kind}: {nodes} nodes, {case.pods} {case.mix} pods, {case.arrival}, run {case.run}")
-            found.append(await measure(control_plane, api, case, options))
+            found.append(await measure(control_plane, api, case, given))
     return found
 
 
@@ -335,28 +307,13 @@ def _per(value: float | None, pods: int) -> str:
     return "-" if value is None or not pods else f"{value / pods:.2f}"
 
 
-def _list_of(allowed: tuple[str, ...] | None):  # type: ignore[no-untyped-def]  # noqa: ANN202 - click's callback
-    def check(_context: click.Context, _parameter: click.Parameter, text: str) -> list[Any]:
-        words = text.split(",")
-        if allowed is None:
-            if not all(word.isdecimal() and int(word) for word in words):
-                raise click.BadParameter(f'"{text}" is not a list of numbers such as 1000,5000')
-            return [int(word) for word in words]
-        for word in words:
-            if word not in allowed:
-                raise click.BadParameter(f'"{word}" is none of {", ".join(allowed)}')
-        return words
-
-    return check
-
-
 @click.command()
-@click.option("--nodes", default="1000,5000", show_default=True, callback=_list_of(None))
+@click.option("--nodes", default="1000,5000", show_default=True, callback=options.numbers)
 @click.option("--pods", default=3000, show_default=True, type=click.IntRange(min=2))
-@click.option("--mix", default="plain,apart", show_default=True, callback=_list_of(workload.MIXES))
-@click.option("--schedulers", "kinds", default=",".join(KINDS), show_default=True, callback=_list_of(KINDS))
+@click.option("--mix", default="plain,apart", show_default=True, callback=options.words(workload.MIXES))
+@click.option("--schedulers", "kinds", default=",".join(KINDS), show_default=True, callback=options.words(KINDS))
 @click.option("--arrival", "arrivals", default=f"{BACKLOG},{BEFOREHAND}", show_default=True,
-              callback=_list_of((BURST, BACKLOG, BEFOREHAND)))  # fmt: skip
+              callback=options.words((BURST, BACKLOG, BEFOREHAND)))  # fmt: skip
 @click.option("--waiting", default=0, show_default=True, type=click.IntRange(min=0),
               help="Pods that wait meanwhile; a burst of others is measured.")  # fmt: skip
 @click.option("--runs", default=1, show_default=True, type=click.IntRange(min=1))
@@ -385,7 +342,7 @@ def main(
     told = conditions()
     if profile is not None:
         profile.mkdir(parents=True, exist_ok=True)
-    options = Options(patience, logs, profile)
+    given = Options(patience, logs, profile)
     rows: list[tuple[Case, Measured]] = []
     for count in nodes:
         cases = [
@@ -396,7 +353,7 @@ def main(
             # Nobody nominates beforehand but us.
             if arrival != BEFOREHAND or kind in (STEERED, GATED)
         ]
-        rows += zip(cases, asyncio.run(_measure_all(count, cases, options, warm_up)), strict=True)
+        rows += zip(cases, asyncio.run(_measure_all(count, cases, given, warm_up)), strict=True)
     if output == "json":
         results = [{**asdict(case), **asdict(found)} for case, found in rows]
         click.echo(msgspec.json.encode({"conditions": told, "results": results}))

@@ -12,31 +12,27 @@ first and then starts the scheduler. When pods are created and bound is seen by 
 from __future__ import annotations
 
 import asyncio
-import statistics
 import sys
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
 import click
 import msgspec
-from harness import plane, room, schedulers, workload
+from harness import loads, options, plane, room, schedulers, workload
 from harness.conditions import conditions
 from harness.errors import BenchError
-from harness.pod_watch import PodWatch, Sighting
+from harness.pod_watch import PodWatch
 from harness.tables import console, print_conditions
 from harness.usage import child_named, used
 from rich.table import Table
 from thalweg_controlplane import Api, Binaries, ControlPlane
-from thalweg_controlplane.objects import Manifest
 
 BURST, BACKLOG = "burst", "backlog"
 
 #: What a scheduler gets to come to rest before a burst.
 _REST_SECONDS = 1.0
-_POLL_SECONDS = 0.02
 #: What the watch gets to see the last bindings of a scheduler that was stopped.
 _SETTLE_SECONDS = 0.3
 _EXPLAINED = {
@@ -100,22 +96,22 @@ class Options:
     warm_up: int
 
 
-async def measure(executables: Binaries, case: Case, options: Options) -> Measured:
+async def measure(executables: Binaries, case: Case, given: Options) -> Measured:
     """One row: a fresh control plane, one scheduler, one load."""
     async with plane.bare(executables, case.scheduler) as (control_plane, api):
         await plane.create(api, workload.make_nodes(case.nodes))
-        await plane.warm_up(api, options.warm_up)
+        await plane.warm_up(api, given.warm_up)
         if case.running:
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": workload.RUNNING}}
             await api.create(namespace)
             await plane.create(api, workload.make_running(case.running, case.nodes))
         version = await plane.version(api)
-        profile = options.profile / f"{_title(case)}.prof" if options.profile else None
+        profile = given.profile / f"{_title(case)}.prof" if given.profile else None
         scheduler = schedulers.make(case.scheduler, control_plane, profile)
-        with schedulers.log_kept(scheduler, options.logs, _title(case)):
+        with schedulers.log_kept(scheduler, given.logs, _title(case)):
             async with PodWatch(control_plane.kubeconfig, workload.MEASURED, version) as watch:
                 try:
-                    return await _load(control_plane, api, scheduler, watch, case, options)
+                    return await _load(control_plane, api, scheduler, watch, case, given)
                 finally:
                     await scheduler.stop()
 
@@ -126,14 +122,14 @@ async def _load(
     scheduler: schedulers.Scheduler,
     watch: PodWatch,
     case: Case,
-    options: Options,
+    given: Options,
 ) -> Measured:
     pods = workload.make_pods(case.mix, case.pods, scheduler.pods_name)
     api_server = child_named("kube-apiserver")
     if api_server is None:
         raise BenchError("the API server's process is not found")
     cut_before = await plane.cut_watches(api)
-    creation_seconds = await _create(api, pods) if case.arrival == BACKLOG else 0.0
+    creation_seconds = await loads.create(api, pods) if case.arrival == BACKLOG else 0.0
     asked = time.monotonic()
     await scheduler.start()
     begun = time.monotonic()
@@ -144,8 +140,8 @@ async def _load(
         begun = time.monotonic()
     before, api_before = used(scheduler.pids()), used([api_server])
     async with asyncio.TaskGroup() as group:
-        creating = group.create_task(_create(api, pods)) if case.arrival == BURST else None
-        group.create_task(_until_bound(control_plane, scheduler, watch, case.pods, options.patience))
+        creating = group.create_task(loads.create(api, pods)) if case.arrival == BURST else None
+        group.create_task(loads.until_bound(control_plane, scheduler, watch, case.pods, given.patience))
     after, api_after = used(scheduler.pids()), used([api_server])
     samples = await scheduler.metrics() if case.scheduler == schedulers.THALWEG else {}
     await scheduler.stop()
@@ -163,14 +159,14 @@ async def _load(
     # A backlog's first bindings may be seen before /readyz was asked again.
     begun = min([begun, *bound[:1]])
     seconds = bound[-1] - begun if bound else 0.0
-    latencies = _latencies(seen.pods.values(), begun if case.arrival == BACKLOG else None)
+    latencies = loads.latencies(seen.pods.values(), begun if case.arrival == BACKLOG else None)
     return Measured(
         bound=len(bound),
         seconds=seconds,
         pods_per_second=len(bound) / seconds if seconds else 0.0,
         bindings_per_second=_rate(bound),
-        p50_ms=_percentile(latencies, 50),
-        p99_ms=_percentile(latencies, 99),
+        p50_ms=loads.percentile(latencies, 50),
+        p99_ms=loads.percentile(latencies, 99),
         creation_seconds=creation_seconds,
         start_seconds=start_seconds,
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
@@ -185,39 +181,9 @@ async def _load(
     )
 
 
-async def _create(api: Api, pods: list[Manifest]) -> float:
-    begun = time.monotonic()
-    await plane.create(api, pods)
-    return time.monotonic() - begun
-
-
-async def _until_bound(
-    control_plane: ControlPlane, scheduler: schedulers.Scheduler, watch: PodWatch, wanted: int, patience: float
-) -> None:
-    """Returns when all are bound, or when nothing was bound for so long."""
-    begun = time.monotonic()
-    while watch.bound < wanted:
-        scheduler.check()
-        control_plane.check()
-        if time.monotonic() - max(begun, watch.last) > patience:
-            plane.say(f"{scheduler.name}: {watch.bound} of {wanted} bound, and nothing for {patience:.0f} s: given up")
-            return
-        await asyncio.sleep(_POLL_SECONDS)
-
-
-def _latencies(seen: Iterable[Sighting], since: float | None) -> list[float]:
-    return [each.bound - (each.added if since is None else since) for each in seen if each.bound is not None]
-
-
 def _rate(bound: list[float]) -> float | None:
     """Of the bindings after the first."""
     return (len(bound) - 1) / (bound[-1] - bound[0]) if len(bound) > 1 and bound[-1] > bound[0] else None
-
-
-def _percentile(values: list[float], at: int) -> float | None:
-    if len(values) < 2:
-        return None
-    return 1000 * statistics.quantiles(values, n=100, method="inclusive")[at - 1]
 
 
 def _milliseconds(seconds: float | None) -> float | None:
@@ -262,33 +228,12 @@ def _shown(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
 
 
-def _numbers(_context: click.Context, _parameter: click.Parameter, text: str) -> list[int]:
-    try:
-        numbers = [int(word) for word in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
-        raise click.BadParameter(f'"{text}" is not a list of numbers such as 1000,5000')
-    return numbers
-
-
-def _words(allowed: tuple[str, ...]):  # type: ignore[no-untyped-def]  # noqa: ANN202 - click's callback
-    def check(_context: click.Context, _parameter: click.Parameter, text: str) -> list[str]:
-        words = text.split(",")
-        for word in words:
-            if word not in allowed:
-                raise click.BadParameter(f'"{word}" is none of {", ".join(allowed)}')
-        return words
-
-    return check
-
-
 @click.command()
-@click.option("--nodes", default="1000,5000", show_default=True, callback=_numbers)
+@click.option("--nodes", default="1000,5000", show_default=True, callback=options.numbers)
 @click.option("--pods", default=3000, show_default=True, type=click.IntRange(min=2))
-@click.option("--mix", default="plain,mixed", show_default=True, callback=_words(workload.MIXES))
+@click.option("--mix", default="plain,mixed", show_default=True, callback=options.words(workload.MIXES))
 @click.option("--schedulers", "names", default=",".join(schedulers.SCHEDULERS), show_default=True,
-              callback=_words(schedulers.SCHEDULERS))  # fmt: skip
+              callback=options.words(schedulers.SCHEDULERS))  # fmt: skip
 @click.option("--running", default=0, show_default=True, type=click.IntRange(min=0), help="Pods bound before.")
 @click.option("--arrival", type=click.Choice([BURST, BACKLOG]), default=BURST, show_default=True)
 @click.option("--runs", default=1, show_default=True, type=click.IntRange(min=1))
@@ -318,12 +263,12 @@ def main(
     executables = plane.binaries()
     if profile is not None:
         profile.mkdir(parents=True, exist_ok=True)
-    options = Options(patience, logs, profile, warm_up)
+    given = Options(patience, logs, profile, warm_up)
     rows: list[tuple[Case, Measured]] = []
     for run, count, kind, name in product(range(1, runs + 1), nodes, mix, names):
         case = Case(name, count, running, pods, kind, arrival, run)
         plane.say(f"{name}: {count} nodes, {pods} {kind} pods, run {run}")
-        rows.append((case, asyncio.run(measure(executables, case, options))))
+        rows.append((case, asyncio.run(measure(executables, case, given))))
     if output == "json":
         results = [{**asdict(case), **asdict(found)} for case, found in rows]
         click.echo(msgspec.json.encode({"conditions": told, "results": results}))

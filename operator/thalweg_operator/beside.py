@@ -8,7 +8,7 @@ are remembered until their binding is seen, on every node that it may have chose
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 
 import msgspec
 
@@ -64,9 +64,9 @@ class Beside:
             del self._on[node]
 
     @property
-    def nodes(self) -> set[str]:
+    def nodes(self) -> KeysView[str]:
         """Where the binder's pods are that kube-scheduler may not know."""
-        return set(self._on)
+        return self._on.keys()
 
     def forbidden(self, pod: Pod, among: Iterable[str], nodes: Mapping[str, Node], running: Neighbours) -> list[str]:
         """Nodes that rules between pods keep a pod from for the sake of the binder's pods.

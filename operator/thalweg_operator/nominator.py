@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import structlog
@@ -37,7 +37,7 @@ class Write:
             when it is not wanted any more.
     """
 
-    kind: str
+    kind: Literal["nominate", "clear", "open", "wake"]
     pod: Pod
     node: str = ""
     wanted: Callable[[], bool] = lambda: True
@@ -120,6 +120,4 @@ def _request(write: Write) -> tuple[str, str, bytes]:
         case "wake":
             # Any change of a pod that an extender rejected makes kube-scheduler try it again.
             body = {"metadata": {**metadata, "annotations": {WOKEN: datetime.now(UTC).isoformat()}}}
-        case _:
-            raise ValueError(write.kind)
     return path, content_type, msgspec.json.encode(body)

@@ -35,8 +35,8 @@ class Pools:
         self._places: dict[str, tuple[Alike, str]] = {}
 
     def oldest(self) -> Iterator[str]:
-        """Keys, those first that came first; the line may change meanwhile."""
-        return iter(list(self._places))
+        """Keys, those first that came first; the line must not change meanwhile."""
+        return iter(self._places)
 
     def newest(self, most: int) -> list[str]:
         """At most so many keys, those first that came last."""

@@ -462,8 +462,7 @@ class ClusterState:
         between pods are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself.
         """
         ours = self.beside.nodes
-        watched = ours | self._reserved.keys()
-        near = watched.intersection(nodes) if watched else ()
+        near = [node for node in nodes if node in ours or node in self._reserved]
         full = [node for node in near if not self._fits_beside(pod, node, ours=node in ours)]
         return full + self.beside.forbidden(pod, nodes, self.nodes, self.neighbours)
 

@@ -301,8 +301,8 @@ class PodSteering:
 
     def answered(self, asked: Asked, outcome: str, passed: Sequence[str]) -> None:
         """What filter said: steered (to the node that we named), held, or passed (to any of these nodes)."""
-        key, now = asked.key, self._clock()
-        self._state.beside.pass_on(self._pod(asked), frozenset(passed), now + _PASSING_SECONDS)
+        key, now, pod = asked.key, self._clock(), self._pod(asked)
+        self._state.beside.pass_on(pod, frozenset(passed), now + _PASSING_SECONDS)
         steered = self._steered.get(key)
         if steered is not None and (steered.uid != asked.uid or steered.phase is Phase.QUEUED):
             steered = None
@@ -321,7 +321,7 @@ class PodSteering:
             return
         if steered is not None and asked.nominated == steered.node:
             if steered.crowded:
-                self._take_back(self._pod(asked), steered)
+                self._take_back(pod, steered)
             else:
                 # It knew of the nomination and asks about other nodes: its own filters refuse this one.
                 steered.refused = True
@@ -329,20 +329,19 @@ class PodSteering:
         if outcome == "held":
             self._held[key] = _Held(asked.uid, now, asked.nominated)
             if steered is None:
-                self._clear_others(asked)
+                self._clear_others(pod, asked.nominated)
             elif steered.phase is Phase.IN_LINE or (steered.phase is Phase.LET_THROUGH and not steered.refused):
                 # It sleeps now, and its nomination is to wake it. Or it came upon the node by itself, and that attempt
                 # failed: told of the node, the next one is conclusive.
-                self._nominate(self._pod(asked))
+                self._nominate(pod)
             return
         self._held.pop(key, None)
 
-    def _clear_others(self, asked: Asked) -> None:
+    def _clear_others(self, pod: Pod, nominated: str) -> None:
         """Somebody else nominated the pod, and kube-scheduler refuses that node: it does not always clear it itself."""
-        there = self._state.reservations.get(asked.key)
-        if there is not None and there.by is By.OTHERS and asked.nominated == there.node:
-            wanted = lambda: self._state.reservations.get(asked.key) is there  # noqa: E731
-            self._nominator.put(Write("clear", self._pod(asked), wanted=wanted))
+        there = self._state.reservations.get(pod.key)
+        if there is not None and there.by is By.OTHERS and nominated == there.node:
+            self._nominator.put(Write("clear", pod, wanted=lambda: self._state.reservations.get(pod.key) is there))
 
     def _swap(self, key: str, other: str) -> None:
         """Two pods that are alike change places."""

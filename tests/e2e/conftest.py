@@ -1,7 +1,8 @@
 """One control plane and one operator a module; one namespace, and the safety checks at its end, a test.
 
-A module says with ``PLANE`` which components it wants, and with ``STEERED`` that kube-scheduler is to ask the operator,
-by way of a ``Relay``. A test that breaks things for good makes its own.
+A module says with ``PLANE`` which components it wants. With ``STEERED`` it says that kube-scheduler is to ask the
+operator, by way of a ``Relay``, and what the policy says beside that: all pods that name the steered profile are
+governed, and every reservation has ended when a test does. A test that breaks things for good makes its own.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +13,7 @@ import pytest_asyncio
 from support.controlplane import binaries, running
 from support.operator import STARTED, Operator, free_address, running_operator
 from support.scene import Scene, install_crds, playing
-from support.steered import Relay, scheduler_config
+from support.steered import Relay, no_reservations, scheduler_config
 from thalweg_controlplane import Api, Binaries, ControlPlane, Oracle
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
@@ -40,7 +41,7 @@ def oracle(binaries: Binaries) -> Iterator[Oracle]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def relay(request: pytest.FixtureRequest) -> AsyncIterator[Relay | None]:
     """Between kube-scheduler and the operator, whose address must be known before either starts."""
-    if not getattr(request.module, "STEERED", False):
+    if not hasattr(request.module, "STEERED"):
         yield None
         return
     async with Relay(free_address()) as relay:
@@ -77,6 +78,11 @@ async def scene(
         request.node.name.removeprefix("test_").replace("_", "-").replace("[", "-").rstrip("]")[:60].rstrip("-").lower()
     )
     accounts = getattr(request.module, "PLANE", {}).get("controller_manager", False)
-    scheduler = STEERED_NAME if getattr(request.module, "STEERED", False) else SCHEDULER_NAME
+    steered = getattr(request.module, "STEERED", None)
+    scheduler = SCHEDULER_NAME if steered is None else STEERED_NAME
     async with playing(plane[1], operator, name, oracle, accounts=accounts, scheduler=scheduler) as scene:
+        if steered is not None:
+            await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender", **steered)
         yield scene
+        if steered is not None:
+            await no_reservations(scene)

@@ -14,18 +14,17 @@ from thalweg_controlplane.objects import object_path
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"scheduler": True, "controller_manager": True}
-STEERED = True
+STEERED: dict[str, str] = {}
 DATA = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
-async def steered(scene: Scene) -> AsyncIterator[None]:
+async def volumes(scene: Scene) -> AsyncIterator[None]:
     """Volumes of two sizes in zone b, and a class that hands them out; all gone when the test is."""
     late = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
             "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
     made = [late, volume("small", "1Gi", "b"), volume("large", "9Gi", "b")]
     await scene.api.create_many(made)
-    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender")
     yield
     await no_reservations(scene)
     for each in made:

@@ -1,13 +1,11 @@
 """Pods that wait behind our scheduling gate: planned, nominated, opened, bound; gates of others are theirs."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from support.operator import until
 from support.scene import Scene
-from support.steered import count, filters, no_reservations, nobody_binds, nominated, silence
+from support.steered import count, filters, nobody_binds, nominated, silence
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import collection_path
 
@@ -16,17 +14,9 @@ from flowcore.model.policies import GATE
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"scheduler": True}
-STEERED = True
+STEERED = {"waiting": "Gate"}
 OURS = [{"name": GATE}]
 THEIRS = {"name": "example.com/later"}
-
-
-@pytest_asyncio.fixture(autouse=True, loop_scope="module")
-async def steered(scene: Scene) -> AsyncIterator[None]:
-    """All pods that name the steered profile are governed; every reservation has ended when a test does."""
-    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender", waiting="Gate")
-    yield
-    await no_reservations(scene)
 
 
 def condition(pod: dict[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,10 @@
 kube-scheduler is away while a scene is set, where it would be faster than the test.
 """
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 from support.operator import until
 from support.scene import POLICIES, Scene
-from support.steered import SHARED_NAME, count, no_plans, no_reservations, nobody_binds, nominate, nominated, silence
+from support.steered import SHARED_NAME, count, no_plans, nobody_binds, nominate, nominated, silence
 from thalweg_controlplane import Api, ControlPlane
 
 from flowcore.model.guidance import HELD
@@ -18,15 +15,7 @@ from flowcore.model.policies import STEERED_NAME
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"scheduler": True}
-STEERED = True
-
-
-@pytest_asyncio.fixture(autouse=True, loop_scope="module")
-async def steered(scene: Scene) -> AsyncIterator[None]:
-    """All pods that name the steered profile are governed; every reservation has ended when a test does."""
-    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender")
-    yield
-    await no_reservations(scene)
+STEERED: dict[str, str] = {}
 
 
 async def writes(scene: Scene, kind: str = "nominate") -> float:

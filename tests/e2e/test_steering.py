@@ -2,15 +2,13 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from support.operator import until
 from support.scene import Scene
-from support.steered import count, filters, no_plans, no_reservations, silence
+from support.steered import count, filters, no_plans, silence
 from thalweg_controlplane import Api, ControlPlane
 
 from flowcore.model.guidance import HELD
@@ -18,15 +16,7 @@ from flowcore.model.guidance import HELD
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"scheduler": True}
-STEERED = True
-
-
-@pytest_asyncio.fixture(autouse=True, loop_scope="module")
-async def steered(scene: Scene) -> AsyncIterator[None]:
-    """All pods that name the steered profile are governed; every reservation has ended when a test does."""
-    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender")
-    yield
-    await no_reservations(scene)
+STEERED: dict[str, str] = {}
 
 
 def anti_affinity(app: str, topology: str = "kubernetes.io/hostname") -> dict[str, Any]:

@@ -6,24 +6,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-import pytest_asyncio
 from support.operator import until
 from support.scene import Scene
-from support.steered import Relay, count, no_reservations, scheduler_config
+from support.steered import Relay, count, scheduler_config
 from thalweg_controlplane import Api, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"scheduler": True}
-STEERED = True
-
-
-@pytest_asyncio.fixture(autouse=True, loop_scope="module")
-async def steered(scene: Scene) -> AsyncIterator[None]:
-    """All pods that name the steered profile are governed; every reservation has ended when a test does."""
-    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender")
-    yield
-    await no_reservations(scene)
+STEERED: dict[str, str] = {}
 
 
 @asynccontextmanager
@@ -114,7 +105,7 @@ async def test_an_ignorable_extender_is_gone(scene: Scene, plane: tuple[ControlP
     """kube-scheduler goes on alone, with governed pods as with others; back again, the operator counts what runs."""
     config = plane[0].workdir / "scheduler.yaml"
     strict = config.read_text()
-    ignorable = scheduler_config(relay, ignorable=True).replace("{kubeconfig}", f'"{plane[0].kubeconfig}"')
+    ignorable = scheduler_config(relay, ignorable=True).replace("{kubeconfig}", str(plane[0].kubeconfig))
     await scene.nodes("a", "b", cpu="20")
     config.write_text(ignorable)
     try:

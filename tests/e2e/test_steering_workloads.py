@@ -1,26 +1,15 @@
 """Beside the real controller manager: a Deployment, and pods whose volumes only kube-scheduler can bind."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from support.operator import until
 from support.scene import Scene
-from support.steered import no_reservations
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"controller_manager": True, "scheduler": True, "kwok": True}
-STEERED = True
-
-
-@pytest_asyncio.fixture(autouse=True, loop_scope="module")
-async def steered(scene: Scene) -> AsyncIterator[None]:
-    """All pods that name the steered profile are governed; every reservation has ended when a test does."""
-    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender")
-    yield
-    await no_reservations(scene)
+STEERED: dict[str, str] = {}
 
 
 async def test_a_deployment_is_scaled(scene: Scene) -> None:

@@ -9,33 +9,11 @@ from typing import Any, Self
 
 from support.operator import Operator, until
 from support.scene import Scene
+from thalweg.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ControlPlane
-
-from flowcore.model.policies import STEERED_NAME
 
 #: A profile of kube-scheduler's that some policies of the tests leave to our own binder.
 SHARED_NAME = "shared"
-
-_CONFIG = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-leaderElection: {leaderElect: false}
-clientConnection: {kubeconfig: {kubeconfig}, qps: 10000, burst: 10000}
-profiles:
-- schedulerName: default-scheduler
-- schedulerName: STEERED
-  percentageOfNodesToScore: 1
-- schedulerName: SHARED
-extenders:
-- urlPrefix: http://ADDRESS/extender
-  filterVerb: filter
-  prioritizeVerb: prioritize
-  preemptVerb: preempt
-  weight: 20
-  nodeCacheCapable: true
-  httpTimeout: 5s
-  ignorable: IGNORABLE
-"""
 
 
 class Relay:
@@ -98,13 +76,15 @@ class Relay:
 
 
 def scheduler_config(relay: Relay, *, ignorable: bool = False) -> str:
-    """A KubeSchedulerConfiguration with a profile for steered pods and the extender for all."""
-    return (
-        _CONFIG.replace("STEERED", STEERED_NAME)
-        .replace("SHARED", SHARED_NAME)
-        .replace("ADDRESS", relay.address)
-        .replace("IGNORABLE", str(ignorable).lower())
+    """What `thalweg scheduler-config` prints, with one profile more."""
+    config = SchedulerConfig(
+        url=f"http://{relay.address}/extender",
+        kubeconfig="{kubeconfig}",
+        ignorable=ignorable,
+        qps=10000,
+        leader_elect=False,
     )
+    return str(config).replace("profiles:\n", f"profiles:\n  - schedulerName: {SHARED_NAME}\n")
 
 
 async def count(operator: Operator, name: str, *labels: str) -> float:
