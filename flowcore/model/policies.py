@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from flowcore.model.constraints import Constraint
 from flowcore.model.selectors import Labels, LabelSelector
 
 #: The scheduler that pods name to be placed by Thalweg without any policy.
@@ -53,6 +54,15 @@ class WaitingMode(StrEnum):
     GATE = "Gate"
 
 
+class PartialBind(StrEnum):
+    """What becomes of a gang of which some have a node and the others find none in time."""
+
+    #: What is missing is planned again with every round, for as long as it takes.
+    REPLAN = "Replan"
+    #: Those that have a node are evicted, so that the gang is absent until it is whole.
+    EVICT = "Evict"
+
+
 class CostWeights(msgspec.Struct, frozen=True):
     """Weights of the parts of a cost, 0..100: the first two of the cost model's, the others of preferences.
 
@@ -79,6 +89,22 @@ class UnscheduledPrice(msgspec.Struct, frozen=True):
     base: int = 100_000
     per_priority: int = 10
     per_waiting_second: int = 5
+
+
+class GangTerms(msgspec.Struct, frozen=True):
+    """How a policy deals with gangs.
+
+    Attributes:
+        timeout: seconds that a gang may be there in part before ``on_partial_bind`` says what becomes of it.
+        hold_room_after: seconds that a gang waits before room that comes free is kept for it, where it is dearer to
+            leave than others; so that small pods do not take it bit by bit for ever. 0: never.
+        waiting: where its pods wait, delivery Extender.
+    """
+
+    timeout: int = 600
+    on_partial_bind: PartialBind = PartialBind.REPLAN
+    hold_room_after: int = 600
+    waiting: WaitingMode = WaitingMode.GATE
 
 
 class Selects(msgspec.Struct, frozen=True):
@@ -110,6 +136,8 @@ class Policy(msgspec.Struct, frozen=True):
     cost_model: str = "CPUMemory"
     weights: CostWeights = CostWeights()
     unscheduled: UnscheduledPrice = UnscheduledPrice()
+    gangs: GangTerms = GangTerms()
+    constraints: tuple[Constraint, ...] = ()
 
 
 #: In force for pods that name the scheduler ``thalweg`` and that no policy governs.

@@ -51,11 +51,32 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
     honors_taints: bool = False
 
 
+class Limit(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """At most so many pods of a description in a node's domain once the pod that has this rule is there too.
+
+    What policies' constraints come to for a pod (``constrained``); it holds for the pod that has it as it is placed.
+    Nodes without the label are in no domain and take none.
+
+    Attributes:
+        constraint: whose it is, for people: "policy shop: conflict az".
+        topology_key: "": the whole cluster is one domain.
+        selector, namespace_selector: the description; None for the latter: pods of all namespaces.
+        most: at least 0. The pod itself counts where the description meets it.
+    """
+
+    constraint: str
+    topology_key: str
+    selector: LabelSelector
+    namespace_selector: LabelSelector | None
+    most: int
+
+
 class Rules(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What a pod demands of others; what its rules read of the pod itself is in its ``Kind``.
 
     Attributes:
         affinity, anti_affinity, spread: what must hold (spread: DoNotSchedule).
+        limits: what the policy that governs it demands of it and of others.
         preferred, soft_spread: what should (spread: ScheduleAnyway): no verdict reads it, costs do.
     """
 
@@ -64,6 +85,7 @@ class Rules(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     spread: tuple[SpreadConstraint, ...] = ()
     preferred: tuple[WeightedTerm, ...] = ()
     soft_spread: tuple[SpreadConstraint, ...] = ()
+    limits: tuple[Limit, ...] = ()
     #: The field with a selector that Kubernetes cannot parse, "" when all is well: no node is good enough then.
     unreadable_affinity: str = ""
     unreadable_spread: str = ""

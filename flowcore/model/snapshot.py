@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import ANY_KIND, Kind, Neighbours
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, PodClass
@@ -134,9 +136,25 @@ class NodeTable:
         return column
 
 
+class Replaced(msgspec.Struct, frozen=True, gc=False):
+    """A running pod whose place another is to take: what it holds, and where."""
+
+    key: str
+    uid: str
+    node: str
+    usage: Amounts
+    host_ports: tuple[HostPort, ...]
+    kind: Kind
+
+
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pod to be placed, under the policy that governs it."""
+    """A pod to be placed, under the policy that governs it.
+
+    Attributes:
+        gangs: names of the gangs that it belongs to (Snapshot.gangs).
+        replaces: the running pod whose place it takes, which leaves when this one comes.
+    """
 
     key: str
     uid: str
@@ -144,6 +162,8 @@ class PendingPod:
     policy: str
     created: float = 0.0
     kind: Kind = ANY_KIND
+    gangs: tuple[str, ...] = ()
+    replaces: Replaced | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +179,7 @@ class Snapshot:
         storage: what filters on volumes read.
         neighbours: the pods that run there, reservations too, as rules between pods see them.
         reports: what the nodes tell of themselves; costs read it, filters do not.
+        gangs: those that waiting pods belong to, by name.
     """
 
     generation: int
@@ -173,6 +194,7 @@ class Snapshot:
     storage: Storage = field(default_factory=Storage)
     neighbours: Neighbours = field(default_factory=Neighbours)
     reports: Reports = field(default_factory=Reports)
+    gangs: Mapping[str, Gang] = field(default_factory=dict)
 
     @property
     def free(self) -> Int64s:

@@ -284,7 +284,7 @@ class RoundLoop:
         state, request = self._state, question.request
         dropped = 0
         steered: list[tuple[Pod, str, int]] = []
-        async for at, node, _price, wave in _in_bursts(reply.placements):
+        async for at, node, _price, wave, _unit, _spare in _in_bursts(reply.placements):
             pod = question.pods[at]
             delivery = request.policies[request.waiting[at].policy].delivery
             if delivery is Delivery.OBSERVE:

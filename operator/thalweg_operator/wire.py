@@ -9,12 +9,14 @@ from typing import Final
 
 import msgspec
 
+from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels
+from flowcore.model.snapshot import Replaced
 from flowcore.model.volumes import StorageKey, StorageObject, Volumes
 from flowcore.rounds.plan import gap
 
@@ -57,6 +59,8 @@ class Waiting(msgspec.Struct, array_like=True):
     policy: int
     created: float
     kind: int
+    gangs: tuple[str, ...] = ()
+    replaces: Replaced | None = None
 
 
 class RoundRequest(msgspec.Struct):
@@ -71,6 +75,7 @@ class RoundRequest(msgspec.Struct):
         neighbours: kind by its place in ``kinds``, node name, and how many more (or fewer) of them run there.
         images: names and bytes of the images in ``reports``: most nodes hold the same few.
         storage, storage_gone: storage objects that came or changed, and those that went.
+        gangs: all that waiting pods belong to.
     """
 
     number: int
@@ -93,6 +98,7 @@ class RoundRequest(msgspec.Struct):
     seed: int = 0
     storage: list[StorageObject] = []
     storage_gone: list[StorageKey] = []
+    gangs: list[Gang] = []
     #: Whether more of it follows (see ``cut``).
     more: bool = False
 
@@ -103,7 +109,7 @@ def cut(request: RoundRequest) -> Iterator[RoundRequest]:
     for start in range(0, max(1, longest), _PART):
         lists = {name: getattr(request, name)[start : start + _PART] for name in _LONG}
         if start:
-            lists |= {"policies": [], "classes": [], "gone": [], "images": []}
+            lists |= {"policies": [], "classes": [], "gone": [], "images": [], "gangs": []}
         more = start + _PART < longest
         yield msgspec.structs.replace(request, **lists, more=more)
 
@@ -120,12 +126,13 @@ class RoundReply(msgspec.Struct):
     """A plan. Pods by their place in the request's ``waiting``, reasons by their place in ``reasons``.
 
     Attributes:
-        placements: pod, node, price and wave (rounds/waves.py), in commit order.
+        placements: pod, node, price, wave (rounds/waves.py), unit by its place in ``units`` (-1: by itself) and
+            whether its unit does without it (rounds/plan.py Placement), in commit order.
     """
 
     number: int
     generation: int
-    placements: list[tuple[int, str, int, int]]
+    placements: list[tuple[int, str, int, int, int, bool]]
     left: list[tuple[int, int]]
     reasons: list[str]
     #: Cost per policy, by its place in the request.
@@ -143,6 +150,7 @@ class RoundReply(msgspec.Struct):
     #: For pods that kube-scheduler may place in the end: one pod of each class and policy, and scores by node name
     #: (rounds/scores.py), encoded once more: most are never looked at.
     scores: list[tuple[int, bytes]] = []
+    units: list[str] = []
     problem: str = ""
 
     @property

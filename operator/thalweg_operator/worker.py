@@ -187,6 +187,7 @@ class Replica:
             storage=self._storage,
             neighbours=self._neighbours,
             reports=self._reports,
+            gangs={gang.name: gang for gang in request.gangs},
         )
         self.cache.follow(snapshot)
         return snapshot
@@ -246,6 +247,8 @@ def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostMod
             policy=policy.name,
             created=waiting.created,
             kind=request.kinds[waiting.kind],
+            gangs=waiting.gangs,
+            replaces=waiting.replaces,
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
     until, cache = started + request.budget, replica.cache
@@ -289,11 +292,14 @@ def _reply(
     seconds: float,
 ) -> RoundReply:
     reasons: dict[str, int] = {}
+    units: dict[str, int] = {}
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
     placements, left = [], []
     for result in results:
         for placement in result.placements:
-            placements.append((at[placement.pod.key], placement.node, placement.price, placement.wave))
+            unit = units.setdefault(placement.unit, len(units)) if placement.unit else -1
+            place = at[placement.pod.key]
+            placements.append((place, placement.node, placement.price, placement.wave, unit, placement.spare))
             costs[placement.pod.policy] += placement.price
         for out in result.left:
             left.append((at[out.pod.key], reasons.setdefault(out.reason, len(reasons))))
@@ -313,6 +319,7 @@ def _reply(
         arcs=max(r.arcs for r in results),
         seconds=seconds,
         scores=scores,
+        units=list(units),
         cached=[(name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()],
     )
 

@@ -1,0 +1,33 @@
+"""Gangs: pods that are placed all or not at all.
+
+Whoever says that pods belong together (a PodGroup, an annotation, a policy's constraint), a round sees one value: how
+many of those that wait must be placed at once. Source: the "and" construct of the seed pod-affinity-and-gangs.md,
+PodGroup of KEP-4671.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Gang(msgspec.Struct, frozen=True, gc=False):
+    """Waiting pods of which a plan places at least ``least``, or none.
+
+    Attributes:
+        name: as its users know it, and unique: "PodGroup ml/train", "together web of policy shop".
+        least: of those that wait, how many must be placed at once: what it needs less what has a node already.
+            Beyond that any number may be placed. Not above zero: it has what it needs, its pods are like any others.
+        unit: gangs with the same unit are placed all or none of them; "": by itself.
+        topology: a label: all of its pods go to nodes with one value of it; "": no such rule.
+        domain: the value of that label where some of its pods are already; "": none are, any value will do.
+        flaw: why nothing of it can be placed, whatever room there is; "": it can.
+        started: some of what it needs has a node already: until the rest has, that is no use.
+    """
+
+    name: str
+    least: int
+    unit: str = ""
+    topology: str = ""
+    domain: str = ""
+    flaw: str = ""
+    started: bool = False
