@@ -24,6 +24,7 @@ from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator
+from thalweg_operator.partial import PartialGangs
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.policy_handlers import keep_resynced, resync, serve
 from thalweg_operator.policy_status import PolicyStatus
@@ -220,6 +221,7 @@ class Operator:
         self._begin("steering", self.steering.run())
         self._begin("waiting pods", self._waiting.run())
         self._begin("evictor", self._evictor.run())
+        self._begin("partial gangs", PartialGangs(self._state, self._policies, self._evictor).run())
         self._begin("gates", self._gates.run())
         self._begin("policy status", self._status.run())
         await self._rounds.run()
