@@ -3,7 +3,7 @@
 A class's pods go to its cheapest slots, as many as it has pods; since slots of a node rise in cost, that is what
 placing them one after the other gives. So the work follows classes and their pods' nodes, not pods times nodes. Where
 rules between pods keep a class's pods apart, each placement decides where the next may go: then they go one a domain at
-a time.
+a time, or as many as a policy's constraint lets into each.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from flowcore.costs.model import Float64s
 from flowcore.model.snapshot import Bools, Int64s
+from flowcore.rounds.capped import cheapest_within, promising
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
 from flowcore.rounds.field import Field
@@ -100,7 +101,7 @@ class _Standing:
                 allowed = together.gathering(ties, room.counts(demand), demand.count)
                 nodes, pods = self.choose(1, allowed)
             elif ties.narrowing is None:
-                nodes, pods = self.choose(left, allowed)
+                nodes, pods = self._within_caps(left, allowed) if ties.filling else self.choose(left, allowed)
             else:
                 nodes = self._one_a_domain(ties.narrowing, allowed, left)
                 pods = np.ones_like(nodes)
@@ -128,6 +129,27 @@ class _Standing:
         _, first = np.unique(domains.codes[nodes], return_index=True)
         chosen: Int64s = nodes[np.sort(first)][:count]
         return chosen
+
+    def _within_caps(self, count: int, allowed: Bools) -> tuple[Int64s, Int64s]:
+        """``choose`` where domains take several pods and no more; it may leave some for another call."""
+        self._look_again()
+        usable = np.nonzero(allowed[self._nodes])[0]
+        caps = [
+            (cap.counter.domains.codes, np.minimum(cap.room(self._room.together.of(cap.counter)), count))
+            for cap in self._demand.ties.filling
+        ]
+        for domains, room in caps:
+            usable = usable[promising(self._next[usable], domains[self._nodes[usable]], room)]
+        if not len(usable):
+            return usable, usable
+        nodes = self._nodes[usable]
+        most = np.minimum(self._most[usable], count)
+        levels = np.arange(min(int(most.max()), 2 * -(-count // len(nodes)) + 2), dtype=np.int64)
+        cost = np.where(
+            levels < most[:, np.newaxis], self._arc(nodes)[:, np.newaxis] + self._slots(nodes, levels), np.inf
+        )
+        given = cheapest_within(cost, [(domains[nodes], room) for domains, room in caps], count)
+        return nodes[given > 0], given[given > 0]
 
     def choose(self, count: int, allowed: Bools | None = None) -> tuple[Int64s, Int64s]:
         """Nodes and how many pods each gets: ``count`` pods, or as many as there is room for.

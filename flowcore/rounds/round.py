@@ -9,6 +9,7 @@ from flowcore.costs import MODELS, CostModel
 from flowcore.explain.reasons import reason_for
 from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.model.snapshot import Int64s, PendingPod, Snapshot
+from flowcore.rounds.constraining import under_constraints
 from flowcore.rounds.demands import Demand, demands_of
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
@@ -40,6 +41,7 @@ class Round:
         seed: int = 0,
     ) -> None:
         """See ``run_round``."""
+        snapshot = under_constraints(snapshot, policies)
         self._snapshot, self._start = snapshot, Room(snapshot)
         self._cache = VerdictCache.of(snapshot) if cache is None else cache
         self._demands = demands_of(snapshot, self._start.load(), policies, models, self._cache)
@@ -101,6 +103,7 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
+    snapshot = under_constraints(snapshot, policies)
     start = Room(snapshot)
     cache = VerdictCache.of(snapshot)
     demands = demands_of(snapshot, start.load(), policies, models, cache)
