@@ -175,7 +175,7 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.NAMESPACE_LABELS, _AFFINITY, Scope.NAMESPACES, "other pods are among those that a term speaks of"),
     Row(Event.POD_ADDED, _POLICY, Scope.RULES, "its domain may be full now, or closed to other groups"),
     Row(Event.POD_DELETED, _POLICY, Scope.RULES, "its domain has room for one more"),
-    Row(Event.NODE_ADDED, _POLICY, Scope.EVERYWHERE, "pods bound to it count in its domain from now on"),
+    Row(Event.NODE_ADDED, _POLICY, Scope.EVERYWHERE, "its domain may be full; pods bound to it count from now on"),
     Row(Event.NODE_DELETED, _POLICY, Scope.DOMAIN, "its pods count in no domain any more"),
     Row(Event.NODE_LABELS, _POLICY, Scope.LABELS, "it changes its domain with all its pods, or is for others"),
     Row(Event.NAMESPACE_LABELS, _POLICY, Scope.NAMESPACES, "other pods are among those that a policy counts"),

@@ -32,12 +32,15 @@ class Newer:
     nodes: dict[str, Node | None] = field(default_factory=dict)
     namespaces: bool = False
 
-    def breaks(self, kind: Kind, node: Node, nodes: Mapping[str, Node], running: Neighbours) -> bool:
+    def breaks(
+        self, kind: Kind, node: Node, nodes: Mapping[str, Node], running: Neighbours, *, counted: bool = False
+    ) -> bool:
         """Whether a pod of this kind may not go to the node any more.
 
         Args:
             nodes: all nodes as they are now, by name.
             running: all pods that have a node now, those among them that the plan placed so far.
+            counted: the pod itself is among those, on this node.
         """
         here = dict(node.labels)
 
@@ -50,7 +53,7 @@ class Newer:
 
         if any(came(crowd, term.topology_key) for term, crowd in self.pods.repelled(kind)):
             return True
-        if kind.rules is not None and self._exceeds(kind, kind.rules, shares, nodes, running):
+        if kind.rules is not None and self._exceeds(kind, kind.rules, shares, nodes, running, counted=counted):
             return True
         if kind.rules is not None and self._breaks_own(kind, kind.rules, came, shares):
             return True
@@ -82,18 +85,20 @@ class Newer:
         shares: Callable[[str, str], bool],
         nodes: Mapping[str, Node],
         running: Neighbours,
+        *,
+        counted: bool,
     ) -> bool:
         """Whether a limit has no room for it any more, where any change may have taken it."""
         for limit in rules.limits:
             of, key = policy_constraints.description(limit), limit.topology_key
 
-            def counted(name: str, key: str = key) -> bool:
+            def inside(name: str, key: str = key) -> bool:
                 return shares(key, name) if key else name in nodes
 
-            came = (by > 0 and counted(name) for name, by in self.pods.crowd(of).by_node.items())
+            came = (by > 0 and inside(name) for name, by in self.pods.crowd(of).by_node.items())
             if self.nodes or self.namespaces or any(came):
-                there = sum(pods for name, pods in running.crowd(of).by_node.items() if counted(name))
-                if there + policy_constraints.counts_itself(limit, kind, running) > limit.most:
+                there = sum(pods for name, pods in running.crowd(of).by_node.items() if inside(name))
+                if there + (not counted and policy_constraints.counts_itself(limit, kind, running)) > limit.most:
                     return True
         return False
 

@@ -26,7 +26,12 @@ _FEW_DOMAINS = 64
 
 
 def plan_by_filling(
-    field: Field, order: Iterable[tuple[int, int]], room: Room, tolls: Float64s | None = None
+    field: Field,
+    order: Iterable[tuple[int, int]],
+    room: Room,
+    tolls: Float64s | None = None,
+    *,
+    packed: bool = False,
 ) -> list[Commit]:
     """Commits into ``room`` one class after the other.
 
@@ -38,6 +43,7 @@ def plan_by_filling(
             any pod finds one.
         tolls: float64[N, R], what a unit of each resource of a node is worth to others: a class prefers nodes where
             what it takes is worth little. None: nothing.
+        packed: classes that close domains to others close as few as will do, whatever their nodes cost.
     """
     commits: list[Commit] = []
     standings: dict[int, _Standing] = {}
@@ -48,7 +54,7 @@ def plan_by_filling(
         for at, count in turns:
             standing = standings.get(at)
             if standing is None:
-                standing = standings[at] = _Standing(field, at, room, tolls)
+                standing = standings[at] = _Standing(field, at, room, tolls, packed=packed)
             ties = field.demands[at].ties
             if ties.bound:
                 found = standing.place_bound(count)
@@ -71,9 +77,10 @@ class _Standing:
     Only nodes that changed since the demand's last turn are looked at again.
     """
 
-    def __init__(self, field: Field, at: int, room: Room, tolls: Float64s | None) -> None:
+    def __init__(self, field: Field, at: int, room: Room, tolls: Float64s | None, *, packed: bool = False) -> None:
         self._demand: Demand = field.demands[at]
         self._room = room
+        self._packed = packed and bool(self._demand.ties.closes)
         self._asked = self._demand.wanted > 0
         self._toll: Float64s | None = None
         self._nodes = np.nonzero(field.counts[at])[0]
@@ -96,6 +103,8 @@ class _Standing:
         left = count
         while left:
             allowed = together.allowed(ties)
+            if self._packed:
+                allowed = self._few_domains(left, allowed)
             if together.alone(ties):
                 # The first of a group decides where the others go.
                 allowed = together.gathering(ties, room.counts(demand), demand.count)
@@ -113,6 +122,24 @@ class _Standing:
             found += placed
             left -= sum(pods for _, pods in placed)
         return found
+
+    def _few_domains(self, count: int, allowed: Bools) -> Bools:
+        """bool[N]: domains that its own pods have closed already; where those are full the next one that it closes.
+
+        That is the one with the least room of those with enough, else that with the most.
+        """
+        closes, together = self._demand.ties.closes, self._room.together
+        space = np.where(allowed, self._room.counts(self._demand), 0)
+        closed: Bools = np.logical_and.reduce([(together.of(each) > 0)[each.domains.codes] for each in closes])
+        if space[closed].any():
+            return allowed & closed
+        domains = min((each.domains for each in closes), key=lambda each: each.count)
+        room = np.bincount(domains.codes, np.minimum(space, count), domains.count + 1)
+        for cap in self._demand.ties.filling:
+            if cap.counter.domains is domains:
+                room = np.minimum(room, cap.room(together.of(cap.counter)))
+        next_one = np.where(room >= count, room, np.inf).argmin() if (room >= count).any() else room.argmax()
+        return allowed & (domains.codes == next_one)
 
     def _one_a_domain(self, domains: Domains, allowed: Bools, count: int) -> Int64s:
         """The cheapest nodes that no rule forbids now, ``count`` at most and no two of one domain, cheapest first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from flowcore.classes import VerdictCache
 from flowcore.costs import MODELS, CostModel
@@ -41,7 +42,7 @@ class Round:
         seed: int = 0,
     ) -> None:
         """See ``run_round``."""
-        snapshot = under_constraints(snapshot, policies)
+        snapshot, self._contradictions = under_constraints(snapshot, policies)
         self._snapshot, self._start = snapshot, Room(snapshot)
         self._cache = VerdictCache.of(snapshot) if cache is None else cache
         self._demands = demands_of(snapshot, self._start.load(), policies, models, self._cache)
@@ -54,7 +55,8 @@ class Round:
     def result(self) -> RoundResult:
         """The best plan so far."""
         planner = self._planner
-        return _result(self._snapshot, self._demands, self._start, planner, self._cache)
+        result = _result(self._snapshot, self._demands, self._start, planner, self._cache)
+        return replace(result, contradictions=self._contradictions)
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
@@ -103,7 +105,7 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
-    snapshot = under_constraints(snapshot, policies)
+    snapshot, against = under_constraints(snapshot, policies)
     start = Room(snapshot)
     cache = VerdictCache.of(snapshot)
     demands = demands_of(snapshot, start.load(), policies, models, cache)
@@ -116,7 +118,7 @@ def run_one_by_one(
     planner = Planner(demands, start)
     room = start.copy()
     planner.offer("one by one", plan_by_filling(Field.of(demands, start), ((at, 1) for *_, at in turns), room), room)
-    return _result(snapshot, demands, start, planner, cache)
+    return replace(_result(snapshot, demands, start, planner, cache), contradictions=against)
 
 
 def _result(

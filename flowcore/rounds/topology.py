@@ -155,6 +155,8 @@ class Ties:
     first: bool = False
     spreads: tuple[Spread, ...] = ()
     caps: tuple[Cap, ...] = ()
+    #: Those of ``feeds`` that close domains to other groups.
+    closes: tuple[Counter, ...] = ()
     #: Whether rules that kube-scheduler knows bind it or speak of it; caps are ours alone.
     shared: bool = False
 
@@ -229,6 +231,8 @@ class _Counters:
         self._own = {id(each): self._draft(each, each.kind.rules) for each in groups if each.kind.rules is not None}
         for crowd in self._of_crowd:
             self._reading.add(crowd, crowd.selector)
+        closing = (cap for draft in self._own.values() for cap in draft.caps if not (cap.most or cap.itself))
+        self._closing = {id(cap.counter) for cap in closing}
         self._repelled = {id(each): self._repelling_of(each) for each in groups}
         self._read = {id(counter) for found in self._repelled.values() for counter in found}
 
@@ -254,6 +258,7 @@ class _Counters:
             first=bool(own.near) and rules is not None and speaks_of_itself(group.kind, rules, self._neighbours),
             spreads=tuple(own.spreads),
             caps=tuple(own.caps),
+            closes=tuple(counter for counter in feeds if id(counter) in self._closing),
             shared=shared,
         )
 
