@@ -139,7 +139,8 @@ class _Standing:
             if cap.counter.domains is domains:
                 room = np.minimum(room, cap.room(together.of(cap.counter)))
         next_one = np.where(room >= count, room, np.inf).argmin() if (room >= count).any() else room.argmax()
-        return allowed & (domains.codes == next_one)
+        chosen: Bools = allowed & (domains.codes == next_one)
+        return chosen
 
     def _one_a_domain(self, domains: Domains, allowed: Bools, count: int) -> Int64s:
         """The cheapest nodes that no rule forbids now, ``count`` at most and no two of one domain, cheapest first."""

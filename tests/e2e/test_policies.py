@@ -28,6 +28,7 @@ def selecting(tier: str) -> dict[str, Any]:
     return {"podSelector": {"matchLabels": {"tier": tier}}}
 
 
+AT_MOST = {"pods": {}, "topologyKey": "zone"}
 REFUSED = {
     "binder and default-scheduler": (
         {"delivery": "Binder", "selects": {"schedulerNames": ["default-scheduler"]}},
@@ -75,6 +76,32 @@ REFUSED = {
     "the same scheduler twice": ({"selects": {"schedulerNames": ["a", "a"]}}, "uplicate"),
     "words for a number": ({"precedence": "very high"}, "must be of type integer"),
     "garbage": ({"selects": "everything"}, "must be of type object"),
+    "a constraint that says nothing": (
+        {"constraints": [{"name": "c"}]},
+        "needs exactly one of conflict, exclusive, together, global",
+    ),
+    "a constraint that says two things": (
+        {"constraints": [{"name": "c", "conflict": AT_MOST, "together": {"pods": {}, "topologyKey": "zone"}}]},
+        "needs exactly one of conflict, exclusive, together, global",
+    ),
+    "two constraints of one name": (
+        {"constraints": [{"name": "c", "conflict": AT_MOST}, {"name": "c", "global": {"pods": {}}}]},
+        "Duplicate value",
+    ),
+    "a group alone": (
+        {"constraints": [{"name": "c", "exclusive": {"groups": [{}], "topologyKey": "zone"}}]},
+        "should have at least 2 items",
+    ),
+    "In without values in a constraint": (
+        {"constraints": [{"name": "c", "global": {"pods": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}]},
+        "In and NotIn need at least one value",
+    ),
+    "constraints and Prefer": (
+        {"delivery": "Extender", "steering": "Prefer", "constraints": [{"name": "c", "conflict": AT_MOST}]},
+        "spec.steering: constraints need Require",
+    ),
+    "no duration": ({"gangs": {"timeout": "soon"}}, "should match"),
+    "an unknown end of a gang": ({"gangs": {"onPartialBind": "Shrug"}}, 'supported values: "Replan", "Evict"'),
 }
 
 
@@ -98,6 +125,18 @@ TAKEN: dict[str, dict[str, Any]] = {
         "selects": {"schedulerNames": ["thalweg-steered", "default-scheduler"]},
     },
     "defaults said": {"delivery": "Binder", "steering": "Require", "waiting": "Hold"},
+    "every construct": {
+        "gangs": {"timeout": "1h30m", "holdRoomAfter": "0s", "onPartialBind": "Evict", "waiting": "Hold"},
+        "constraints": [
+            {"name": "none-at-all", "conflict": {**AT_MOST, "maxPerDomain": 0}},
+            {
+                "name": "xor",
+                "exclusive": {"groups": [{}, {}], "topologyKey": "zone", "maxPerDomain": 2, "maxPlaced": 5},
+            },
+            {"name": "pair", "together": AT_MOST},
+            {"name": "agent", "global": {"pods": {}, "nodes": {"matchLabels": {"gpu": "yes"}}, "require": "AllOrNone"}},
+        ],
+    },
     "observing all schedulers": {
         "delivery": "Observe",
         "selects": {"schedulerNames": ["thalweg", "thalweg-steered", "default-scheduler"]},
