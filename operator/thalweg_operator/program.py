@@ -18,6 +18,7 @@ from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
 from thalweg_operator.cost_models import find_models
 from thalweg_operator.errors import OperatorError
+from thalweg_operator.evictions import Evictor
 from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.metrics import Metrics
@@ -96,6 +97,7 @@ class Operator:
             settings.bind_concurrency,
             lambda pod, why: self._rounds.refused(pod, why),  # noqa: PLW0108 - the two know each other
         )
+        self._evictor = Evictor(connection, self.metrics)
         intern = Interner()
         pod_decoder = sinks.pod_decoder(intern)
         self._nominator = Nominator(connection, self.metrics, settings.steer_concurrency)
@@ -198,6 +200,7 @@ class Operator:
         self._begin("nominator", self._nominator.run())
         self._begin("steering", self.steering.run())
         self._begin("waiting pods", self._waiting.run())
+        self._begin("evictor", self._evictor.run())
         self._begin("gates", self._gates.run())
         self._begin("policy status", self._status.run())
         await self._rounds.run()
@@ -225,6 +228,7 @@ class Operator:
             async with asyncio.timeout(_DRAIN):
                 await self.binder.drain()
                 await self._nominator.drain()
+                await self._evictor.drain()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
