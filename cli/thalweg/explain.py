@@ -68,7 +68,11 @@ def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
 
 
 def explain(dump: Dump, pods: list[Pod]) -> Iterator[Explanation]:
-    """Verdicts for the state as it stands, under the policies of the dump; no pod is placed before another is judged."""
+    """Verdicts for the state as it stands, under the policies of the dump; no waiting pod is placed before another one.
+
+    Args:
+        pods: those to explain, of the dump's waiting ones.
+    """
     running, policies = dump.running(), dump.in_force()
     seen = build_snapshot(
         generation=0,
@@ -77,7 +81,7 @@ def explain(dump: Dump, pods: list[Pod]) -> Iterator[Explanation]:
         running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running),
         pending=tuple(
             PendingPod(pod.key, pod.uid, pod.pod_class, dump.policy_of(pod, policies).name, kind=pod.kind)
-            for pod in pods
+            for pod in dump.waiting()
         ),
         neighbours=dump.neighbours(),
         storage=Storage.of(dump.storage.values(), ((pod.node_name, pod.pod_class.volumes) for pod in running)),
