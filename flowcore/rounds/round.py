@@ -14,6 +14,7 @@ from flowcore.model.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.rounds.account import Account
 from flowcore.rounds.admission import Admission, Choice, Contest, completed
 from flowcore.rounds.choosing import Contenders
+from flowcore.rounds.constraining import under_constraints
 from flowcore.rounds.demands import demands_of
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
@@ -44,6 +45,7 @@ class Round:
         seed: int = 0,
     ) -> None:
         """See ``run_round``."""
+        snapshot, self._contradictions = under_constraints(snapshot, policies)
         self._snapshot, self._start, self._seed = snapshot, Room(snapshot), seed
         self._cache = VerdictCache.of(snapshot) if cache is None else cache
         demands = kept_to_domains(demands_of(snapshot, self._start.load(), policies, models, self._cache), snapshot)
@@ -100,7 +102,8 @@ class Round:
     def result(self) -> RoundResult:
         """The best plan so far."""
         choice, bound = self._choice()
-        return _result(self._snapshot, self._contest, choice, bound, self._planner, self._steps, self._cache)
+        result = _result(self._snapshot, self._contest, choice, bound, self._planner, self._steps, self._cache)
+        return replace(result, contradictions=self._contradictions)
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
@@ -149,6 +152,7 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
+    snapshot, against = under_constraints(snapshot, policies)
     start = Room(snapshot)
     cache = VerdictCache.of(snapshot)
     demands = demands_of(snapshot, start.load(), policies, models, cache)
@@ -164,7 +168,7 @@ def run_one_by_one(
     draft, contest = planner.best, Contest(demands, no_units(demands), start, snapshot)
     none = np.zeros(0, dtype=np.bool_)
     choice = Choice(draft.method, none, demands, tuple(draft.commits), draft.room, draft.cost)
-    return _result(snapshot, contest, choice, 0, planner, 0, cache)
+    return replace(_result(snapshot, contest, choice, 0, planner, 0, cache), contradictions=against)
 
 
 def _result(
