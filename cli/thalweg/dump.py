@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from flowcore.model.gang_terms import GangKey, PodGroup, Source
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Policy
+from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageKey, StorageObject, key_of
 from flowcore.model.wire import (
@@ -95,6 +95,16 @@ class Dump:
     def neighbours(self) -> Neighbours:
         """The running pods as rules between pods see them."""
         return Neighbours.of(((pod.node_name, pod.kind) for pod in self.running()), self.namespaces)
+
+    def in_force(self) -> dict[str, Policy]:
+        """Policies by name, the built-in default among them; the first that matches a pod governs it."""
+        return {policy.name: policy for policy in in_order([BUILT_IN, *self.policies.values()])}
+
+    def policy_of(self, pod: Pod, policies: Mapping[str, Policy]) -> Policy:
+        """The policy that governs a pod, of those in force; the built-in default where there is none."""
+        labels = self.namespaces.get(pod.namespace, ())
+        found = governing(policies.values(), pod.scheduler_name, pod.labels, labels)
+        return found[0] if found else BUILT_IN
 
 
 def read(files: tuple[str, ...]) -> Dump:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flowcore.model.snapshot import PendingPod, Snapshot
+from flowcore.rounds.contradictions import Contradiction
 
 
 def gap(cost: int, lower_bound: int) -> float:
@@ -54,6 +55,7 @@ class RoundResult:
         solves: how many min-cost flows were solved.
         arcs: arcs of the largest of them.
         after: the snapshot with the placements counted as taken and nothing pending.
+        contradictions: policies that rule some of their own pods out.
     """
 
     generation: int
@@ -66,6 +68,7 @@ class RoundResult:
     solves: int
     arcs: int
     after: Snapshot
+    contradictions: tuple[Contradiction, ...] = ()
 
     @property
     def gap(self) -> float:
