@@ -184,7 +184,7 @@ class GangBook:
             return None
         return Gang(
             name=key.shown,
-            least=max(1, look.missing),
+            least=max(0, look.missing),
             unit=_unit(terms.group) if look.missing > 0 else "",
             topology=terms.topology,
             domain=self._domain(key, terms.topology, reserved, domain_of) if terms.topology else "",

@@ -163,7 +163,7 @@ def test_one_topology_domain() -> None:
     ]
     of = book(first, bound("y", node="n3", terms=terms), *waiting)
     late = told(of, waiting[2], coming=("ml/a", "ml/b"))
-    assert late == [Gang("gang ml/train", 1, topology="rack", domain="r2")]
+    assert late == [Gang("gang ml/train", 0, topology="rack", domain="r2")]
 
 
 def test_gangs_of_a_group_wait_for_each_other() -> None:
