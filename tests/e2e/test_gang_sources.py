@@ -92,6 +92,10 @@ async def test_native_pod_groups(plane: tuple[ControlPlane, Api], api: Api, ml: 
         await api.create(pod("d", namespace=ml, nodeName="n", **group_of))
         await told(state, ml, Gang(name, 3, topology="example.com/rack", domain="r7", started=True))
         await api.delete(object_path(node("n")))
+        await api.delete(object_path(group(NATIVE, "train", ml)))
+        await api.delete(f"/api/v1/namespaces/{ml}/pods", gracePeriodSeconds="0")
+        # The API server keeps it as long as a pod names it.
+        await until(lambda: not state.gangs.groups, 30, lambda: str(state.gangs.groups))
 
 
 async def test_pod_groups_whose_kinds_are_installed_later(
