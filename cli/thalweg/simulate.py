@@ -59,6 +59,7 @@ def plan(dump: Dump, now: float) -> Simulation:
             policy=governed[pod.key].name,
             created=pod.created,
             kind=pod.kind,
+            replaces=dump.replaced(pod),
         )
         for pod in waiting
         if pod.key not in alone

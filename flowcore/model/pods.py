@@ -121,6 +121,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     told: str = ""
     #: What it demands of others; None, as for most pods: nothing.
     rules: Rules | None = None
+    #: What its annotation says of the pod whose place it is to take, readable or not; None: nothing.
+    replaces: str | None = None
 
     @property
     def key(self) -> str:

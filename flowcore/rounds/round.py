@@ -15,6 +15,7 @@ from flowcore.rounds.fill import plan_by_filling
 from flowcore.rounds.plan import Left, Placement, RoundResult
 from flowcore.rounds.planner import Planner
 from flowcore.rounds.pricing import pod_prices, unplaced
+from flowcore.rounds.replacing import replace_first
 from flowcore.rounds.room import Room
 from flowcore.rounds.scores import scores_of
 from flowcore.rounds.waves import waves_of
@@ -40,7 +41,9 @@ class Round:
         seed: int = 0,
     ) -> None:
         """See ``run_round``."""
-        self._snapshot, self._start = snapshot, Room(snapshot)
+        self._replaced = replace_first(snapshot, policies, models, cache)
+        self._snapshot = snapshot = self._replaced.rest
+        self._start = Room(snapshot)
         self._cache = VerdictCache.of(snapshot) if cache is None else cache
         self._demands = demands_of(snapshot, self._start.load(), policies, models, self._cache)
         self._planner = Planner(self._demands, self._start, seed)
@@ -52,7 +55,8 @@ class Round:
     def result(self) -> RoundResult:
         """The best plan so far."""
         planner = self._planner
-        return _result(self._snapshot, self._demands, self._start, planner, self._cache)
+        result = _result(self._snapshot, self._demands, self._start, planner, self._cache)
+        return self._replaced.with_rest(result)
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
@@ -101,6 +105,8 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
+    replaced = replace_first(snapshot, policies, models)
+    snapshot = replaced.rest
     start = Room(snapshot)
     cache = VerdictCache.of(snapshot)
     demands = demands_of(snapshot, start.load(), policies, models, cache)
@@ -113,7 +119,7 @@ def run_one_by_one(
     planner = Planner(demands, start)
     room = start.copy()
     planner.offer("one by one", plan_by_filling(Field.of(demands, start), ((at, 1) for *_, at in turns), room), room)
-    return _result(snapshot, demands, start, planner, cache)
+    return replaced.with_rest(_result(snapshot, demands, start, planner, cache))
 
 
 def _result(

@@ -83,6 +83,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         planned=meta.annotations.planned or "" if meta.annotations else "",
         told=intern(told),
         rules=rules,
+        replaces=meta.annotations.replaces if meta.annotations else None,
     )
 
 
