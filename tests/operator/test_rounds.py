@@ -14,6 +14,7 @@ from thalweg_operator.policies import PolicyStore
 from thalweg_operator.rounds import RoundLoop
 from thalweg_operator.sinks import pod_decoder
 from thalweg_operator.state import ClusterState
+from thalweg_operator.steering import Planned
 from thalweg_operator.wire import RoundReply, RoundRequest, request_decoder, request_encoder
 from thalweg_operator.worker import Replica, answer
 
@@ -75,10 +76,10 @@ class Ear:
     def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
         self.told[pod.key] = reason
 
-    def send(self, planned: list[tuple[Pod, str, int]]) -> None:
-        for pod, node, _wave in planned:
-            assert self._state.reservations[pod.key].node == node
-            self.steered[pod.key] = node
+    def send(self, planned: list[Planned]) -> None:
+        for each in planned:
+            assert self._state.reservations[each.pod.key].node == each.node
+            self.steered[each.pod.key] = each.node
 
 
 class Case:
