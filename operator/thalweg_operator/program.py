@@ -18,6 +18,7 @@ from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
 from thalweg_operator.cost_models import find_models
 from thalweg_operator.errors import OperatorError
+from thalweg_operator.evictions import Evictor
 from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.metrics import Metrics
@@ -26,6 +27,7 @@ from thalweg_operator.policies import PolicyStore
 from thalweg_operator.policy_handlers import keep_resynced, resync, serve
 from thalweg_operator.policy_status import PolicyStatus
 from thalweg_operator.reflector import Reflector, Sink
+from thalweg_operator.replacing import Replacing
 from thalweg_operator.rounds import RoundLoop
 from thalweg_operator.settings import Settings
 from thalweg_operator.state import ClusterState
@@ -95,6 +97,14 @@ class Operator:
             self.metrics,
             settings.bind_concurrency,
             lambda pod, why: self._rounds.refused(pod, why),  # noqa: PLW0108 - the two know each other
+        )
+        self._evictor = Evictor(connection, self.metrics)
+        self._replacing = Replacing(
+            self._state,
+            self._policies,
+            self._evictor,
+            self._waiting.tell,
+            lambda pod, why, steered: self._rounds.refused(pod, why, steered=steered),
         )
         intern = Interner()
         pod_decoder = sinks.pod_decoder(intern)
@@ -198,6 +208,8 @@ class Operator:
         self._begin("nominator", self._nominator.run())
         self._begin("steering", self.steering.run())
         self._begin("waiting pods", self._waiting.run())
+        self._begin("evictor", self._evictor.run())
+        self._begin("replacing", self._replacing.run())
         self._begin("gates", self._gates.run())
         self._begin("policy status", self._status.run())
         await self._rounds.run()
@@ -225,6 +237,7 @@ class Operator:
             async with asyncio.timeout(_DRAIN):
                 await self.binder.drain()
                 await self._nominator.drain()
+                await self._evictor.drain()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
