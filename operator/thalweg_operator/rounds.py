@@ -224,6 +224,7 @@ class RoundLoop:
         pods: list[Pod] = []
         blocked: list[tuple[Pod, Policy]] = []
         waiting: list[Waiting] = []
+        asked: list[tuple[Pod, Delivery]] = []
         plannable = state.plannable()
         whole = self._most is None or len(plannable) <= self._most
         if self._most is not None and not whole:
@@ -248,6 +249,7 @@ class RoundLoop:
             if backoff is not None and backoff.uid == pod.uid and backoff.until > now:
                 continue
             pods.append(pod)
+            asked.append((pod, policy.delivery))
             pod_class = without(pod.pod_class, self._refusing(pod, now)) if self._refusals else pod.pod_class
             waiting.append(
                 Waiting(
@@ -259,6 +261,9 @@ class RoundLoop:
                     replaces=state.replaced(pod),
                 )
             )
+        names, gangs = state.gangs_of(asked)
+        for each, of_it in zip(waiting, names, strict=True):
+            each.gangs = of_it
         images: dict[tuple[str, int], int] = {}
         reports = [told(name, report, images) async for name, report in in_bursts(changes.reports.items())]
         request = RoundRequest(
@@ -280,6 +285,7 @@ class RoundLoop:
             budget=self._budget,
             storage=changes.storage,
             storage_gone=changes.storage_gone,
+            gangs=gangs,
         )
         return _Question(request, pods, blocked, whole=whole)
 

@@ -18,9 +18,13 @@ import msgspec
 from flowcore.filters.newer import Newer
 from flowcore.filters.node_ports import clash
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
+from flowcore.model.gang_book import GangBook
+from flowcore.model.gang_terms import GangKey, PodGroup
+from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.policies import Delivery
 from flowcore.model.replacing import named_by, replaced_by
 from flowcore.model.resources import PODS, Amounts
 from flowcore.model.selectors import Labels
@@ -144,6 +148,7 @@ class ClusterState:
         generation: rises with every change that scheduling can see.
         neighbours: pods that hold room, as rules between pods see them.
         waiting: pods without a node, those that a DeviceClass leaves to kube-scheduler marked so.
+        gangs: which pods belong together.
         newer: what changed since the last ``take_changes``.
         on_change: called after each change that may let a round place more.
         successors: pods that are to leave, by key, and the key of the one that takes the place of each.
@@ -161,6 +166,7 @@ class ClusterState:
         self.storage = StorageBook()
         self.device_classes: dict[str, DeviceClass] = {}
         self.neighbours = Neighbours()
+        self.gangs = GangBook()
         self.newer = Newer()
         self.generation = 0
         self.on_change: Callable[[], None] = lambda: None
@@ -228,6 +234,7 @@ class ClusterState:
             self._vacate(key)
         self.pods[key] = pod
         self._move(old, pod)
+        joined = self.gangs.put(pod)
         self._set_waiting(key, pod)
         if reservation is not None or pod.nominated or (old is not None and old.nominated):
             self._follow_nomination(pod)
@@ -237,12 +244,16 @@ class ClusterState:
         as_planned = reservation is not None and (reservation.node, reservation.pod.kind) == (pod.node_name, pod.kind)
         if self._looking and not as_planned and _met(pod) and (old is None or _met(old) != _met(pod)):
             self.on_change()  # one that others wait for may have come
+        elif joined and (reservation is None or reservation.node != pod.node_name):
+            self.on_change()  # its gang is nearer to what it needs, or farther from it
 
     def delete_pod(self, key: str) -> None:
         """A pod is gone."""
         if key in self.successors:
             self._vacate(key)
         old = self.pods.pop(key, None)
+        if self.gangs.drop(key):
+            self.on_change()
         self.beside.seen(key)
         if key in self.reservations:
             self._drop_reservation(key)
@@ -385,6 +396,32 @@ class ClusterState:
             self._backed = backed
             for key in list(self.waiting):
                 self._set_waiting(key, self.pods[key])
+
+    # --- gangs ---
+
+    def upsert_pod_group(self, group: PodGroup) -> None:
+        """Takes a new or changed PodGroup."""
+        if self.gangs.put_group(group):
+            self.generation += 1
+            self.on_change()
+
+    def delete_pod_group(self, key: GangKey) -> None:
+        """A PodGroup is gone."""
+        if self.gangs.drop_group(key):
+            self.generation += 1
+            self.on_change()
+
+    def gangs_of(self, asked: Sequence[tuple[Pod, Delivery]]) -> tuple[list[tuple[str, ...]], list[Gang]]:
+        """For each of these waiting pods the names of its gangs, and these gangs (see GangBook.of_waiting)."""
+        return self.gangs.of_waiting(asked, self.coming(), self._domain)
+
+    def coming(self) -> dict[str, str]:
+        """Keys of gangs' pods that are on their way to a node, and the node."""
+        return {key: each.node for key, each in self.reservations.items() if each.pod.gang is not None}
+
+    def _domain(self, node: str, label: str) -> str:
+        known = self.nodes.get(node)
+        return "" if known is None else dict(known.labels).get(label, "")
 
     # --- reservations ---
 
