@@ -74,15 +74,14 @@ class Replacing:
     def look_after(self) -> None:
         """Begins what is new, gives up what is not wanted or takes too long."""
         state = self._state
-        for key in [*self._under_way, *(key for key in state.successors.values() if key not in self._under_way)]:
-            reservation = state.reservations.get(key)
-            if reservation is None or not (reservation.kept or reservation.awaits):
-                self._under_way.pop(key, None)
-            elif not self._wanted(reservation):
+        for key in {*state.successors.values(), *state.kept}:
+            reservation = state.reservations[key]
+            if not self._wanted(reservation):
                 state.release(key, reservation.pod.uid)
-                self._under_way.pop(key, None)
             elif reservation.awaits is not None:
                 self._wait(reservation, reservation.awaits)
+        waiting = set(state.successors.values())
+        self._under_way = {key: each for key, each in self._under_way.items() if key in waiting}
 
     def _wait(self, reservation: Reservation, old: Pod) -> None:
         """For the old one to leave."""
@@ -96,21 +95,21 @@ class Replacing:
         if now - known.since > PATIENCE:
             why = known.problem or "the API server does not answer"
             self._state.release(pod.key, pod.uid)
-            del self._under_way[pod.key]
             self._refused(pod, f"{_waits(reservation, old)}, but {_not_now(why)}", _steered(reservation))
         elif now - known.asked >= _AGAIN and not self._evictor.evicting(old.uid):
             known.asked = now
-            self._evict(reservation, known)
+            self._evict(reservation, old)
 
-    def _evict(self, reservation: Reservation, known: _UnderWay) -> None:
-        pod, old = reservation.pod, known.old
+    def _evict(self, reservation: Reservation, old: Pod) -> None:
+        pod = reservation.pod
 
         def wanted() -> bool:
-            return self._under_way.get(pod.key) is known and self._state.successors.get(old.key) == pod.key
+            return self._state.successors.get(old.key) == pod.key and self._wanted(reservation)
 
         def refused(why: str) -> None:
-            if wanted():
-                known.problem = why
+            now = self._under_way.get(pod.key)
+            if now is not None and now.old.uid == old.uid and wanted():
+                now.problem = why
                 text = f"{_waits(reservation, old)}, but {_not_now(why)}"
                 self._tell(pod, text, steered=_steered(reservation))
 

@@ -53,14 +53,12 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         awaits: the pod whose place it takes, while that one is there: what both need at most is counted.
-        kept: that one has left, and the place is for a round to look at once more before the pod gets it.
     """
 
     pod: Pod
     node: str
     by: By = By.BINDER
     awaits: Pod | None = None
-    kept: bool = False
 
     @property
     def beside(self) -> Amounts | None:
@@ -152,6 +150,7 @@ class ClusterState:
         newer: what changed since the last ``take_changes``.
         on_change: called after each change that may let a round place more.
         successors: pods that are to leave, by key, and the key of the one that takes the place of each.
+        kept: keys of pods whose place is kept for them since another has left it; a round is to look at it once more.
         on_steered: called with the key of a pod that is or was nominated, or has a reservation, after it changed.
     """
 
@@ -162,6 +161,7 @@ class ClusterState:
         self.waiting: dict[str, Pod] = {}
         self.reservations: dict[str, Reservation] = {}
         self.successors: dict[str, str] = {}
+        self.kept: set[str] = set()
         self.populations: dict[Governed, Population] = {}
         self.storage = StorageBook()
         self.device_classes: dict[str, DeviceClass] = {}
@@ -453,16 +453,15 @@ class ClusterState:
         self._reserve(Reservation(current, node, by, awaits=old))
         return True
 
-    def _confirm(self, kept: Reservation, pod: Pod, node: str, by: By) -> bool:
-        as_kept = (kept.node, kept.by, kept.pod.pod_class, kept.pod.kind) == (node, by, pod.pod_class, pod.kind)
-        if not kept.kept:
+    def _confirm(self, there: Reservation, pod: Pod, node: str, by: By) -> bool:
+        if pod.key not in self.kept:
             return False
-        if not as_kept:
+        if (there.node, there.by, there.pod.pod_class, there.pod.kind) != (node, by, pod.pod_class, pod.kind):
             self.release(pod.key, pod.uid)  # planned anew, like any other
             return False
-        if not self.holds(pod.key) or (by is By.BINDER and self.contended(pod, node, (kept.pod,))):
+        if not self.holds(pod.key) or (by is By.BINDER and self.contended(pod, node, (there.pod,))):
             return False
-        self.reservations[pod.key] = msgspec.structs.replace(kept, pod=pod, kept=False)
+        self.kept.discard(pod.key)
         return True
 
     def _reserve(self, reservation: Reservation) -> None:
@@ -535,8 +534,7 @@ class ClusterState:
 
     def give_up_place(self, pod: Pod) -> None:
         """A round would not have a pod go to the place that was kept for it."""
-        reservation = self.reservations.get(pod.key)
-        if reservation is not None and reservation.kept:
+        if pod.key in self.kept:
             self.release(pod.key, pod.uid)
 
     def _kind(self, pod: Pod) -> Kind:
@@ -564,7 +562,8 @@ class ClusterState:
         pod, node = reservation.pod, reservation.node
         self._use(node, pod.pod_class.requests, pod.pod_class, -1, reservation.beside)
         self._use(node, pod.pod_class.requests, pod.pod_class, 1)
-        self.reservations[pod.key] = msgspec.structs.replace(reservation, awaits=None, kept=True)
+        self.reservations[pod.key] = msgspec.structs.replace(reservation, awaits=None)
+        self.kept.add(pod.key)
         self.on_change()
 
     def release(self, key: str, uid: str) -> None:
@@ -576,6 +575,7 @@ class ClusterState:
 
     def _drop_reservation(self, key: str) -> None:
         reservation = self.reservations.pop(key)
+        self.kept.discard(key)
         there = self._reserved[reservation.node]
         there.discard(key)
         if not there:
@@ -667,8 +667,8 @@ class ClusterState:
 
     def plannable(self) -> list[Pod]:
         """Pods that wait without a reservation, or with a place that is kept for them, in a fixed order."""
-        there = self.reservations
-        return [pod for key, pod in sorted(self.waiting.items()) if key not in there or there[key].kept]
+        there, kept = self.reservations, self.kept
+        return [pod for key, pod in sorted(self.waiting.items()) if key not in there or key in kept]
 
     def take_changes(self) -> Changes:
         """What changed since the last call."""

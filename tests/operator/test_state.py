@@ -237,6 +237,7 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
                 assert state.successors[reservation.awaits.key] == key
                 there = state.pods[reservation.awaits.key]
                 assert (there.uid, there.node_name, there.terminal) == (reservation.awaits.uid, reservation.node, False)
+        assert state.kept <= {key for key, each in state.reservations.items() if each.awaits is None}
         assert len(state.successors) == sum(each.awaits is not None for each in state.reservations.values())
         names = Counter(named_by(pod) for pod in state.waiting.values())
         assert state._named == +Counter({key: count for key, count in names.items() if key})
