@@ -20,6 +20,8 @@ from flowcore.model.resources import PODS
 from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.snapshot import NodeTable, PendingPod, Replaced, Snapshot, build_snapshot
+from flowcore.model.storage import Storage
+from flowcore.model.volumes import Claim, ClaimRef, ClaimVolume, PersistentVolume
 from flowcore.model.wire import Interner, WirePod, to_pod
 from flowcore.rounds import RoundResult, run_one_by_one, run_round
 
@@ -121,6 +123,23 @@ def _apart(app: str, key: str) -> Rules:
 
 def _of(app: str) -> LabelSelector:
     return LabelSelector((Requirement("app", "In", (app,)),))
+
+
+def test_a_claim_for_one_pod_passes_from_one_to_the_other() -> None:
+    """ReadWriteOncePod: nobody else may mount it while the old one does, the one that takes its place may."""
+    claim = ClaimVolume("default", "data")
+    storage = Storage.of(
+        [
+            Claim("default", "data", "uid", volume_name="v", bound=True, access_modes=("ReadWriteOncePod",)),
+            PersistentVolume("v", claim=ClaimRef("default", "data", "uid")),
+        ],
+        [("m0", (claim,))],
+    )
+    t0 = Replaced("default/t0", "m0", volumes=(claim,))
+    waiting = [pod("other", volumes=(claim,)), instead(t0, pod("t1", volumes=(claim,)))]
+    found = outcome(run_round(replace(cluster([node("m0")], [t0], waiting), storage=storage)))
+    assert found["t1"] == "m0"
+    assert "ReadWriteOncePod" in found["other"]
 
 
 def _kind(app: str, rules: Rules | None = None) -> Kind:
