@@ -47,7 +47,7 @@ class RoundResult:
         placements: in commit order; each passed every filter against the snapshot and those before it.
         left: what stays pending.
         cost: sum of all prices, of what is left too.
-        lower_bound: no plan for the snapshot costs less; computed from the snapshot by our own code, whatever
+        lower_bound: no plan for the snapshot costs less, among those that replace the same pods; computed from the snapshot by our own code, whatever
             solvers said.
         method: which way gave it.
         steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.

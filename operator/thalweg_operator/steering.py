@@ -281,6 +281,8 @@ class PodSteering:
         policy = self._policies.of(pod, self._state.namespaces)
         if policy is not None and policy.delivery is not Delivery.EXTENDER:
             self._take_back(pod, steered)
+        elif pod.gated and pod.gang is not None:
+            self._take_back(pod, steered)  # the others of its gang may not have come as far: it is planned anew, whole
         elif pod.gated:
             self.open(pod)
 

@@ -11,6 +11,7 @@ from thalweg_extender.answers import Outcome
 from thalweg_operator.state import By
 from thalweg_operator.steering import Planned
 
+from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
 from flowcore.model.guidance import HELD, Guidance
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
@@ -464,6 +465,23 @@ def test_a_restart(world: World) -> None:
     assert world.attempt("ns/open") == (Outcome.STEERED, ["a"])
     world.later(70)
     assert not world.state.reservations
+
+
+def test_a_restart_while_a_gang_is_nominated(world: World) -> None:
+    """One of two was nominated before: its gate stays shut, and both are planned anew."""
+    gang = GangRef(GangKey(Source.THALWEG, "ns", "ml"), Terms(least=2))
+    for name in ("p", "q"):
+        world.pod(name, f"u-{name}", gated=True, gang=gang)
+    world.see()
+    for name in ("p", "q"):
+        assert world.state.reserve(world.state.waiting[f"ns/{name}"], "a", By.STEERING)
+    world.steering.send([Planned(world.state.waiting[f"ns/{name}"], "a", unit="gang ns/ml") for name in ("p", "q")])
+    world.carry_out(0)
+    world.start()
+    world.calm()
+    world.later(5)
+    assert not world.state.reservations
+    assert all(pod.gated and not pod.nominated for pod in world.api.values())
 
 
 def test_a_restart_before_the_namespaces_are_known(world: World) -> None:
