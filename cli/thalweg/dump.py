@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,9 @@ from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
+from flowcore.model.replacing import named_by, replaced_by
 from flowcore.model.selectors import Labels
+from flowcore.model.snapshot import Replaced
 from flowcore.model.volumes import StorageKey, StorageObject, key_of
 from flowcore.model.wire import (
     STORAGE_KINDS,
@@ -82,6 +85,15 @@ class Dump:
         """Pods without a node, those too that may not be placed."""
         backed = device_resources(self.device_classes.values())
         return [with_devices(pod, backed) for pod in self.pods.values() if not pod.node_name and not pod.terminal]
+
+    def replaced(self, pod: Pod) -> Replaced | None:
+        """The running pod whose place a waiting one is to take."""
+        if pod.replaces is None:
+            return None
+        old = self.pods.get(named_by(pod))
+        there = [] if old is None else [each for each in self.running() if each.node_name == old.node_name]
+        ports = Counter(port for each in there for port in each.pod_class.host_ports)
+        return replaced_by(pod, self.pods, ports, Counter(each for pod in there for each in pod.pod_class.volumes))
 
     def gangs(self) -> GangBook:
         """Which pods belong together."""

@@ -60,6 +60,7 @@ def plan(dump: Dump, now: float) -> Simulation:
             policy=governed[pod.key].name,
             created=pod.created,
             kind=pod.kind,
+            replaces=dump.replaced(pod),
             gangs=of_it,
         )
         for (pod, _), of_it in zip(asked, names, strict=True)
@@ -90,7 +91,8 @@ def as_json(simulation: Simulation) -> dict[str, Any]:
         left.pod.key: {"reason": left.reason, "nodes": nodes[left.pod.key]} for left in result.left
     }
     names = [node.name for node in result.after.table.nodes]
-    for key, reason in simulation.blocked.items():
+    elsewhere = {left.pod.key: left.reason for left in result.left if left.pod.replaces is not None}
+    for key, reason in (simulation.blocked | elsewhere).items():
         pending[key] = {"reason": reason, "nodes": dict.fromkeys(names, reason)}
     return {
         "placements": {placement.pod.key: placement.node for placement in result.placements},

@@ -55,6 +55,19 @@ def test_the_answers_shape() -> None:
     assert answer["pending"]["default/q"]["reason"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
 
 
+def test_a_pod_in_the_place_of_another() -> None:
+    """It goes where that one runs, however full, or waits with the reason that holds there."""
+    old = pod("old", "3", nodeName="a")
+    new = pod("new", "4")
+    new["metadata"]["annotations"] = {"scheduling.thalweg/replaces": "old"}
+    answer = simulate(node("a", "4"), node("b", "4"), old, new)
+    assert answer["placements"] == {"default/new": "a"}
+    answer = simulate(node("a", "4"), node("b", "4"), old, pod("there", "1", nodeName="a"), new)
+    check_shape(answer, {"a", "b"}, {"default/new"})
+    reason = "cannot take the place of default/old on node a: Insufficient cpu"
+    assert answer["pending"]["default/new"]["reason"] == reason
+
+
 def as_list(objects: list[Manifest]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from flowcore.rounds import RoundResult, run_one_by_one, run_round
 from thalweg.demo.extender import exchanges
+from thalweg.demo.replacing import show_replacing
 from thalweg.demo.scenes import Scene, crowd, scenes
 
 _WAITS = "[red]waits[/red]"
@@ -29,6 +30,7 @@ def show() -> None:
         _show_scene(console, number, scene)
     _show_crowd(console, len(scenes()) + 1, crowd())
     _show_extender(console, len(scenes()) + 2, scenes()[0])
+    show_replacing(console, len(scenes()) + 3)
     console.print(
         "Next: [bold]thalweg simulate -f FILE[/bold] plans a dump of your own cluster; "
         "[bold]thalweg up[/bold] starts a local one."
