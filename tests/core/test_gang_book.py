@@ -198,6 +198,18 @@ def test_all_pods_of_a_gang_are_delivered_the_same_way() -> None:
     assert gangs[0].flaw == "gang ml/train: its pods are not delivered the same way: Binder, Observe"
 
 
+def test_pods_that_changed_since_the_round_was_begun() -> None:
+    """Bound, gone or in another gang by now: what is true now counts, and nothing is raised."""
+    pods = [member(name, least=1) for name in "abc"]
+    of = book(*pods)
+    of.put(bound("a"))
+    of.drop("ml/b")
+    of.put(member("c", key("other"), least=1))
+    names, gangs = of.of_waiting([(pod, Delivery.BINDER) for pod in pods], {}, _rack)
+    assert names == [(), (), ("gang ml/other",)]
+    assert gangs == [Gang("gang ml/other", 1)]
+
+
 def test_gangs_that_are_there_in_part() -> None:
     """Some run, not enough, and the rest is not on its way."""
     of = book(bound("a"), bound("b"), member("c"), member("x", key("whole"), least=1))
