@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import (
     Alike,
     Described,
@@ -24,6 +25,7 @@ from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
 from flowcore.model.snapshot import PendingPod
 
 _NO_CLASSES: Mapping[PodClass, PodClass] = {}
+_NO_GANGS: Mapping[str, Gang] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,10 @@ class Group:
 
 
 def group(
-    pending: Sequence[PendingPod], neighbours: Neighbours, classes: Mapping[PodClass, PodClass] = _NO_CLASSES
+    pending: Sequence[PendingPod],
+    neighbours: Neighbours,
+    classes: Mapping[PodClass, PodClass] = _NO_CLASSES,
+    gangs: Mapping[str, Gang] = _NO_GANGS,
 ) -> tuple[Group, ...]:
     """Groups in the order of their first pod; the same pods always give the same groups.
 
@@ -52,15 +57,19 @@ def group(
 
     Args:
         classes: what to take for a class of which some part makes no difference here; itself where left out.
+        gangs: by name. Pods of a gang that must be in one domain are interchangeable among each other only: where
+            they may go is decided for them alone.
     """
+    fenced = {name for name, gang in gangs.items() if gang.topology}
     readers = _Readers(pending, neighbours)
-    found: dict[tuple[PodClass, str, Rules | None, str, frozenset[_Reader]], list[PendingPod]] = {}
+    found: dict[tuple[PodClass, str, Rules | None, str, frozenset[_Reader], tuple[str, ...]], list[PendingPod]] = {}
     for pod in pending:
         rules = pod.kind.rules
         # A spread constraint counts pods of the pod's own namespace.
         namespace = pod.kind.namespace if rules is not None and (rules.spread or rules.soft_spread) else ""
         pod_class = classes.get(pod.pod_class, pod.pod_class)
-        found.setdefault((pod_class, pod.policy, rules, namespace, readers.of(pod.kind)), []).append(pod)
+        fences = tuple(name for name in pod.gangs if name in fenced) if fenced else ()
+        found.setdefault((pod_class, pod.policy, rules, namespace, readers.of(pod.kind), fences), []).append(pod)
     return tuple(
         Group(pod_class, policy, pods[0].kind, tuple(sorted(pods, key=lambda p: (p.created, p.key))))
         for (pod_class, policy, *_), pods in found.items()

@@ -24,7 +24,7 @@ DomainOf = Callable[[str, str], str]
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A gang of which some run, fewer than it needs, and the others are not on their way.
+    """A gang that is there in part (see GangBook.partial).
 
     Attributes:
         name: as its users know it.
@@ -195,11 +195,15 @@ class GangBook:
     def _flaw_of_group(
         self, looks: dict[GangKey, _Look], key: GangKey, group: tuple[GangKey, ...], reserved: Mapping[str, str]
     ) -> str:
-        """Why the others of its group keep a gang waiting; "" where they do not."""
+        """Why the others of its group keep a gang waiting; "" where they do not.
+
+        Once it has begun, those of which none waits do not: they may have ended before it.
+        """
         for other in group:
-            if other == key:
+            members = self._members.get(other)
+            if other == key or (looks[key].there > 0 and not (members and members.waiting)):
                 continue
-            if other not in self._members:
+            if members is None:
                 return f"{key.shown}: {other.shown} of its group has no pods"
             look = looks.get(other) or _Look(self, other, [], reserved)
             if look.view.terms.group != group:
@@ -219,19 +223,29 @@ class GangBook:
         return min(found, key=lambda value: (-found[value], value), default="")
 
     def partial(self, reserved: Mapping[str, str]) -> list[Partial]:
-        """Gangs of which some run, and fewer than needed even with those that are on their way."""
+        """Gangs of which some run, and fewer than needed even with those that are on their way.
+
+        A gang that has what it needs is among them where another one of its group waits for pods that it lacks.
+        """
         found = []
         for key, members in self._members.items():
             if not members.bound:
                 continue
             view = self._view(key)
-            needed = view.terms.least or 0
-            if view.bound + view.done >= needed:
-                continue
-            if view.bound + view.done + sum(pod in reserved for pod in members.waiting) < needed:
+            if self._short(key, reserved) or any(
+                self._short(other, reserved)
+                for other in view.terms.group
+                if other in self._members and self._members[other].waiting
+            ):
                 bound, waiting = tuple(members.bound.values()), tuple(members.waiting.values())
-                found.append(Partial(key, key.shown, bound, waiting, needed, view.terms.timeout))
+                found.append(Partial(key, key.shown, bound, waiting, view.terms.least or 0, view.terms.timeout))
         return found
+
+    def _short(self, key: GangKey, reserved: Mapping[str, str]) -> bool:
+        """Whether it lacks pods that it needs, even with those that are on their way."""
+        view, members = self._view(key), self._members[key]
+        lacking = (view.terms.least or 0) - view.bound - view.done
+        return lacking > 0 and lacking > sum(pod in reserved for pod in members.waiting)
 
     def _view(self, key: GangKey) -> _View:
         view = self._views.get(key)

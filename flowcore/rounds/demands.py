@@ -96,7 +96,7 @@ def demands_of(
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = without_idle_images({pod.pod_class for pod in snapshot.pending}, snapshot)
-    groups = group(snapshot.pending, snapshot.neighbours, classes)
+    groups = group(snapshot.pending, snapshot.neighbours, classes, snapshot.gangs)
     sizes = [counted_amounts(found.pod_class.requests) for found in groups]
     allowed = [lasting_fits(found.pod_class, found.kind, snapshot, cache.ask) for found in groups]
     arcs, firsts, dearest = [], [], 0

@@ -57,12 +57,27 @@ class Planner:
         bound: a cost that no plan goes below.
     """
 
-    def __init__(self, demands: Sequence[Demand], start: Room, seed: int = 0) -> None:
+    def __init__(
+        self,
+        demands: Sequence[Demand],
+        start: Room,
+        seed: int = 0,
+        *,
+        required: Sequence[int] | None = None,
+        first: tuple[str, Sequence[Commit], Room] | None = None,
+    ) -> None:
+        """Begins with nothing placed.
+
+        Args:
+            required: how many pods of each demand every plan must place; their prices make them the first to go.
+            first: a plan to begin with, by its method; there must be one where something is required.
+        """
         self._demands, self._start, self._seed = demands, start, seed
+        self._required = [0] * len(demands) if required is None else required
         self._load = start.load()
         self._queue = sorted(range(len(demands)), key=lambda at: demands[at].turn)
         self.steps = self.solves = self.arcs = self.bound = 0
-        self.best = self._draft("nothing", [], start.copy())
+        self.best = self._draft(*(first or ("nothing", [], start.copy())))
         self._searched: Neighbourhoods | None = None
         #: Commits of pods that rules bind, and the room that they leave, for steps that do not know rules.
         self._settled: list[Commit] = []
@@ -201,7 +216,19 @@ class Planner:
     def _filled(self, commits: Sequence[Commit], field: Field, room: Room) -> list[Commit]:
         """A plan with whatever else fits into the room that it leaves, the dearest first."""
         left = unplaced(commits, self._demands)
-        return [*commits, *plan_by_filling(field, ((at, left[at]) for at in self._queue), room)]
+        lacking = self._lacking(left)
+        first = [(at, lacking[at]) for at in self._queue if lacking[at]]
+        return [
+            *commits,
+            *plan_by_filling(field, [*first, *((at, left[at] - lacking[at]) for at in self._queue)], room),
+        ]
+
+    def _lacking(self, left: Sequence[int]) -> list[int]:
+        """How many pods of each demand must be placed still."""
+        return [
+            max(0, need - demand.count + count)
+            for need, demand, count in zip(self._required, self._demands, left, strict=True)
+        ]
 
     def _left(self, of: Bools) -> int:
         left = unplaced(self.best.commits, self._demands)
@@ -211,7 +238,9 @@ class Planner:
         return Draft(method, commits, room, total_cost(commits, self._demands, self._load))
 
     def offer(self, method: str, commits: Sequence[Commit], room: Room) -> None:
-        """Takes a plan over if it is cheaper than the best so far."""
+        """Takes a plan over if it is cheaper than the best so far and leaves out nothing that is required."""
+        if any(self._lacking(unplaced(commits, self._demands))):
+            return
         draft = self._draft(method, commits, room)
         if draft.cost < self.best.cost:
             self.best = draft

@@ -38,7 +38,7 @@ class Room:
     def copy(self) -> Room:
         """An independent copy, in which the same has changed."""
         other = Room(self._snapshot)
-        other._changes = self._changes.copy()
+        other._changes = [np.unique(np.concatenate(self._changes))] if self._changes else []
         other.free, other.assumed, other.ports = self.free.copy(), self.assumed.copy(), dict(self.ports)
         other.together = self.together.copy()
         return other
@@ -146,6 +146,10 @@ class Room:
         if ports:
             for node in nodes.tolist():
                 self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
+
+    def give_back(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
+        """Undoes ``take_many`` for pods without host ports."""
+        self.take_many(demand, nodes, -counts)
 
     def take_all(self, demands: Sequence[Demand], classes: Int64s, nodes: Int64s, counts: Int64s) -> Bools:
         """Commits arcs whose nodes have room for everything planned there; leaves the other nodes alone.

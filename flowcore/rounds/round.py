@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from flowcore.classes import VerdictCache
 from flowcore.costs import MODELS, CostModel
-from flowcore.explain.reasons import reason_for
 from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.model.snapshot import Int64s, PendingPod, Snapshot
+from flowcore.rounds.account import Account
+from flowcore.rounds.admission import Admission, Choice, Contest, completed
+from flowcore.rounds.choosing import Contenders
 from flowcore.rounds.constraining import under_constraints
-from flowcore.rounds.demands import Demand, demands_of
+from flowcore.rounds.demands import demands_of
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
-from flowcore.rounds.plan import Left, Placement, RoundResult
+from flowcore.rounds.plan import RoundResult
 from flowcore.rounds.planner import Planner
-from flowcore.rounds.pricing import pod_prices, unplaced
 from flowcore.rounds.room import Room
 from flowcore.rounds.scores import scores_of
-from flowcore.rounds.waves import waves_of
+from flowcore.rounds.units import kept_to_domains, no_units, units_of
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
 #: Steps of a round that nobody gives a budget: all that are quick, and some neighbourhoods.
@@ -43,24 +46,68 @@ class Round:
     ) -> None:
         """See ``run_round``."""
         snapshot, self._contradictions = under_constraints(snapshot, policies)
-        self._snapshot, self._start = snapshot, Room(snapshot)
+        self._snapshot, self._start, self._seed = snapshot, Room(snapshot), seed
         self._cache = VerdictCache.of(snapshot) if cache is None else cache
-        self._demands = demands_of(snapshot, self._start.load(), policies, models, self._cache)
-        self._planner = Planner(self._demands, self._start, seed)
+        demands = kept_to_domains(demands_of(snapshot, self._start.load(), policies, models, self._cache), snapshot)
+        self._contest = Contest(demands, units_of(snapshot, demands), self._start, snapshot)
+        self._admission: Admission | None = None
+        self._contenders: Contenders | None = None
+        self._planner = Planner(demands, self._start, seed)
+        if self._contest.units.all:
+            self._admission = Admission(self._contest)
+        self._steps = 0
+        self._going = self._run()
 
     def step(self) -> bool:
         """Takes one step; False when nothing is left to do. Every step leaves a plan at least as good."""
-        return self._planner.step()
+        try:
+            next(self._going)
+        except StopIteration:
+            return False
+        self._steps += 1
+        return True
+
+    def _run(self) -> Generator[None, None, None]:
+        """First which gangs are in, then where all pods go."""
+        if self._admission is not None:
+            yield from self._admission.run()
+            self._decide(self._admission.best)
+        while self._planner.step():
+            yield
+
+    def _decide(self, choice: Choice) -> None:
+        """From now on pods of other units than these are out."""
+        self._contenders = contenders = Contenders.of(choice, self._contest.units)
+        self._planner = Planner(
+            contenders.demands,
+            self._start,
+            self._seed,
+            required=contenders.required,
+            first=(choice.method, contenders.commits_of(choice.commits), choice.room),
+        )
+
+    def _choice(self) -> tuple[Choice, int]:
+        """The best plan so far, and a cost that none goes below."""
+        if self._admission is not None and self._contenders is None:
+            return self._admission.best, self._admission.bound
+        draft, contest, bound = self._planner.conclude(), self._contest, self._planner.bound
+        if self._admission is None or self._contenders is None:
+            none = np.zeros(0, dtype=np.bool_)
+            return Choice(draft.method, none, contest.demands, tuple(draft.commits), draft.room, draft.cost), bound
+        best, commits = self._admission.best, tuple(self._contenders.named(draft.commits))
+        cost = contest.cost(commits, best.chosen)
+        choice = replace(best, method=draft.method, commits=commits, room=draft.room, cost=cost)
+        return choice, self._admission.bound
 
     def result(self) -> RoundResult:
         """The best plan so far."""
-        planner = self._planner
-        result = _result(self._snapshot, self._demands, self._start, planner, self._cache)
+        choice, bound = self._choice()
+        result = _result(self._snapshot, self._contest, choice, bound, self._planner, self._steps, self._cache)
         return replace(result, contradictions=self._contradictions)
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
-        wanted = [demand for demand in self._demands if demand.policy.steering is Steering.PREFER]
+        wanted = [demand for demand in self._contest.demands if demand.policy.steering is Steering.PREFER]
         load = self._planner.conclude().room.load() if wanted else None
         for demand in wanted:
             if load is not None:
@@ -101,7 +148,7 @@ def run_one_by_one(
     policies: Mapping[str, Policy] = DEFAULT_POLICIES,
     models: Mapping[str, CostModel] = MODELS,
 ) -> RoundResult:
-    """The same pods with the same filters and costs, placed one after the other: by priority, then by age.
+    """The same pods with the same filters and costs, placed one after the other: by priority, then by age; no gangs.
 
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
@@ -118,39 +165,26 @@ def run_one_by_one(
     planner = Planner(demands, start)
     room = start.copy()
     planner.offer("one by one", plan_by_filling(Field.of(demands, start), ((at, 1) for *_, at in turns), room), room)
-    return replace(_result(snapshot, demands, start, planner, cache), contradictions=against)
+    draft, contest = planner.best, Contest(demands, no_units(demands), start, snapshot)
+    none = np.zeros(0, dtype=np.bool_)
+    choice = Choice(draft.method, none, demands, tuple(draft.commits), draft.room, draft.cost)
+    return replace(_result(snapshot, contest, choice, 0, planner, 0, cache), contradictions=against)
 
 
 def _result(
-    snapshot: Snapshot, demands: Sequence[Demand], start: Room, planner: Planner, cache: VerdictCache
+    snapshot: Snapshot, contest: Contest, choice: Choice, bound: int, planner: Planner, steps: int, cache: VerdictCache
 ) -> RoundResult:
-    draft = planner.conclude()
-    prices = iter(pod_prices(draft.commits, demands, start.load()).tolist())
-    waves = waves_of(draft.commits, demands)
-    nodes = snapshot.table.nodes
-    waiting = [iter(demand.group.pods) for demand in demands]
-    placements = tuple(
-        Placement(next(waiting[commit.demand]), nodes[commit.node].name, next(prices), next(waves))
-        for commit in draft.commits
-        for _ in range(commit.count)
-    )
-    after = draft.room.as_snapshot((placement.node, placement.pod.kind) for placement in placements)
-    left: list[Left] = []
-    for demand, count, pods in zip(demands, unplaced(draft.commits, demands), waiting, strict=True):
-        if count:
-            reason = reason_for(demand.group, before=snapshot, after=after, ask=cache.ask)
-            left.extend(
-                Left(pod, reason, price) for pod, price in zip(pods, demand.prices_of_last(count).tolist(), strict=True)
-            )
+    choice, fitting = completed(contest, choice)
+    account = Account(snapshot, contest, choice, fitting, cache)
     return RoundResult(
         generation=snapshot.generation,
-        placements=placements,
-        left=tuple(left),
-        cost=draft.cost,
-        lower_bound=min(planner.bound, draft.cost),
-        method=draft.method,
-        steps=planner.steps,
+        placements=account.placements,
+        left=account.left,
+        cost=choice.cost,
+        lower_bound=min(bound, choice.cost),
+        method=choice.method,
+        steps=steps,
         solves=planner.solves,
         arcs=planner.arcs,
-        after=after,
+        after=account.after,
     )

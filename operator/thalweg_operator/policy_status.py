@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.policies import BUILT_IN, Policy, WaitingMode
 from thalweg_operator.connection import MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.gate_admission import GateAdmission
@@ -106,7 +106,8 @@ class PolicyStatus:
             text = f"Generation {standing.in_force_generation}, the last valid one, stays in force."
             ready = ("True", "LastGoodInForce", text)
         elif problem := self._gates.problems.get(standing.name):
-            text = f"In force, but new pods are held in kube-scheduler's queue, not gated: {problem}"
+            whose = "pods" if standing.in_force.waiting is WaitingMode.GATE else "pods of gangs"
+            text = f"In force, but new {whose} are held in kube-scheduler's queue, not gated: {problem}"
             ready = ("True", "HeldNotGated", text)
         elif counts.lost:
             text = (

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import structlog
 from aiohttp import web
 
+from flowcore.model.gang_terms import Source
 from flowcore.model.wire import Interner, storage_decoder
 from thalweg_operator import sinks
 from thalweg_operator.batcher import Batcher
@@ -23,6 +24,7 @@ from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator
+from thalweg_operator.partial import PartialGangs
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.policy_handlers import keep_resynced, resync, serve
 from thalweg_operator.policy_status import PolicyStatus
@@ -49,6 +51,12 @@ _STORAGE = {
     "csidrivers": (_STORAGE_GROUP, "CSIDriver"),
     "csistoragecapacities": (_STORAGE_GROUP, "CSIStorageCapacity"),
     "volumeattachments": (_STORAGE_GROUP, "VolumeAttachment"),
+}
+#: Versions of each API group's PodGroup, all of one shape as far as it is read; the newest that is served is followed.
+_POD_GROUPS = {
+    Source.NATIVE: ("v1beta1", "v1alpha3", "v1alpha2"),
+    Source.COSCHEDULING: ("v1alpha1",),
+    Source.VOLCANO: ("v1beta1",),
 }
 
 
@@ -119,7 +127,6 @@ class Operator:
         )
         self.steering.on_rejected = self._rounds.rejected
         self._status = PolicyStatus(connection, self._state, self._policies, self._rounds, self._gates)
-        # Disruption budgets, pod groups join with a line each.
         self._reflectors: dict[str, Reflector[Any]] = {
             "nodes": self._reflect("nodes", sinks.node_decoder(intern), sinks.Nodes(self._state)),
             "pods": self._reflect("pods", pod_decoder, sinks.Pods(self._state)),
@@ -131,6 +138,19 @@ class Operator:
         for plural, (group, kind) in _STORAGE.items():
             sink = sinks.StorageObjects(self._state, kind)
             self._reflectors[plural] = self._reflect(plural, storage_decoder(kind, intern), sink, group)
+        for source, versions in _POD_GROUPS.items():
+            path, *older = (f"/apis/{source.value}/{version}/podgroups" for version in versions)
+            kind = f"podgroups.{source.value}"
+            self._reflectors[kind] = Reflector(
+                kind,
+                path,
+                connection,
+                sinks.pod_group_decoder(source, intern),
+                sinks.PodGroups(self._state, source),
+                self.metrics,
+                may_be_absent=True,
+                older=older,
+            )
         self.metrics.nodes.set_function(lambda: len(self._state.nodes))
         self.metrics.pods.set_function(lambda: len(self._state.pods))
         self.metrics.reservations.set_function(lambda: len(self._state.reservations))
@@ -201,6 +221,7 @@ class Operator:
         self._begin("steering", self.steering.run())
         self._begin("waiting pods", self._waiting.run())
         self._begin("evictor", self._evictor.run())
+        self._begin("partial gangs", PartialGangs(self._state, self._policies, self._evictor).run())
         self._begin("gates", self._gates.run())
         self._begin("policy status", self._status.run())
         await self._rounds.run()

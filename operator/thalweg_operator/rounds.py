@@ -311,9 +311,13 @@ class RoundLoop:
     async def _conclude(self, question: _Question, reply: RoundReply | None) -> None:
         request, now = question.request, self._clock()
         for pod, policy in question.blocked:
-            # A closed gate is written on the pod by the API server itself, in its own words.
-            if policy.delivery is Delivery.BINDER and not pod.deleting and "scheduling gates" not in pod.blocked:
-                self._waiting.tell(pod, pod.left_alone(policy.delivery))
+            # A closed gate is written on the pod by the API server itself, in its own words. What we do not judge
+            # kube-scheduler does, where it is to bind the pod; what cannot be read it may not even see.
+            if policy.delivery is Delivery.OBSERVE or pod.deleting or "scheduling gates" in pod.blocked:
+                continue
+            if policy.delivery is Delivery.BINDER or pod.blocked:
+                reason = pod.left_alone(policy.delivery)
+                self._waiting.tell(pod, reason, steered=policy.delivery is Delivery.EXTENDER)
         placed = [0] * len(request.policies)
         left = [0] * len(request.policies)
         for at, *_ in reply.placements if reply is not None else ():

@@ -1,8 +1,11 @@
 """Drawn crowds: many plain pods of few sizes on few nodes."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 from support.model import GI, node, pod, snapshot
 
+from flowcore.model.gangs import Gang
 from flowcore.model.snapshot import Snapshot
 
 
@@ -39,3 +42,27 @@ def crowds(draw: st.DrawFn) -> Snapshot:
         for i in range(count)
     ]
     return snapshot(nodes, pending)
+
+
+@st.composite
+def ganged(draw: st.DrawFn, crowd: st.SearchStrategy[Snapshot] | None = None) -> Snapshot:
+    """A crowd, or another snapshot, some of whose pods are in gangs: overlapping, in units, in one zone, with flaws."""
+    found = draw(crowd if crowd is not None else crowds())
+    names = [f"g{at}" for at in range(draw(st.integers(1, 6)))]
+    strangers = draw(st.sampled_from(((), (), (), ("stranger",))))
+    choices = [(), (), *((name,) for name in names for _ in range(2)), tuple(names[:2]), strangers]
+    picks = draw(st.lists(st.sampled_from(choices), min_size=len(found.pending), max_size=len(found.pending)))
+    pending = tuple(replace(pod, gangs=gangs) for pod, gangs in zip(found.pending, picks, strict=True))
+    gangs = {}
+    for name in names:
+        waiting = sum(name in pod.gangs for pod in pending)
+        gangs[name] = Gang(
+            name,
+            least=max(-1, waiting - draw(st.sampled_from((0, 0, 0, 1, 2, 5, 99, -1)))),
+            unit=draw(st.sampled_from(("", "", "", "u"))),
+            topology=draw(st.sampled_from(("", "", "", "zone"))),
+            domain=draw(st.sampled_from(("", "", "a", "nowhere"))),
+            flaw=draw(st.sampled_from(("", "", "", "", "", "it is flawed"))),
+            started=draw(st.booleans()),
+        )
+    return replace(found, pending=pending, gangs=gangs, now=100.0)

@@ -29,6 +29,7 @@ def check_plan(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, P
     check_host_ports(snapshot, result)
     check_filters(snapshot, result)
     check_constraints(snapshot, result, policies)
+    check_gangs(snapshot, result)
     check_nothing_more_fits(snapshot, result)
     check_account(result)
 
@@ -141,10 +142,68 @@ def check_host_ports(snapshot: Snapshot, result: RoundResult) -> None:
         there.update(wanted)
 
 
+def check_gangs(snapshot: Snapshot, result: RoundResult) -> None:
+    """No gang is half-placed: as many as it needs or none, in one domain where it must be, and units are whole."""
+    placed: dict[str, list[str]] = {}
+    for placement in result.placements:
+        for name in placement.pod.gangs:
+            placed.setdefault(name, []).append(placement.node)
+    for name, nodes in placed.items():
+        assert name in snapshot.gangs, f"{name} is not known, and has placements"
+        gang = snapshot.gangs[name]
+        assert not gang.flaw, f"{name} cannot be placed, and is"
+        assert len(nodes) >= gang.least, f"{name} is half-placed: {len(nodes)} of {gang.least}"
+        if gang.topology:
+            found = {dict(snapshot.table.nodes[snapshot.table.index[node]].labels).get(gang.topology) for node in nodes}
+            assert len(found) == 1, f"{name} is in several domains: {found}"
+            assert None not in found, f"{name} is in no domain"
+            assert gang.domain in ("", *found), f"{name} is in {found}, not {gang.domain}"
+    for gang in snapshot.gangs.values():
+        others = [other for other in snapshot.gangs.values() if gang.unit and other.unit == gang.unit]
+        for other in others:
+            lacks = other.least > 0 and len(placed.get(other.name, ())) < other.least
+            waiting = gang.least > 0 and gang.name in placed
+            assert not (waiting and lacks), f"{gang.name} is placed and {other.name} of its unit is not"
+    units: dict[str, set[str]] = {}
+    for placement in result.placements:
+        waits = any(snapshot.gangs[name].least > 0 for name in placement.pod.gangs)
+        assert bool(placement.unit) >= waits, f"{placement.pod.key} is of no unit"
+        if placement.unit and not placement.spare:
+            units.setdefault(placement.unit, set()).update(placement.pod.gangs)
+    for name, gangs in units.items():
+        for gang_name in gangs:
+            needed = sum(gang_name in p.pod.gangs and p.unit == name and not p.spare for p in result.placements)
+            least = snapshot.gangs[gang_name].least
+            assert needed >= least, f"{needed} of {gang_name} are needed by its unit, and it needs {least}"
+
+
+def _whole_gang_fits(snapshot: Snapshot, after: Snapshot, name: str) -> bool:
+    """Whether there is room for what a gang needs, where it is pods of one class without rules, ports or domain."""
+    gang = snapshot.gangs.get(name)
+    pods = [pod for pod in snapshot.pending if name in pod.gangs]
+    plain = len({pod.pod_class for pod in pods}) == 1 and all(
+        pod.kind.rules is None and pod.gangs == (name,) and not pod.pod_class.host_ports for pod in pods
+    )
+    if gang is None or not plain or gang.unit or gang.topology or gang.flaw or len(pods) < gang.least:
+        return False
+    first, free, room = pods[0], after.free, 0
+    wanted = dict((*first.pod_class.requests, (PODS, 1)))
+    for at in judge(first.pod_class, after, first.kind).fits.nonzero()[0].tolist():
+        room += min(int(free[at, after.resources.index(r)]) // amount for r, amount in wanted.items() if amount)
+    return room >= gang.least
+
+
 def check_nothing_more_fits(snapshot: Snapshot, result: RoundResult) -> None:
-    """What is left fits nowhere beside what was placed; each pod that is left has a reason."""
+    """What is left fits nowhere beside what was placed, gangs as a whole; each pod that is left has a reason."""
     after = with_placements(snapshot, result)
+    present = {name for p in result.placements if p.unit for name in p.pod.gangs}
     for left in result.left:
+        gangs = [snapshot.gangs.get(name) for name in left.pod.gangs]
+        if any(gang is None or gang.least > 0 or gang.flaw or gang.topology for gang in gangs):
+            assert left.reason.endswith("."), f"{left.pod.key} waits without a reason"
+            for name in set(left.pod.gangs) - present:
+                assert not _whole_gang_fits(snapshot, after, name), f"{name} still fits"
+            continue
         verdicts = judge(left.pod.pod_class, after, left.pod.kind)
         assert not verdicts.fits.any(), f"{left.pod.key} still fits"
         said = left.reason.startswith(f"0/{len(after.table.nodes)} nodes are available: ")

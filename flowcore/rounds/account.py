@@ -1,0 +1,103 @@
+"""A plan told pod by pod: who goes where, who stays and why, and what each of that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from flowcore.classes import VerdictCache
+from flowcore.explain.reasons import reason_for
+from flowcore.model.snapshot import Snapshot
+from flowcore.rounds.admission import Choice, Contest
+from flowcore.rounds.demands import Demand
+from flowcore.rounds.plan import Left, Placement
+from flowcore.rounds.pricing import pod_prices
+from flowcore.rounds.units import Unit, pods
+from flowcore.rounds.waves import waves_of
+
+
+class Account:
+    """What became of each pending pod.
+
+    Attributes:
+        placements: in commit order.
+        left: by demand.
+        after: the snapshot with the placements counted and nothing pending.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, contest: Contest, choice: Choice, fitting: Mapping[int, int], cache: VerdictCache
+    ) -> None:
+        """A plan of a snapshot, and how many pods of each unit that is not in would find room beside it."""
+        self._snapshot, self._contest, self._choice, self._cache = snapshot, contest, choice, cache
+        self._fitting = fitting
+        units, nodes = contest.units, snapshot.table.nodes
+        prices = iter(pod_prices(choice.commits, contest.demands, contest.load).tolist())
+        waves = waves_of(choice.commits, contest.demands)
+        turns = [units.turns(at, choice.chosen) for at in range(len(contest.demands))]
+        next_of = [iter(each.tolist()) for each in turns]
+        waiting = [np.ones(demand.count, dtype=np.bool_) for demand in contest.demands]
+        placements = []
+        for commit in choice.commits:
+            at = commit.demand
+            for _ in range(commit.count):
+                place = next(next_of[at])
+                waiting[at][place] = False
+                owner = int(units.owner[at][place])
+                placements.append(
+                    Placement(
+                        contest.demands[at].group.pods[place],
+                        nodes[commit.node].name,
+                        next(prices),
+                        next(waves),
+                        units.all[owner].name if owner >= 0 else "",
+                        owner >= 0 and not units.needed[at][place],
+                    )
+                )
+        self.placements = tuple(placements)
+        self.after = choice.room.as_snapshot((each.node, each.pod.kind) for each in placements)
+        self.left = tuple(
+            each
+            for at, mine in enumerate(waiting)
+            if mine.any()
+            for each in self._left(at, np.nonzero(mine)[0].tolist())
+        )
+
+    def _left(self, at: int, places: list[int]) -> Iterator[Left]:
+        demand, owner = self._contest.demands[at], self._contest.units.owner[at]
+        plain = ""
+        for place in places:
+            unit = int(owner[place])
+            if unit >= 0 and not self._choice.chosen[unit] and (demand.counts.any() or self._flaw(unit)):
+                reason = self._of_unit(unit)
+            else:
+                reason = plain = plain or self._of_pod(demand)
+            yield Left(demand.group.pods[place], reason, int(demand.prices[place]))
+
+    def _of_pod(self, demand: Demand) -> str:
+        for name in demand.group.pods[0].gangs:
+            gang = self._snapshot.gangs.get(name)
+            if gang is not None and gang.topology and gang.domain:
+                return f"{gang.name} keeps to {gang.topology} {gang.domain}, where no node has room for it."
+        return reason_for(demand.group, before=self._snapshot, after=self.after, ask=self._cache.ask)
+
+    def _flaw(self, at: int) -> str:
+        return self._contest.units.all[at].flaw
+
+    def _of_unit(self, at: int) -> str:
+        unit = self._contest.units.all[at]
+        if unit.flaw:
+            return unit.flaw[:1].upper() + unit.flaw[1:] + "."
+        needs = f"{unit.name} needs {pods(unit.size)} at once"
+        fitting = self._fitting.get(at, 0)
+        for gang in unit.gangs:
+            if gang.topology and not gang.domain:
+                return f"{needs} in one domain of {gang.topology}, {self._domains(unit)}."
+        return f"{needs}, and there is room for {fitting} beside what is placed."
+
+    def _domains(self, unit: Unit) -> str:
+        """What is the matter with the domains that a unit may choose from."""
+        if self._contest.fits_empty(unit):
+            return "and none has room for them beside what is placed"
+        return "and none can hold them even when empty"

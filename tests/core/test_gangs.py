@@ -1,0 +1,196 @@
+"""Gangs: all of what they need or nothing, decided together, by what leaving them costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given, settings
+from support.crowds import ganged
+from support.model import node, pod, snapshot
+from support.safety import check_plan, plan_checked
+
+from flowcore.model.gangs import Gang
+from flowcore.model.nodes import Node
+from flowcore.model.snapshot import PendingPod, Snapshot
+from flowcore.rounds import Round, RoundResult, run_one_by_one
+
+
+def gang(name: str, count: int, cpu: int = 1000, **fields: object) -> list[PendingPod]:
+    """Pods of a gang, all alike."""
+    return [replace(pod(f"{name}-{at}", cpu, **fields), gangs=(name,)) for at in range(count)]  # type: ignore[arg-type]
+
+
+def cluster(nodes: list[Node], pending: list[PendingPod], *gangs: Gang, now: float = 1000.0) -> Snapshot:
+    """A snapshot with these gangs; those that pods name and that are not given need all of their pods."""
+    needs = Counter(name for each in pending for name in each.gangs)
+    known = {name: Gang(name, count) for name, count in needs.items()} | {each.name: each for each in gangs}
+    return replace(snapshot(nodes, pending, now=now), gangs=known)
+
+
+def slots(count: int, label: str = "") -> list[Node]:
+    """Nodes that take one pod of 1000m each."""
+    labels = (("rack", label),) if label else ()
+    return [node(f"n{label}{at}", 1000, labels=labels) for at in range(count)]
+
+
+def placed(result: RoundResult) -> Counter[str]:
+    """How many pods of each gang were placed."""
+    return Counter(name for placement in result.placements for name in placement.pod.gangs or ("",) if placement)
+
+
+def reasons(result: RoundResult) -> dict[str, str]:
+    """Reason of each pod that is left, by its name."""
+    return {left.pod.uid: left.reason for left in result.left}
+
+
+@settings(max_examples=150, deadline=None)
+@given(ganged())
+def test_no_gang_is_ever_half_placed(crowd: Snapshot) -> None:
+    """Whatever the gangs: all safety properties hold, and the same snapshot gives the same plan."""
+    plan_checked(crowd)
+
+
+@settings(max_examples=30, deadline=None)
+@given(ganged())
+def test_whoever_stops_a_round_gets_a_whole_plan(crowd: Snapshot) -> None:
+    """After each step; none makes the plan dearer."""
+    this, cost = Round(crowd), None
+    for _ in range(30):
+        if not this.step():
+            return
+        result = this.result()
+        check_plan(crowd, result)
+        assert cost is None or result.cost <= cost
+        cost = result.cost
+
+
+def test_two_gangs_do_not_take_each_others_room() -> None:
+    """Four slots, two gangs of three, whose pods came by turns: one by one neither ever runs, a round admits one."""
+    pending = [
+        replace(pod(f"{name}-{at}", 1000, created=10.0 * at + late), gangs=(name,))
+        for at in range(3)
+        for late, name in enumerate(("a", "b"), start=1)
+    ]
+    crowd = cluster(slots(4), pending)
+    assert placed(run_one_by_one(crowd)) == {"a": 2, "b": 2}
+    result = plan_checked(crowd)
+    assert placed(result) == {"a": 3}
+    assert reasons(result)["b-0"] == "b needs 3 pods at once, and there is room for 1 beside what is placed."
+    assert {(each.unit, each.spare) for each in result.placements} == {("a", False)}
+
+
+def test_figure_9_a_gang_stays_out_when_dearer_pods_need_the_room() -> None:
+    """A minimum flow would place it whatever that costs; here it is in or out by what it is worth."""
+    mine, dear = gang("g", 3), [pod(f"d{at}", 1000, priority=1_000_000) for at in range(2)]
+    assert placed(plan_checked(cluster(slots(5), [*mine, *dear]))) == {"g": 3, "": 2}
+    assert placed(plan_checked(cluster(slots(4), [*mine, *dear]))) == {"": 2}
+
+
+def test_figure_10_two_tasks_on_one_machine_or_both_unscheduled() -> None:
+    """Each of two nodes has room for one: both wait; where one has room for both, they go there."""
+    pair = Gang("g", 2, topology="kubernetes.io/hostname")
+    names = [(("kubernetes.io/hostname", name),) for name in "ab"]
+    small = [node(name, 1000, labels=labels) for name, labels in zip("ab", names, strict=True)]
+    result = plan_checked(cluster(small, gang("g", 2), pair))
+    assert not result.placements
+    told = "g needs 2 pods at once in one domain of kubernetes.io/hostname, and none can hold them even when empty."
+    assert set(reasons(result).values()) == {told}
+    large = [small[0], node("b", 2000, labels=names[1])]
+    assert {each.node for each in plan_checked(cluster(large, gang("g", 2), pair)).placements} == {"b"}
+
+
+def test_priority_decides_between_gangs_and_then_waiting() -> None:
+    """Three slots, gangs of three: the one of higher priority; of equal ones that which waits longer."""
+    dear, cheap = gang("dear", 3, priority=100, created=900.0), gang("cheap", 3, created=900.0)
+    assert placed(plan_checked(cluster(slots(3), [*cheap, *dear]))) == {"dear": 3}
+    old = gang("old", 3, created=100.0)
+    assert placed(plan_checked(cluster(slots(3), [*cheap, *old]))) == {"old": 3}
+
+
+def test_pods_beyond_what_a_gang_needs_are_spare() -> None:
+    """They are placed where there is room, are told apart, and nothing without their gang."""
+    needs = Gang("g", 3)
+    result = plan_checked(cluster(slots(4), gang("g", 5), needs))
+    assert Counter(each.spare for each in result.placements) == {False: 3, True: 1}
+    assert reasons(result)["g-4"].startswith("0/4 nodes are available")
+    assert not plan_checked(cluster(slots(2), gang("g", 5), needs)).placements
+
+
+def test_spare_pods_give_way_to_dearer_ones_and_needed_ones_do_not() -> None:
+    """A gang that is in keeps what it needs; beyond that each pod stands for itself."""
+    dearer = [pod(f"d{at}", 1000, priority=10) for at in range(2)]
+    result = plan_checked(cluster(slots(5), [*gang("g", 5, priority=5), *dearer], Gang("g", 3)))
+    assert placed(result) == {"g": 3, "": 2}
+
+
+def test_a_gang_of_several_classes() -> None:
+    """A launcher and its workers, and room for the workers alone: nothing."""
+    workers, launcher = gang("g", 3), replace(pod("launcher", 500), gangs=("g",))
+    assert placed(plan_checked(cluster([*slots(3), node("small", 500)], [*workers, launcher]))) == {"g": 4}
+    result = plan_checked(cluster([*slots(3), node("small", 400)], [*workers, launcher]))
+    assert not result.placements
+    assert reasons(result)["launcher"] == "g needs 4 pods at once, and there is room for 3 beside what is placed."
+
+
+def test_a_unit_of_gangs_is_placed_as_one() -> None:
+    """Two gangs of two that are one unit need four slots."""
+    units = [Gang(name, 2, unit="group ml") for name in "ab"]
+    pending = [*gang("a", 2), *gang("b", 2)]
+    result = plan_checked(cluster(slots(4), pending, *units))
+    assert {each.unit for each in result.placements} == {"group ml"}
+    result = plan_checked(cluster(slots(3), pending, *units))
+    assert set(reasons(result).values()) == {
+        "group ml needs 4 pods at once, and there is room for 3 beside what is placed."
+    }
+    absent = plan_checked(cluster(slots(4), gang("a", 2), *units))
+    assert set(reasons(absent).values()) == {"B needs 2 pods at once, none waits."}
+
+
+def test_gangs_that_share_pods_are_placed_as_one() -> None:
+    """A shared pod counts for both."""
+    shared = replace(pod("shared", 1000), gangs=("a", "b"))
+    crowd = [*gang("a", 1), *gang("b", 1), shared]
+    assert placed(plan_checked(cluster(slots(3), crowd))) == {"a": 2, "b": 2}
+    assert not plan_checked(cluster(slots(2), crowd)).placements
+
+
+def test_what_no_gang_can_be_is_said_and_holds_nobody_up() -> None:
+    """More needed than wait, a flaw, a name that nobody knows: those wait with the reason, all others are placed."""
+    pending = [*gang("short", 2), *gang("flawed", 1), *gang("stranger", 1), pod("plain", 1000)]
+    crowd = cluster(slots(9), pending, Gang("short", 5), Gang("flawed", 1, flaw="flawed contradicts itself"))
+    crowd = replace(crowd, gangs={name: each for name, each in crowd.gangs.items() if name != "stranger"})
+    result = plan_checked(crowd)
+    assert [each.pod.uid for each in result.placements] == ["plain"]
+    assert reasons(result) == {
+        "short-0": "Short needs 5 pods at once, 2 wait.",
+        "short-1": "Short needs 5 pods at once, 2 wait.",
+        "flawed-0": "Flawed contradicts itself.",
+        "stranger-0": "Stranger is not known.",
+    }
+
+
+def test_late_pods_of_a_gang_are_pods_like_any_other() -> None:
+    """It has what it needs: they go one by one, but to its domain."""
+    racks = [*slots(1, "a"), *slots(2, "b")]
+    late = plan_checked(cluster(racks, gang("g", 2), Gang("g", 0)))
+    assert {(each.unit, each.spare) for each in late.placements} == {("", False)}
+    kept = plan_checked(cluster(racks, gang("g", 2), Gang("g", -1, topology="rack", domain="a")))
+    assert [each.node for each in kept.placements] == ["na0"]
+    assert set(reasons(kept).values()) == {"g keeps to rack a, where no node has room for it."}
+
+
+def test_together_in_a_rack() -> None:
+    """The only rack with room for all of it, though others have cheaper nodes; the others' pods go beside."""
+    racks = [*slots(3, "a"), *slots(4, "b"), *slots(2, "c")]
+    both = Gang("g", 4, topology="rack")
+    result = plan_checked(cluster(racks, [*gang("g", 4), pod("plain", 1000)], both))
+    assert {each.node[:2] for each in result.placements if each.unit} == {"nb"}
+    assert len(result.placements) == 5
+
+
+def test_a_gang_that_has_begun_comes_first() -> None:
+    """What some of it holds already is no use until the rest is there."""
+    pending = [*gang("dear", 3, priority=10), *gang("begun", 2)]
+    result = plan_checked(cluster(slots(3), pending, Gang("begun", 2, started=True)))
+    assert placed(result) == {"begun": 2}
