@@ -1,6 +1,7 @@
 """What docs/policies.md and docs/gangs.md show does what they say."""
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,30 @@ def test_a_gang_without_any_object() -> None:
     answer = simulate(*nodes, *pods[:3])
     assert {each["reason"] for each in answer["pending"].values()} == {"Gang default/train: 3 of 4 pods exist."}
     assert "`Gang ml/train: 3 of 5 pods exist.`" in (DOCS / "gangs.md").read_text()
+
+
+def test_constraints_across_pods() -> None:
+    """Each construct of the example at once: caps on nodes and zones, groups apart, one agent on each GPU node."""
+    (policy,) = example("Constraints across pods")
+    nodes = [in_zone(f"{zone}{at}", zone) for zone in "abc" for at in (1, 2, 3)]
+    nodes[0]["metadata"]["labels"]["gpu"] = "true"
+
+    def pods(name: str, count: int, **labels: str) -> list[Manifest]:
+        template = {"metadata": {"namespace": "shop", "labels": labels}, "spec": {"schedulerName": "thalweg"}}
+        return [of(template, f"{name}{at}", cpu="100m") for at in range(count)]
+
+    namespace = {"kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "shop"}}}
+    waiting = [*pods("web", 9, app="web"), *pods("loud", 15, noise="loud"), *pods("quiet", 15, noise="quiet")]
+    waiting += [*pods("agent", 3, app="agent"), *pods("other", 2, app="other")]
+    placed = simulate(*nodes, namespace, policy, *waiting)["placements"]
+
+    def on(name: str) -> Counter[str]:
+        return Counter(node for key, node in placed.items() if key.startswith(f"shop/{name}"))
+
+    assert set(on("web").values()) == {1}
+    assert Counter(node[0] for node in on("web")) == {"a": 2, "b": 2, "c": 2}
+    assert not on("loud").keys() & on("quiet").keys()
+    assert max((on("loud") + on("quiet")).values()) <= 4
+    assert (on("loud") + on("quiet")).total() == 20
+    assert on("agent") == {"a1": 1}
+    assert on("other").total() == 2
