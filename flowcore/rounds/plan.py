@@ -44,11 +44,12 @@ class RoundResult:
 
     Attributes:
         generation: of the snapshot that it was made from.
-        placements: in commit order; each passed every filter against the snapshot and those before it.
+        placements: in commit order; each passed every filter against the snapshot and those before it, one that
+            replaces another without that one.
         left: what stays pending.
         cost: sum of all prices, of what is left too.
-        lower_bound: no plan for the snapshot costs less, among those that replace the same pods; computed from the snapshot by our own code, whatever
-            solvers said.
+        lower_bound: no plan for the snapshot costs less, among those that replace the same pods; computed from the
+            snapshot by our own code, whatever solvers said.
         method: which way gave it.
         steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.
         solves: how many min-cost flows were solved.
