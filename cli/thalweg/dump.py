@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Policy
+from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
 from flowcore.model.replacing import named_by, replaced_by
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import Replaced
@@ -90,6 +90,16 @@ class Dump:
     def neighbours(self) -> Neighbours:
         """The running pods as rules between pods see them."""
         return Neighbours.of(((pod.node_name, pod.kind) for pod in self.running()), self.namespaces)
+
+    def in_force(self) -> dict[str, Policy]:
+        """Policies by name, the built-in default among them; the first that matches a pod governs it."""
+        return {policy.name: policy for policy in in_order([BUILT_IN, *self.policies.values()])}
+
+    def policy_of(self, pod: Pod, policies: Mapping[str, Policy]) -> Policy:
+        """The policy that governs a pod, of those in force; the built-in default where there is none."""
+        labels = self.namespaces.get(pod.namespace, ())
+        found = governing(policies.values(), pod.scheduler_name, pod.labels, labels)
+        return found[0] if found else BUILT_IN
 
 
 def read(files: tuple[str, ...]) -> Dump:

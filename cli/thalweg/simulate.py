@@ -16,8 +16,6 @@ from thalweg_operator.cost_models import find_models
 
 from flowcore.classes import group
 from flowcore.explain import node_reasons
-from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 from flowcore.model.storage import Storage
 from flowcore.rounds import RoundResult, run_round
@@ -47,9 +45,9 @@ def plan(dump: Dump, now: float) -> Simulation:
         now: seconds since the epoch, for waiting times.
     """
     started = time.perf_counter()
-    policies = {policy.name: policy for policy in in_order([BUILT_IN, *dump.policies.values()])}
+    policies = dump.in_force()
     waiting, running = dump.waiting(), dump.running()
-    governed = {pod.key: _policy_of(pod, dump, policies) for pod in waiting}
+    governed = {pod.key: dump.policy_of(pod, policies) for pod in waiting}
     alone = {pod.key: reason for pod in waiting if (reason := pod.left_alone(governed[pod.key].delivery))}
     pending = tuple(
         PendingPod(
@@ -76,11 +74,6 @@ def plan(dump: Dump, now: float) -> Simulation:
     with redirect_stdout(sys.stderr):  # a cost model of somebody else's may print; standard output is for the plan
         result = run_round(snapshot, policies, find_models().usable)
     return Simulation(result, alone, time.perf_counter() - started)
-
-
-def _policy_of(pod: Pod, dump: Dump, policies: dict[str, Policy]) -> Policy:
-    found = governing(policies.values(), pod.scheduler_name, pod.labels, dump.namespaces.get(pod.namespace, ()))
-    return found[0] if found else BUILT_IN
 
 
 def as_json(simulation: Simulation) -> dict[str, Any]:

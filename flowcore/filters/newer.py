@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from flowcore.filters import policy_constraints
 from flowcore.filters.inter_pod_affinity import speaks_of_itself
 from flowcore.model.neighbours import Alike, Crowd, Kind, Neighbours, Together
 from flowcore.model.nodes import Node
@@ -31,12 +32,15 @@ class Newer:
     nodes: dict[str, Node | None] = field(default_factory=dict)
     namespaces: bool = False
 
-    def breaks(self, kind: Kind, node: Node, nodes: Mapping[str, Node], running: Neighbours) -> bool:
+    def breaks(
+        self, kind: Kind, node: Node, nodes: Mapping[str, Node], running: Neighbours, *, counted: bool = False
+    ) -> bool:
         """Whether a pod of this kind may not go to the node any more.
 
         Args:
             nodes: all nodes as they are now, by name.
-            running: all pods that have a node now.
+            running: all pods that have a node now, those among them that the plan placed so far.
+            counted: the pod itself is among those, on this node.
         """
         here = dict(node.labels)
 
@@ -48,6 +52,8 @@ class Newer:
             return any(by > 0 and shares(key, name) for name, by in crowd.by_node.items())
 
         if any(came(crowd, term.topology_key) for term, crowd in self.pods.repelled(kind)):
+            return True
+        if kind.rules is not None and self._exceeds(kind, kind.rules, shares, nodes, running, counted=counted):
             return True
         if kind.rules is not None and self._breaks_own(kind, kind.rules, came, shares):
             return True
@@ -70,6 +76,30 @@ class Newer:
             # More here, or fewer in what may have been the emptiest domain.
             if any((by > 0) == shares(constraint.topology_key, name) for name, by in crowd.by_node.items()):
                 return True
+        return False
+
+    def _exceeds(
+        self,
+        kind: Kind,
+        rules: Rules,
+        shares: Callable[[str, str], bool],
+        nodes: Mapping[str, Node],
+        running: Neighbours,
+        *,
+        counted: bool,
+    ) -> bool:
+        """Whether a limit has no room for it any more, where any change may have taken it."""
+        for limit in rules.limits:
+            of, key = policy_constraints.description(limit), limit.topology_key
+
+            def inside(name: str, key: str = key) -> bool:
+                return shares(key, name) if key else name in nodes
+
+            came = (by > 0 and inside(name) for name, by in self.pods.crowd(of).by_node.items())
+            if self.nodes or self.namespaces or any(came):
+                there = sum(pods for name, pods in running.crowd(of).by_node.items() if inside(name))
+                if there + (not counted and policy_constraints.counts_itself(limit, kind, running)) > limit.most:
+                    return True
         return False
 
     def _moved(

@@ -8,6 +8,7 @@ of those that a rule speaks of are put together when it is first asked about, an
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import ClassVar, Generic, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
-from flowcore.model.selectors import Labels, LabelSelector
+from flowcore.model.selectors import Labels, LabelSelector, Requirement
 
 _T = TypeVar("_T", bound=Hashable)
 #: Rules of pods long gone would pile up: past so many that were asked about, all are forgotten.
@@ -94,6 +95,46 @@ class Alike(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         if self.selector is None or not self.selector.requirements:
             return False
         return kind.namespace == self.namespace and not kind.leaving and self.selector.matches(kind.labels)
+
+
+class Described(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Pods that a policy's constraint counts: any of the selectors selects them, in namespaces with such labels."""
+
+    selectors: tuple[LabelSelector, ...]
+    namespaces: LabelSelector | None
+
+    @property
+    def selector(self) -> LabelSelector:
+        """What their labels must meet at least."""
+        return _at_least(self.selectors)
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether labels of namespaces decide who is among them."""
+        return self.namespaces is not None
+
+    def includes(self, kind: Kind, namespaces: Mapping[str, Labels]) -> bool:
+        """Whether pods of this kind are among them."""
+        if self.namespaces is not None and not self.namespaces.matches(namespaces.get(kind.namespace, ())):
+            return False
+        return any(selector.matches(kind.labels) for selector in self.selectors)
+
+
+#: What pods are counted by.
+Description = Together | Alike | Described
+
+
+@lru_cache(maxsize=1024)
+def _at_least(selectors: tuple[LabelSelector, ...]) -> LabelSelector:
+    """What whatever any of these selects has at least: one of the values that they want of a label, if all want one."""
+    if len(selectors) == 1:
+        return selectors[0]
+    wanted = [{each.key: each.values for each in found.requirements if each.operator == "In"} for found in selectors]
+    for key in wanted[0] if wanted else ():
+        if all(key in each for each in wanted):
+            values = dict.fromkeys(value for each in wanted for value in each[key])
+            return LabelSelector((Requirement(key, "In", tuple(values)),))
+    return LabelSelector()
 
 
 class SelectorIndex(Generic[_T]):
@@ -219,8 +260,8 @@ class Neighbours:
         self._counts: dict[Kind, dict[str, int]] = {}
         #: For label keys that were asked about: value -> kinds.
         self._by_label: dict[str, dict[str, dict[Kind, None]]] = {}
-        self._crowds: dict[Together | Alike, Crowd] = {}
-        self._interested: SelectorIndex[Together | Alike] = SelectorIndex()
+        self._crowds: dict[Description, Crowd] = {}
+        self._interested: SelectorIndex[Description] = SelectorIndex()
         self._repelling: dict[AffinityTerm, Crowd] = {}
         self._repelling_index: SelectorIndex[AffinityTerm] = SelectorIndex()
         self._attracting: dict[WeightedTerm, Crowd] = {}
@@ -388,7 +429,7 @@ class Neighbours:
         found = self._attracting.get(wish)
         return self._below.wishing(wish) if found is None and self._below is not None else found
 
-    def crowd(self, of: Together | Alike) -> Crowd:
+    def crowd(self, of: Description) -> Crowd:
         """The pods of a description; up to date for as long as this is asked again."""
         found = self._crowds.get(of)
         if found is None:
@@ -403,7 +444,7 @@ class Neighbours:
             self._interested.add(of, of.selector)
         return found
 
-    def _forget(self, crowds: Iterable[Together | Alike]) -> None:
+    def _forget(self, crowds: Iterable[Description]) -> None:
         for of in crowds:
             del self._crowds[of]
             self._interested.remove(of, of.selector)

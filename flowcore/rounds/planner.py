@@ -106,6 +106,9 @@ class Planner:
         hopeful = sum(demand.count for demand, hope in zip(demands, placeable, strict=True) if hope)
         if not hopeful or self.best.cost == self.bound:
             return
+        if hopeful <= _FEW and self._left(placeable & np.array([bool(each.ties.closes) for each in demands])):
+            self._pack(field)
+            yield
         if self._left(placeable) and hopeful <= _FEW:
             self._one_by_one(field)
             yield
@@ -125,6 +128,12 @@ class Planner:
         """The floor: every class in turn takes the cheapest slots there are."""
         room = self._start.copy()
         self.offer("fill", self._filled([], field, room), room)
+
+    def _pack(self, field: Field) -> None:
+        """The fill once more, with pods that keep others out of a domain in as few domains as will do."""
+        room = self._start.copy()
+        turns = ((at, self._demands[at].count) for at in self._queue)
+        self.offer("packed", plan_by_filling(field, turns, room, packed=True), room)
 
     def _settle(self) -> None:
         """Pods that rules bind stay where the best plan has them: the steps that follow do not know rules."""

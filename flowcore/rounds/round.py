@@ -14,6 +14,7 @@ from flowcore.model.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.rounds.account import Account
 from flowcore.rounds.admission import Admission, Choice, Contest, completed
 from flowcore.rounds.choosing import Contenders
+from flowcore.rounds.constraining import under_constraints
 from flowcore.rounds.demands import demands_of
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
@@ -45,6 +46,7 @@ class Round:
         seed: int = 0,
     ) -> None:
         """See ``run_round``."""
+        snapshot, self._contradictions = under_constraints(snapshot, policies)
         self._replaced = replace_first(snapshot, policies, models, cache)
         self._snapshot = snapshot = self._replaced.rest
         self._start, self._seed = Room(snapshot), seed
@@ -104,7 +106,7 @@ class Round:
         """The best plan so far."""
         choice, bound = self._choice()
         result = _result(self._snapshot, self._contest, choice, bound, self._planner, self._steps, self._cache)
-        return self._replaced.with_rest(result)
+        return replace(self._replaced.with_rest(result), contradictions=self._contradictions)
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
@@ -153,6 +155,7 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
+    snapshot, against = under_constraints(snapshot, policies)
     replaced = replace_first(snapshot, policies, models)
     snapshot = replaced.rest
     start = Room(snapshot)
@@ -170,7 +173,8 @@ def run_one_by_one(
     draft, contest = planner.best, Contest(demands, no_units(demands), start, snapshot)
     none = np.zeros(0, dtype=np.bool_)
     choice = Choice(draft.method, none, demands, tuple(draft.commits), draft.room, draft.cost)
-    return replaced.with_rest(_result(snapshot, contest, choice, 0, planner, 0, cache))
+    result = replaced.with_rest(_result(snapshot, contest, choice, 0, planner, 0, cache))
+    return replace(result, contradictions=against)
 
 
 def _result(

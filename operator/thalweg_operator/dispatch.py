@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from flowcore.model.constrained import constrained
 from flowcore.model.neighbours import Kind
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery, Policy
@@ -72,14 +73,14 @@ class Dispatch:
             if policy.delivery is Delivery.OBSERVE:
                 self._metrics.placements.labels("observed").inc()
                 continue
-            found = None if unit in broken else self._reserved(pod, node, policy.delivery, reply.generation)
+            found = None if unit in broken else self._reserved(pod, node, policy, reply.generation)
             if found is None:
                 contended = self._drop(pod, node, policy)
                 dropped |= not contended
                 if unit >= 0 and not spare:
                     broken.setdefault(unit, contended)
                 continue
-            this = _Placed(found, node, found.kind, wave, unit, spare, _by(policy))
+            this = _Placed(found, node, constrained(found.kind, policy), wave, unit, spare, _by(policy))
             if reply.units:
                 placed.append(this)
             else:
@@ -93,26 +94,30 @@ class Dispatch:
         self._steering.send([Planned(each.pod, each.node, each.wave, names[each.unit]) for each in steered])
         return dropped
 
-    def _reserved(self, pod: Pod, node: str, delivery: Delivery, generation: int) -> Pod | None:
-        """The pod as it is now, with its room reserved; None where the placement does not hold any more."""
+    def _reserved(self, pod: Pod, node: str, planned: Policy, generation: int) -> Pod | None:
+        """The pod as it is now, with its room reserved; None where the placement does not hold any more.
+
+        Args:
+            planned: the policy that it was planned by.
+        """
         state = self._state
         current = state.waiting.get(pod.key)
         policy = None if current is None else self._policies.of(current, state.namespaces)
         if (
             current is None
             or policy is None
-            or policy.delivery is not delivery
+            or (policy.delivery, policy.constraints) != (planned.delivery, planned.constraints)
             or (current.pod_class, current.kind) != (pod.pod_class, pod.kind)
             or state.node_changed_since(node, generation)
-            or self._breaks(current.kind, node)
+            or self._breaks(constrained(current.kind, policy), node)
             or not state.reserve(pod, node, _by(policy))
         ):
             return None
         return current
 
-    def _breaks(self, kind: Kind, node: str) -> bool:
+    def _breaks(self, kind: Kind, node: str, *, reserved: bool = False) -> bool:
         state = self._state
-        return state.newer.breaks(kind, state.nodes[node], state.nodes, state.neighbours)
+        return state.newer.breaks(kind, state.nodes[node], state.nodes, state.neighbours, counted=reserved)
 
     def _drop(self, pod: Pod, node: str, policy: Policy) -> bool:
         """Others of the plan may have counted on it. Whether it rests, since kube-scheduler is at the node."""
@@ -152,7 +157,7 @@ class Dispatch:
         held = self._state.reservations.get(each.pod.key)
         if held is None or (held.pod.uid, held.node, held.by) != (each.pod.uid, each.node, each.by):
             return False
-        return each.node in self._state.nodes and not self._breaks(each.kind, each.node)
+        return each.node in self._state.nodes and not self._breaks(each.kind, each.node, reserved=True)
 
     def _hand_on(self, each: _Placed, steered: list[_Placed]) -> None:
         self._metrics.placements.labels("reserved").inc()

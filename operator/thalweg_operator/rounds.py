@@ -80,6 +80,7 @@ class RoundLoop:
 
     Attributes:
         reports: the last round of each policy that had pods waiting.
+        contradictions: policies that rule some of their own pods out, as they were then, and how.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class RoundLoop:
         self._backoffs: dict[str, _Backoff] = {}
         self._refusals: dict[str, _Refusals] = {}
         self.reports: dict[str, RoundReport] = {}
+        self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
 
     async def run(self) -> None:
         """Runs until cancelled; the worker is started and replaced as needed."""
@@ -328,6 +330,10 @@ class RoundLoop:
         for _, policy in question.blocked:
             left[names[policy.name]] += 1
         if reply is not None:
+            self.contradictions = {}
+            for at, sentence in reply.contradictions:
+                policy = request.policies[at]
+                self.contradictions.setdefault(policy.name, (policy, []))[1].append(sentence)
             for at, policy in enumerate(request.policies):
                 if placed[at] or left[at]:
                     self.reports[policy.name] = RoundReport(

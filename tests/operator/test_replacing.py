@@ -432,7 +432,7 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
 
 
 def test_prefer_lets_kube_scheduler_choose_no_other_node() -> None:
-    """While there is somebody to replace the pod is held; without, it is like any other that the plan has no node for."""
+    """While there is somebody to replace the pod is held; without, it is like any other that the plan leaves."""
     world = World(steering="Prefer")
     old = world.pod("old", "u1", node_name="a", scheduler_name="x")
     new = world.pod(replaces="old")
