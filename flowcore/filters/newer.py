@@ -88,19 +88,27 @@ class Newer:
         *,
         counted: bool,
     ) -> bool:
-        """Whether a limit has no room for it any more, where any change may have taken it."""
+        """Whether a limit has no room for it any more; counted where a change may have taken it."""
+        moved = self._moved_nodes(nodes) if rules.limits else set()
         for limit in rules.limits:
             of, key = policy_constraints.description(limit), limit.topology_key
 
             def inside(name: str, key: str = key) -> bool:
                 return shares(key, name) if key else name in nodes
 
+            now = running.crowd(of).by_node
             came = (by > 0 and inside(name) for name, by in self.pods.crowd(of).by_node.items())
-            if self.nodes or self.namespaces or any(came):
-                there = sum(pods for name, pods in running.crowd(of).by_node.items() if inside(name))
+            if self.namespaces or any(map(inside, now.keys() & moved)) or any(came):
+                there = sum(pods for name, pods in now.items() if inside(name))
                 if there + (not counted and policy_constraints.counts_itself(limit, kind, running)) > limit.most:
                     return True
         return False
+
+    def _moved_nodes(self, nodes: Mapping[str, Node]) -> set[str]:
+        """Nodes that are in other domains than they were, or in any for the first time."""
+        return {
+            name for name, before in self.nodes.items() if before is None or _labels(before) != _labels(nodes.get(name))
+        }
 
     def _moved(
         self, kind: Kind, shares: Callable[[str, str], bool], nodes: Mapping[str, Node], running: Neighbours
@@ -108,7 +116,7 @@ class Newer:
         """What nodes and namespaces that changed mean for the pods that were there before."""
         if not self.nodes and not self.namespaces:
             return False
-        moved = {name for name, before in self.nodes.items() if _labels(before) != _labels(nodes.get(name))}
+        moved = self._moved_nodes(nodes)
 
         def meets(crowd: Crowd, key: str) -> bool:
             names = crowd.by_node if self.namespaces else crowd.by_node.keys() & moved

@@ -110,7 +110,8 @@ class _Standing:
                 allowed = together.gathering(ties, room.counts(demand), demand.count)
                 nodes, pods = self.choose(1, allowed)
             elif ties.narrowing is None:
-                nodes, pods = self._within_caps(left, allowed) if ties.filling else self.choose(left, allowed)
+                several = ties.filling and left > 1
+                nodes, pods = self._within_caps(left, allowed) if several else self.choose(left, allowed)
             else:
                 nodes = self._one_a_domain(ties.narrowing, allowed, left)
                 pods = np.ones_like(nodes)
