@@ -236,7 +236,15 @@ class Crowd:
         if self._below is None:
             return self._arrays
         positions, counts = self._below.on(index)
-        return np.concatenate([positions, self._arrays[0]]), np.concatenate([counts, self._arrays[1]])
+        positions = np.concatenate([positions, self._arrays[0]])
+        counts = np.concatenate([counts, self._arrays[1]])
+        if (self._arrays[1] < 0).any():
+            # Whoever asks where pods are must not find a node that the last one has left.
+            positions, at = np.unique(positions, return_inverse=True)
+            sums = np.zeros(len(positions), dtype=np.int64)
+            np.add.at(sums, at, counts)
+            positions, counts = positions[sums != 0], sums[sums != 0]
+        return positions, counts
 
     def __bool__(self) -> bool:
         return bool(self.by_node) or bool(self._below)
@@ -267,11 +275,16 @@ class Neighbours:
             found.change(kind, node, 1)
         return found
 
-    def plus(self, placed: Iterable[tuple[str, Kind]]) -> Neighbours:
-        """These and more pods, by node name and kind; costs what is placed, and holds until these change."""
+    def plus(self, placed: Iterable[tuple[str, Kind]], gone: Iterable[tuple[str, Kind]] = ()) -> Neighbours:
+        """These and more pods, less some of them, by node name and kind.
+
+        Costs what is placed and gone, and holds until these change.
+        """
         found = Neighbours(self._namespaces, below=self)
         for node, kind in placed:
             found.change(kind, node, 1)
+        for node, kind in gone:
+            found.change(kind, node, -1)
         return found
 
     @property
@@ -345,7 +358,9 @@ class Neighbours:
     def _repel(self, term: AffinityTerm, node: str, by: int) -> None:
         crowd = self._repelling.get(term)
         if crowd is None:
-            crowd = self._repelling[term] = Crowd(self._changes)
+            crowd = self._repelling[term] = Crowd(
+                self._changes, None if self._below is None else self._below.bringing(term)
+            )
             self._repelling_index.add(term, term.selector)
         crowd.change(node, by, self._changes)
         if not crowd.by_node:
@@ -355,7 +370,9 @@ class Neighbours:
     def _attract(self, wish: WeightedTerm, node: str, by: int) -> None:
         crowd = self._attracting.get(wish)
         if crowd is None:
-            crowd = self._attracting[wish] = Crowd(self._changes)
+            crowd = self._attracting[wish] = Crowd(
+                self._changes, None if self._below is None else self._below.wishing(wish)
+            )
             self._attracting_index.add(wish, wish.selector)
         crowd.change(node, by, self._changes)
         if not crowd.by_node:
@@ -380,7 +397,9 @@ class Neighbours:
             for wish in self._attracting_index.find(kind.labels)
             if term_matches(wish.term, kind.namespace, kind.labels, labels)
         ]
-        return found if self._below is None else found + self._below.attracted(kind)
+        if self._below is None:
+            return found
+        return found + [each for each in self._below.attracted(kind) if each[0] not in self._attracting]
 
     @property
     def repelling(self) -> frozenset[AffinityTerm]:
@@ -396,7 +415,19 @@ class Neighbours:
             for term in self._repelling_index.find(kind.labels)
             if term_matches(term, kind.namespace, kind.labels, labels)
         ]
-        return found if self._below is None else found + self._below.repelled(kind)
+        if self._below is None:
+            return found
+        return found + [each for each in self._below.repelled(kind) if each[0] not in self._repelling]
+
+    def bringing(self, term: AffinityTerm) -> Crowd | None:
+        """The pods that bring a required anti-affinity term."""
+        found = self._repelling.get(term)
+        return self._below.bringing(term) if found is None and self._below is not None else found
+
+    def wishing(self, wish: WeightedTerm) -> Crowd | None:
+        """The pods that would rather have others near in these words."""
+        found = self._attracting.get(wish)
+        return self._below.wishing(wish) if found is None and self._below is not None else found
 
     def crowd(self, of: Description) -> Crowd:
         """The pods of a description; up to date for as long as this is asked again."""

@@ -128,6 +128,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     succeeded: bool = False
     #: Uid of the object that made it, of members of gangs.
     owner: str = ""
+    #: What its annotation says of the pod whose place it is to take, readable or not; None: nothing.
+    replaces: str | None = None
 
     @property
     def key(self) -> str:

@@ -48,8 +48,8 @@ class RoundResult:
         placements: in commit order; each passed every filter against the snapshot and those before it.
         left: what stays pending.
         cost: sum of all prices, of what is left too.
-        lower_bound: no plan for the snapshot costs less; computed from the snapshot by our own code, whatever
-            solvers said.
+        lower_bound: no plan for the snapshot that replaces the same pods costs less; computed from the snapshot by our
+            own code, whatever solvers said.
         method: which way gave it.
         steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.
         solves: how many min-cost flows were solved.

@@ -161,6 +161,8 @@ class Dispatch:
 
     def _hand_on(self, each: _Placed, steered: list[_Placed]) -> None:
         self._metrics.placements.labels("reserved").inc()
+        if self._state.awaits(each.pod.key):
+            return  # another must leave its place first (replacing.py)
         if each.by is By.BINDER:
             self._binder.bind(each.pod, each.node)
         else:

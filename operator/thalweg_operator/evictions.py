@@ -40,6 +40,7 @@ class _Eviction:
     pod: Pod
     why: str
     wanted: Callable[[], bool]
+    refused: Callable[[str], None]
     tries: int = 0
 
 
@@ -53,16 +54,23 @@ class Evictor:
         self._known: set[str] = set()
         self._resting: set[asyncio.TimerHandle] = set()
 
-    def evict(self, pod: Pod, why: str, wanted: Callable[[], bool] = lambda: True) -> None:
+    def evict(
+        self,
+        pod: Pod,
+        why: str,
+        wanted: Callable[[], bool] = lambda: True,
+        refused: Callable[[str], None] = lambda _reason: None,
+    ) -> None:
         """Puts a pod in line, unless it is there already.
 
         Args:
             why: a sentence, for the Event on the pod.
             wanted: asked before each try; where it is false the pod stays.
+            refused: called with the API server's reason each time that it says no.
         """
         if pod.uid not in self._known:
             self._known.add(pod.uid)
-            self._queue.put_nowait(_Eviction(pod, why, wanted))
+            self._queue.put_nowait(_Eviction(pod, why, wanted, refused))
 
     def evicting(self, uid: str) -> bool:
         """Whether a pod is in line."""
@@ -99,7 +107,7 @@ class Evictor:
                 self._queue.task_done()
 
     def _rest(self, each: _Eviction, seconds: float) -> None:
-        again = _Eviction(each.pod, each.why, each.wanted, each.tries + 1)
+        again = _Eviction(each.pod, each.why, each.wanted, each.refused, each.tries + 1)
 
         def back() -> None:
             self._resting.discard(timer)
@@ -129,6 +137,7 @@ class Evictor:
             self._metrics.evictions.labels(str(error.status)).inc()
             if error.status == 404 or (error.status == 409 and await self._replaced(path, pod.uid)):
                 return None  # it is gone, which is what was wanted
+            each.refused(error.reason or str(error.status))
             if error.status == 409 or error.passing:
                 if each.tries == 0:
                     _log.info("eviction put off", pod=pod.key, reason=error.reason)

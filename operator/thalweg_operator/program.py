@@ -29,6 +29,7 @@ from thalweg_operator.policies import PolicyStore
 from thalweg_operator.policy_handlers import keep_resynced, resync, serve
 from thalweg_operator.policy_status import PolicyStatus
 from thalweg_operator.reflector import Reflector, Sink
+from thalweg_operator.replacing import Replacing
 from thalweg_operator.rounds import RoundLoop
 from thalweg_operator.settings import Settings
 from thalweg_operator.state import ClusterState
@@ -106,6 +107,13 @@ class Operator:
             lambda pod, why: self._rounds.refused(pod, why),  # noqa: PLW0108 - the two know each other
         )
         self._evictor = Evictor(connection, self.metrics)
+        self._replacing = Replacing(
+            self._state,
+            self._policies,
+            self._evictor,
+            self._waiting.tell,
+            lambda pod, why, steered: self._rounds.refused(pod, why, steered=steered),
+        )
         intern = Interner()
         pod_decoder = sinks.pod_decoder(intern)
         self._nominator = Nominator(connection, self.metrics, settings.steer_concurrency)
@@ -221,6 +229,7 @@ class Operator:
         self._begin("steering", self.steering.run())
         self._begin("waiting pods", self._waiting.run())
         self._begin("evictor", self._evictor.run())
+        self._begin("replacing", self._replacing.run())
         self._begin("partial gangs", PartialGangs(self._state, self._policies, self._evictor).run())
         self._begin("gates", self._gates.run())
         self._begin("policy status", self._status.run())

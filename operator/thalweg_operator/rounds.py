@@ -132,12 +132,12 @@ class RoundLoop:
         finally:
             await self._worker.stop()
 
-    def refused(self, pod: Pod, reason: str) -> None:
-        """The API server would not bind a pod: it is told so, and rests before it is planned again."""
+    def refused(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
+        """A pod could not be bound where it was planned: it is told so, and rests before it is planned again."""
         before = self._backoffs.get(pod.key)
         tries = before.tries + 1 if before is not None and before.uid == pod.uid else 1
         self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + _rest(tries - 1, _LONGEST_BACKOFF), tries)
-        self._waiting.tell(pod, reason)
+        self._waiting.tell(pod, reason, steered=steered)
 
     def _rest_awhile(self, pod: Pod) -> None:
         """kube-scheduler may be placing others where the pod was to go."""
@@ -260,6 +260,7 @@ class RoundLoop:
                     policy=place,
                     created=pod.created,
                     kind=kinds.setdefault(pod.kind, len(kinds)),
+                    replaces=state.replaced(pod),
                 )
             )
         names, gangs = state.gangs_of(asked)
@@ -301,6 +302,7 @@ class RoundLoop:
             policy, pod = request.policies[request.waiting[at].policy], question.pods[at]
             if policy.delivery is Delivery.OBSERVE:
                 continue
+            self._state.give_up_place(pod)
             text = reply.reasons[reason]
             if refusing := self._refusing(pod, self._clock()):
                 text += f" kube-scheduler refused it on {', '.join(refusing)}: {pod.told}"

@@ -219,6 +219,8 @@ class PodSteering:
 
     def give_way(self, pod: Pod) -> None:
         """The plan has no node for a pod of ``Prefer``: kube-scheduler may look for itself."""
+        if self._state.replaced(pod) is not None:
+            return  # it may go to one node only
         known = self._free.get(pod.key)
         if known != pod.uid:
             self._free[pod.key] = pod.uid

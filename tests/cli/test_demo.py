@@ -116,6 +116,19 @@ def test_the_extender_tells_kube_scheduler_the_plan(printed: str) -> None:
     assert stranger[3] == {"NodeNames": kept, "FailedAndUnresolvableNodes": {plan["train-0"]: TAKEN}}
 
 
+def test_the_one_replaced_leaves_where_the_new_one_can_start(printed: str) -> None:
+    """The larger pod gets the place of the smaller; what does not fit waits; the room between is nobody's."""
+    header, *table = rows(printed, len(ALL) + 2)
+    assert header == ["POD", "ASKS FOR", "REPLACES", "THALWEG"]
+    assert {row[0]: row[3] for row in table} == {
+        "model-2": "node-1, once model-1 has left",
+        "cache-2": "waits",
+        "small": "waits",
+    }
+    assert "cache-2 waits: cannot take the place of demo/cache-1 on node node-2: Insufficient cpu" in printed
+    assert "small waits: 0/2 nodes are available: 2 Insufficient cpu." in printed
+
+
 def test_it_ends_with_what_to_try_next(printed: str) -> None:
     """A newcomer is shown the next command."""
     assert "thalweg simulate -f FILE" in printed.splitlines()[-1]

@@ -18,6 +18,7 @@ from thalweg_operator.steering import Planned
 from thalweg_operator.wire import RoundReply, RoundRequest, request_decoder, request_encoder
 from thalweg_operator.worker import Replica, answer
 
+from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
 from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
@@ -617,3 +618,19 @@ async def test_hits_of_the_verdict_cache_are_counted(case: Case) -> None:
     assert count("miss") == missed
     assert count("refreshed") >= 1
     assert case.metrics.verdict_rows.labels("NodeResourcesFit")._value.get() == rows + count("refreshed")
+
+
+async def test_a_round_is_told_of_gangs(case: Case) -> None:
+    """Each pod names its own; one whose annotation cannot be read is told that, whoever is to bind it."""
+    spec = {"selects": {"schedulerNames": ["steered"], "podSelector": {}}, "delivery": "Extender"}
+    case.policies.offer("steered", "u", 1, spec)
+    gang = GangRef(GangKey(Source.THALWEG, "ns", "g"), Terms(least=2))
+    case.node()
+    case.pod("a", gang=gang)
+    case.pod("b", gang=gang, scheduler_name="steered", blocked="annotation x: no")
+    case.pod("c")
+    await told(case, "ns/b", "annotation x: no")
+    request = next(each for each in case.worker.requests if each.gangs)
+    assert {each.key: each.gangs for each in request.waiting}["ns/a"] == ("gang ns/g",)
+    (found,) = request.gangs
+    assert found.flaw == "gang ns/g: it needs 2 pods at once, 1 can be planned now; ns/b: annotation x: no"

@@ -28,8 +28,8 @@ def check_plan(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, P
     check_room(snapshot, result)
     check_host_ports(snapshot, result)
     check_filters(snapshot, result)
-    check_constraints(snapshot, result, policies)
     check_gangs(snapshot, result)
+    check_constraints(snapshot, result, policies)
     check_nothing_more_fits(snapshot, result)
     check_account(result)
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from flowcore.rounds import RoundResult, run_one_by_one, run_round
 from thalweg.demo.constraints import across_pods
 from thalweg.demo.extender import exchanges
+from thalweg.demo.replacing import show_replacing
 from thalweg.demo.scene import Scene
 from thalweg.demo.scenes import crowd, scenes
 
@@ -32,6 +33,7 @@ def show() -> None:
         _show_scene(console, number, scene)
     _show_crowd(console, len(small) + 1, crowd())
     _show_extender(console, len(small) + 2, small[0])
+    show_replacing(console, len(small) + 3)
     console.print(
         "Next: [bold]thalweg simulate -f FILE[/bold] plans a dump of your own cluster; "
         "[bold]thalweg up[/bold] starts a local one."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flowcore.model.policies import PLANNED
+from flowcore.model.policies import PLANNED, REPLACES
 from flowcore.model.wire.base import Int32, Quantities, Wire, WireMeta
 from flowcore.model.wire.gangs import WireGangAnnotations, WireSchedulingGroup
 from flowcore.model.wire.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
@@ -144,6 +144,7 @@ class WirePodAnnotations(WireGangAnnotations):
     """Those that we read; the others are often long, and many."""
 
     planned: str | None = msgspec.field(default=None, name=PLANNED)
+    replaces: str | None = msgspec.field(default=None, name=REPLACES)
 
 
 class WireOwner(Wire):

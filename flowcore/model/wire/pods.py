@@ -90,6 +90,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         gang=intern(gang) if gang is not None else None,
         succeeded=status.phase == "Succeeded",
         owner=_controller(meta.owner_references) if gang is not None else "",
+        replaces=meta.annotations.replaces if meta.annotations else None,
     )
 
 
