@@ -108,6 +108,12 @@ def test_priority_decides_between_gangs_and_then_waiting() -> None:
     assert placed(plan_checked(cluster(slots(3), [*cheap, *old]))) == {"old": 3}
 
 
+def test_small_gangs_fill_what_a_large_one_leaves() -> None:
+    """Among equals as many pods as there is room for."""
+    crowd = cluster(slots(8), [*gang("large", 5), *gang("one", 3), *gang("two", 4), *gang("three", 2)])
+    assert sum(placed(plan_checked(crowd)).values()) == 8
+
+
 def test_pods_beyond_what_a_gang_needs_are_spare() -> None:
     """They are placed where there is room, are told apart, and nothing without their gang."""
     needs = Gang("g", 3)
