@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,15 @@ from thalweg_operator.names import GROUP
 from thalweg_operator.policies import parse
 
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
+from flowcore.model.gang_book import GangBook
+from flowcore.model.gang_terms import GangKey, PodGroup, Source
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Policy
+from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
+from flowcore.model.replacing import named_by, replaced_by
 from flowcore.model.selectors import Labels
+from flowcore.model.snapshot import Replaced
 from flowcore.model.volumes import StorageKey, StorageObject, key_of
 from flowcore.model.wire import (
     STORAGE_KINDS,
@@ -29,16 +34,21 @@ from flowcore.model.wire import (
     WireNamespace,
     WireNode,
     WirePod,
+    WirePodGroup,
     to_device_class,
     to_labels,
     to_node,
     to_pod,
+    to_pod_group,
     to_storage_object,
 )
 
 #: Kinds that are read; all others are passed over.
-_KINDS = ("Node", "Pod", "Namespace", "FlowSchedulingPolicy", "DeviceClass", *STORAGE_KINDS)
-_NAMESPACED = ("Pod", "PersistentVolumeClaim", "CSIStorageCapacity")
+_KINDS = ("Node", "Pod", "Namespace", "FlowSchedulingPolicy", "DeviceClass", "PodGroup", *STORAGE_KINDS)
+_NAMESPACED = ("Pod", "PodGroup", "PersistentVolumeClaim", "CSIStorageCapacity")
+
+#: API groups whose PodGroup is read.
+_POD_GROUPS = [source.value for source in Source if source.has_objects]
 
 
 class DumpError(Exception):
@@ -65,6 +75,7 @@ class Dump:
     policies: dict[str, Policy] = field(default_factory=dict)
     storage: dict[StorageKey, StorageObject] = field(default_factory=dict)
     device_classes: dict[str, DeviceClass] = field(default_factory=dict)
+    pod_groups: dict[GangKey, PodGroup] = field(default_factory=dict)
 
     def running(self) -> list[Pod]:
         """Pods that hold room on a node, known or not."""
@@ -75,9 +86,37 @@ class Dump:
         backed = device_resources(self.device_classes.values())
         return [with_devices(pod, backed) for pod in self.pods.values() if not pod.node_name and not pod.terminal]
 
+    def replaced(self, pod: Pod) -> Replaced | None:
+        """The running pod whose place a waiting one is to take."""
+        if pod.replaces is None:
+            return None
+        old = self.pods.get(named_by(pod))
+        there = [] if old is None else [each for each in self.running() if each.node_name == old.node_name]
+        ports = Counter(port for each in there for port in each.pod_class.host_ports)
+        return replaced_by(pod, self.pods, ports, Counter(each for pod in there for each in pod.pod_class.volumes))
+
+    def gangs(self) -> GangBook:
+        """Which pods belong together."""
+        book = GangBook()
+        for group in self.pod_groups.values():
+            book.put_group(group)
+        for pod in self.pods.values():
+            book.put(pod)
+        return book
+
     def neighbours(self) -> Neighbours:
         """The running pods as rules between pods see them."""
         return Neighbours.of(((pod.node_name, pod.kind) for pod in self.running()), self.namespaces)
+
+    def in_force(self) -> dict[str, Policy]:
+        """Policies by name, the built-in default among them; the first that matches a pod governs it."""
+        return {policy.name: policy for policy in in_order([BUILT_IN, *self.policies.values()])}
+
+    def policy_of(self, pod: Pod, policies: Mapping[str, Policy]) -> Policy:
+        """The policy that governs a pod, of those in force; the built-in default where there is none."""
+        labels = self.namespaces.get(pod.namespace, ())
+        found = governing(policies.values(), pod.scheduler_name, pod.labels, labels)
+        return found[0] if found else BUILT_IN
 
 
 def read(files: tuple[str, ...]) -> Dump:
@@ -142,8 +181,9 @@ def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
             raise DumpError(f"{where}: {kind}: items[{at}]: expected an object, got {_kind_of(item)}")
         if not isinstance(item.get("kind", ""), str):
             raise DumpError(f"{where}: {kind}: items[{at}].kind: expected a string, got {_kind_of(item['kind'])}")
-        # Typed lists (PodList) leave the kind of their items out.
-        yield item if "kind" in item else {**item, "kind": kind.removesuffix("List")}
+        # Typed lists (PodList) leave the kind of their items out, and its version.
+        said = {"kind": kind.removesuffix("List"), "apiVersion": document.get("apiVersion", "")}
+        yield item if "kind" in item else said | item
 
 
 def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None:
@@ -171,6 +211,11 @@ def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None
             found = to_storage_object(kind, item)
             if found is not None:
                 dump.storage[key_of(found)] = found
+        elif kind == "PodGroup":
+            source = str(item.get("apiVersion", "")).partition("/")[0]
+            if source in _POD_GROUPS:
+                group = to_pod_group(msgspec.convert(item, WirePodGroup), Source(source), intern)
+                dump.pod_groups[group.key] = group
         elif kind == "DeviceClass":
             dump.device_classes[name] = to_device_class(msgspec.convert(item, WireDeviceClass))
         elif str(item.get("apiVersion", "")).startswith(f"{GROUP}/"):

@@ -17,9 +17,10 @@ from flowcore.classes import group
 from flowcore.explain import summary
 from flowcore.filters import Verdicts, judge
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Delivery
+from flowcore.model.policies import Delivery
 from flowcore.model.snapshot import NodeTable, PendingPod, build_snapshot
 from flowcore.model.storage import Storage
+from flowcore.rounds import under_constraints
 from thalweg.dump import Dump, DumpError, read
 
 #: Rows of a table that people read; ``-o json`` has them all.
@@ -67,17 +68,25 @@ def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
 
 
 def explain(dump: Dump, pods: list[Pod]) -> Iterator[Explanation]:
-    """Verdicts for the state as it stands; no waiting pod is placed before another one is judged."""
-    running = dump.running()
-    snapshot = build_snapshot(
+    """Verdicts for the state as it stands, under the policies of the dump; no waiting pod is placed before another one.
+
+    Args:
+        pods: those to explain, of the dump's waiting ones.
+    """
+    running, policies = dump.running(), dump.in_force()
+    seen = build_snapshot(
         generation=0,
         now=0.0,
         table=NodeTable.of(dump.nodes.values()),
         running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running),
-        pending=tuple(PendingPod(pod.key, pod.uid, pod.pod_class, BUILT_IN.name, kind=pod.kind) for pod in pods),
+        pending=tuple(
+            PendingPod(pod.key, pod.uid, pod.pod_class, dump.policy_of(pod, policies).name, kind=pod.kind)
+            for pod in dump.waiting()
+        ),
         neighbours=dump.neighbours(),
         storage=Storage.of(dump.storage.values(), ((pod.node_name, pod.pod_class.volumes) for pod in running)),
     )
+    snapshot, _ = under_constraints(seen, policies)
     groups = {pod.key: found for found in group(snapshot.pending, snapshot.neighbours) for pod in found.pods}
     known: dict[int, Verdicts] = {}
     for pod in pods:

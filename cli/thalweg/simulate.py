@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -16,8 +16,6 @@ from thalweg_operator.cost_models import find_models
 
 from flowcore.classes import group
 from flowcore.explain import node_reasons
-from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 from flowcore.model.storage import Storage
 from flowcore.rounds import RoundResult, run_round
@@ -47,10 +45,13 @@ def plan(dump: Dump, now: float) -> Simulation:
         now: seconds since the epoch, for waiting times.
     """
     started = time.perf_counter()
-    policies = {policy.name: policy for policy in in_order([BUILT_IN, *dump.policies.values()])}
+    policies = dump.in_force()
     waiting, running = dump.waiting(), dump.running()
-    governed = {pod.key: _policy_of(pod, dump, policies) for pod in waiting}
+    governed = {pod.key: dump.policy_of(pod, policies) for pod in waiting}
     alone = {pod.key: reason for pod in waiting if (reason := pod.left_alone(governed[pod.key].delivery))}
+    asked = [(pod, governed[pod.key].delivery) for pod in waiting if pod.key not in alone]
+    labels = {node.name: dict(node.labels) for node in dump.nodes.values()}
+    names, gangs = dump.gangs().of_waiting(asked, {}, lambda node, key: labels.get(node, {}).get(key, ""))
     pending = tuple(
         PendingPod(
             key=pod.key,
@@ -59,9 +60,10 @@ def plan(dump: Dump, now: float) -> Simulation:
             policy=governed[pod.key].name,
             created=pod.created,
             kind=pod.kind,
+            replaces=dump.replaced(pod),
+            gangs=of_it,
         )
-        for pod in waiting
-        if pod.key not in alone
+        for (pod, _), of_it in zip(asked, names, strict=True)
     )
     snapshot = build_snapshot(
         generation=0,
@@ -72,14 +74,10 @@ def plan(dump: Dump, now: float) -> Simulation:
         neighbours=dump.neighbours(),
         storage=Storage.of(dump.storage.values(), ((pod.node_name, pod.pod_class.volumes) for pod in running)),
     )
+    snapshot = replace(snapshot, gangs={gang.name: gang for gang in gangs})
     with redirect_stdout(sys.stderr):  # a cost model of somebody else's may print; standard output is for the plan
         result = run_round(snapshot, policies, find_models().usable)
     return Simulation(result, alone, time.perf_counter() - started)
-
-
-def _policy_of(pod: Pod, dump: Dump, policies: dict[str, Policy]) -> Policy:
-    found = governing(policies.values(), pod.scheduler_name, pod.labels, dump.namespaces.get(pod.namespace, ()))
-    return found[0] if found else BUILT_IN
 
 
 def as_json(simulation: Simulation) -> dict[str, Any]:
@@ -93,7 +91,8 @@ def as_json(simulation: Simulation) -> dict[str, Any]:
         left.pod.key: {"reason": left.reason, "nodes": nodes[left.pod.key]} for left in result.left
     }
     names = [node.name for node in result.after.table.nodes]
-    for key, reason in simulation.blocked.items():
+    elsewhere = {left.pod.key: left.reason for left in result.left if left.pod.replaces is not None}
+    for key, reason in (simulation.blocked | elsewhere).items():
         pending[key] = {"reason": reason, "nodes": dict.fromkeys(names, reason)}
     return {
         "placements": {placement.pod.key: placement.node for placement in result.placements},

@@ -146,6 +146,14 @@ def _etcd(layout: Layout) -> list[str]:
     ]
 
 
+#: The API of gangs (KEP-4671, KEP-5732): off by default in Kubernetes 1.36. kube-scheduler's own gates stay as they
+#: are: it is to place such pods like any others, and leave gangs to us.
+_GANG_API: Final = (
+    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+    "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+)
+
+
 def _api_server(layout: Layout, *, controller_manager: bool) -> list[str]:
     # Nobody makes the default service account, nor takes the not-ready taint off a new node, but the
     # controller manager: without it these two would let no pod be created, and none be placed.
@@ -167,6 +175,7 @@ def _api_server(layout: Layout, *, controller_manager: bool) -> list[str]:
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1000",
         "--profiling=false",
+        *_GANG_API,
         *useless,
     ]
 

@@ -10,7 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flowcore.model.gangs import Gang
-from flowcore.model.neighbours import Alike, Kind, Neighbours, SelectorIndex, Together, term_matches
+from flowcore.model.neighbours import (
+    Alike,
+    Described,
+    Description,
+    Kind,
+    Neighbours,
+    SelectorIndex,
+    Together,
+    term_matches,
+)
 from flowcore.model.pods import PodClass
 from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
 from flowcore.model.snapshot import PendingPod
@@ -67,8 +76,8 @@ def group(
     )
 
 
-#: The term of a pod that runs or will, a waiting pod's own term, or what a spread constraint counts.
-_Reader = AffinityTerm | WeightedTerm | Together | Alike
+#: The term of a pod that runs or will, a waiting pod's own term, or what a spread constraint or a policy counts.
+_Reader = AffinityTerm | WeightedTerm | Description
 
 
 class _Readers:
@@ -76,14 +85,15 @@ class _Readers:
 
     def __init__(self, pending: Sequence[PendingPod], neighbours: Neighbours) -> None:
         self._neighbours, self._namespaces = neighbours, neighbours.namespaces
-        self._index: SelectorIndex[AffinityTerm | Together | Alike] = SelectorIndex()
+        self._index: SelectorIndex[AffinityTerm | Description] = SelectorIndex()
         self._known: dict[Kind, frozenset[_Reader]] = {}
-        readers: set[AffinityTerm | Together | Alike] = set(neighbours.repelling)
+        readers: set[AffinityTerm | Description] = set(neighbours.repelling)
         for rules, namespace in {(pod.kind.rules, pod.kind.namespace) for pod in pending}:
             if rules is not None:
                 readers.update(rules.anti_affinity)
                 readers.update(Together((term,)) for term in (*rules.affinity, *rules.anti_affinity))
                 readers.update(Alike(namespace, constraint.selector) for constraint in rules.spread)
+                readers.update(Described(limit.selectors, limit.namespaces) for limit in rules.limits)
         for reader in readers:
             self._index.add(reader, reader.selector)
         self._any = bool(readers) or neighbours.attracts
@@ -99,7 +109,7 @@ class _Readers:
             ).union(wish for wish, _ in self._neighbours.attracted(kind))
         return found
 
-    def _speaks_of(self, reader: AffinityTerm | Together | Alike, kind: Kind) -> bool:
+    def _speaks_of(self, reader: AffinityTerm | Description, kind: Kind) -> bool:
         if isinstance(reader, AffinityTerm):
             return term_matches(reader, kind.namespace, kind.labels, self._namespaces.get(kind.namespace, ()))
         return reader.includes(kind, self._namespaces)

@@ -20,6 +20,7 @@ from flowcore.filters import (
     node_unschedulable,
     node_volume_limits,
     pod_topology_spread,
+    policy_constraints,
     taint_toleration,
     volume_binding,
     volume_restrictions,
@@ -111,6 +112,7 @@ _FIT, _PORTS = node_resources_fit.NAME, node_ports.NAME
 _MOUNTS, _LIMITS = volume_restrictions.NAME, node_volume_limits.NAME
 _BINDING, _ZONE = volume_binding.NAME, volume_zone.NAME
 _AFFINITY, _SPREAD = inter_pod_affinity.NAME, pod_topology_spread.NAME
+_POLICY = policy_constraints.NAME
 
 INVALIDATES: tuple[Row, ...] = (
     Row(Event.POD_ADDED, _FIT, Scope.NODE, "it takes room there"),
@@ -171,6 +173,12 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.VOLUME_ATTACHMENT, _LIMITS, Scope.EVERYWHERE, "it uses up an attachment"),
     Row(Event.STORAGE_CAPACITY, _BINDING, Scope.EVERYWHERE, "it says where volumes can be made"),
     Row(Event.NAMESPACE_LABELS, _AFFINITY, Scope.NAMESPACES, "other pods are among those that a term speaks of"),
+    Row(Event.POD_ADDED, _POLICY, Scope.RULES, "its domain may be full now, or closed to other groups"),
+    Row(Event.POD_DELETED, _POLICY, Scope.RULES, "its domain has room for one more"),
+    Row(Event.NODE_ADDED, _POLICY, Scope.EVERYWHERE, "its domain may be full; pods bound to it count from now on"),
+    Row(Event.NODE_DELETED, _POLICY, Scope.DOMAIN, "its pods count in no domain any more"),
+    Row(Event.NODE_LABELS, _POLICY, Scope.LABELS, "it changes its domain with all its pods, or is for others"),
+    Row(Event.NAMESPACE_LABELS, _POLICY, Scope.NAMESPACES, "other pods are among those that a policy counts"),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""All filters in kube-scheduler's order: may a class go to each node, and if not, why not.
+"""All filters in kube-scheduler's order, then policies' constraints: may a class go to each node, and if not, why not.
 
 kube-scheduler stops at the first plugin that rejects a node (framework/runtime RunFilterPlugins); so do we, so that the
 reason we give is the reason it would give.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.filters import inter_pod_affinity, pod_topology_spread, volume_filters
+from flowcore.filters import inter_pod_affinity, pod_topology_spread, policy_constraints, volume_filters
 from flowcore.filters.registry import IN_ORDER, LASTING, UNSOUND, Ask, ask
 from flowcore.filters.rejection import Rejection
 from flowcore.model.neighbours import ANY_KIND, Kind
@@ -64,6 +64,7 @@ def judge(pod_class: PodClass, snapshot: Snapshot, kind: Kind = ANY_KIND, ask: A
     """
     table = snapshot.table
     found = (
+        *_contradictory(kind, table),
         *volume_filters.outright(pod_class.volumes, snapshot.storage, table),
         *_unreadable(kind, table),
         *((each.name, ask(each, pod_class, kind, snapshot)) for each in IN_ORDER),
@@ -78,7 +79,7 @@ def judge(pod_class: PodClass, snapshot: Snapshot, kind: Kind = ANY_KIND, ask: A
 def lasting_fits(pod_class: PodClass, kind: Kind, snapshot: Snapshot, ask: Ask = ask) -> Bools:
     """bool[N]: nodes that pass every filter which nothing that a round places can change."""
     rules = kind.rules
-    if rules is not None and (rules.unreadable_affinity or rules.unreadable_spread):
+    if rules is not None and (rules.contradiction or rules.unreadable_affinity or rules.unreadable_spread):
         return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     if volume_filters.outright(pod_class.volumes, snapshot.storage, snapshot.table):
         return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
@@ -87,6 +88,13 @@ def lasting_fits(pod_class: PodClass, kind: Kind, snapshot: Snapshot, ask: Ask =
         for rejection in ask(each, pod_class, kind, snapshot):
             fits &= ~rejection.nodes
     return fits
+
+
+def _contradictory(kind: Kind, table: NodeTable) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
+    """Whatever else is in the way: room would not help, only another policy would."""
+    return (
+        () if kind.rules is None else ((policy_constraints.NAME, policy_constraints.contradictory(kind.rules, table)),)
+    )
 
 
 def _unreadable(kind: Kind, table: NodeTable) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:

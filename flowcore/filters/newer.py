@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from flowcore.filters import policy_constraints
 from flowcore.filters.inter_pod_affinity import speaks_of_itself
 from flowcore.model.neighbours import Alike, Crowd, Kind, Neighbours, Together
 from flowcore.model.nodes import Node
@@ -31,12 +32,15 @@ class Newer:
     nodes: dict[str, Node | None] = field(default_factory=dict)
     namespaces: bool = False
 
-    def breaks(self, kind: Kind, node: Node, nodes: Mapping[str, Node], running: Neighbours) -> bool:
+    def breaks(
+        self, kind: Kind, node: Node, nodes: Mapping[str, Node], running: Neighbours, *, counted: bool = False
+    ) -> bool:
         """Whether a pod of this kind may not go to the node any more.
 
         Args:
             nodes: all nodes as they are now, by name.
-            running: all pods that have a node now.
+            running: all pods that have a node now, those among them that the plan placed so far.
+            counted: the pod itself is among those, on this node.
         """
         here = dict(node.labels)
 
@@ -48,6 +52,8 @@ class Newer:
             return any(by > 0 and shares(key, name) for name, by in crowd.by_node.items())
 
         if any(came(crowd, term.topology_key) for term, crowd in self.pods.repelled(kind)):
+            return True
+        if kind.rules is not None and self._exceeds(kind, kind.rules, shares, nodes, running, counted=counted):
             return True
         if kind.rules is not None and self._breaks_own(kind, kind.rules, came, shares):
             return True
@@ -72,13 +78,45 @@ class Newer:
                 return True
         return False
 
+    def _exceeds(
+        self,
+        kind: Kind,
+        rules: Rules,
+        shares: Callable[[str, str], bool],
+        nodes: Mapping[str, Node],
+        running: Neighbours,
+        *,
+        counted: bool,
+    ) -> bool:
+        """Whether a limit has no room for it any more; counted where a change may have taken it."""
+        moved = self._moved_nodes(nodes) if rules.limits else set()
+        for limit in rules.limits:
+            of, key = policy_constraints.description(limit), limit.topology_key
+
+            def inside(name: str, key: str = key) -> bool:
+                return shares(key, name) if key else name in nodes
+
+            now = running.crowd(of).by_node
+            came = (by > 0 and inside(name) for name, by in self.pods.crowd(of).by_node.items())
+            if self.namespaces or any(map(inside, now.keys() & moved)) or any(came):
+                there = sum(pods for name, pods in now.items() if inside(name))
+                if there + (not counted and policy_constraints.counts_itself(limit, kind, running)) > limit.most:
+                    return True
+        return False
+
+    def _moved_nodes(self, nodes: Mapping[str, Node]) -> set[str]:
+        """Nodes that are in other domains than they were, or in any for the first time."""
+        return {
+            name for name, before in self.nodes.items() if before is None or _labels(before) != _labels(nodes.get(name))
+        }
+
     def _moved(
         self, kind: Kind, shares: Callable[[str, str], bool], nodes: Mapping[str, Node], running: Neighbours
     ) -> bool:
         """What nodes and namespaces that changed mean for the pods that were there before."""
         if not self.nodes and not self.namespaces:
             return False
-        moved = {name for name, before in self.nodes.items() if _labels(before) != _labels(nodes.get(name))}
+        moved = self._moved_nodes(nodes)
 
         def meets(crowd: Crowd, key: str) -> bool:
             names = crowd.by_node if self.namespaces else crowd.by_node.keys() & moved

@@ -14,6 +14,7 @@ from flowcore.filters import (
     node_resources_fit,
     node_unschedulable,
     pod_topology_spread,
+    policy_constraints,
     taint_toleration,
     volume_filters,
 )
@@ -34,8 +35,9 @@ FILTERS = (
     inter_pod_affinity.NAME,
     node_declared_features.NAME,
 )
-#: Not a plugin of kube-scheduler's: a node whose allocatable cannot be read takes nothing.
+#: Not plugins of kube-scheduler's: a node whose allocatable cannot be read takes nothing; what policies demand.
 UNSOUND = "NodeUnreadable"
+CONSTRAINTS = policy_constraints.NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,8 @@ def _of_volumes(name: str) -> Filter:
     )
 
 
-#: In the order in which a verdict names them; those that ``STATIC_FILTERS`` names come first, after ``UNSOUND``.
+#: In the order in which a verdict names them; those that ``STATIC_FILTERS`` names come first, after ``UNSOUND``; what
+#: policies demand comes last.
 IN_ORDER = (
     Filter(UNSOUND, lambda _class, _kind, _snapshot: Reads(()), _unsound),
     Filter(
@@ -145,6 +148,21 @@ IN_ORDER = (
         node_declared_features.NAME,
         lambda pod_class, _kind, _snapshot: node_declared_features.reads(pod_class),
         lambda pod_class, _kind, snapshot: node_declared_features.rejections(pod_class, snapshot.table),
+    ),
+    Filter(
+        policy_constraints.NAME,
+        lambda _class, kind, _snapshot: policy_constraints.nodes_reads(kind),
+        lambda _class, kind, snapshot: policy_constraints.nodes_rejections(kind, snapshot.table),
+        part="nodes",
+        by_node=False,
+    ),
+    Filter(
+        policy_constraints.NAME,
+        lambda _class, kind, snapshot: policy_constraints.reads(kind, snapshot.neighbours),
+        lambda _class, kind, snapshot: policy_constraints.rejections(kind, snapshot.neighbours, snapshot.table),
+        part="limits",
+        state=lambda snapshot: snapshot.neighbours,
+        by_node=False,
     ),
 )
 

@@ -8,6 +8,7 @@ of those that a rule speaks of are put together when it is first asked about, an
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import ClassVar, Generic, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
-from flowcore.model.selectors import Labels, LabelSelector
+from flowcore.model.selectors import Labels, LabelSelector, Requirement
 
 _T = TypeVar("_T", bound=Hashable)
 #: Rules of pods long gone would pile up: past so many that were asked about, all are forgotten.
@@ -94,6 +95,46 @@ class Alike(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         if self.selector is None or not self.selector.requirements:
             return False
         return kind.namespace == self.namespace and not kind.leaving and self.selector.matches(kind.labels)
+
+
+class Described(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Pods that a policy's constraint counts: any of the selectors selects them, in namespaces with such labels."""
+
+    selectors: tuple[LabelSelector, ...]
+    namespaces: LabelSelector | None
+
+    @property
+    def selector(self) -> LabelSelector:
+        """What their labels must meet at least."""
+        return _at_least(self.selectors)
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether labels of namespaces decide who is among them."""
+        return self.namespaces is not None
+
+    def includes(self, kind: Kind, namespaces: Mapping[str, Labels]) -> bool:
+        """Whether pods of this kind are among them."""
+        if self.namespaces is not None and not self.namespaces.matches(namespaces.get(kind.namespace, ())):
+            return False
+        return any(selector.matches(kind.labels) for selector in self.selectors)
+
+
+#: What pods are counted by.
+Description = Together | Alike | Described
+
+
+@lru_cache(maxsize=1024)
+def _at_least(selectors: tuple[LabelSelector, ...]) -> LabelSelector:
+    """What whatever any of these selects has at least: one of the values that they want of a label, if all want one."""
+    if len(selectors) == 1:
+        return selectors[0]
+    wanted = [{each.key: each.values for each in found.requirements if each.operator == "In"} for found in selectors]
+    for key in wanted[0] if wanted else ():
+        if all(key in each for each in wanted):
+            values = dict.fromkeys(value for each in wanted for value in each[key])
+            return LabelSelector((Requirement(key, "In", tuple(values)),))
+    return LabelSelector()
 
 
 class SelectorIndex(Generic[_T]):
@@ -195,7 +236,15 @@ class Crowd:
         if self._below is None:
             return self._arrays
         positions, counts = self._below.on(index)
-        return np.concatenate([positions, self._arrays[0]]), np.concatenate([counts, self._arrays[1]])
+        positions = np.concatenate([positions, self._arrays[0]])
+        counts = np.concatenate([counts, self._arrays[1]])
+        if (self._arrays[1] < 0).any():
+            # Whoever asks where pods are must not find a node that the last one has left.
+            positions, at = np.unique(positions, return_inverse=True)
+            sums = np.zeros(len(positions), dtype=np.int64)
+            np.add.at(sums, at, counts)
+            positions, counts = positions[sums != 0], sums[sums != 0]
+        return positions, counts
 
     def __bool__(self) -> bool:
         return bool(self.by_node) or bool(self._below)
@@ -211,8 +260,8 @@ class Neighbours:
         self._counts: dict[Kind, dict[str, int]] = {}
         #: For label keys that were asked about: value -> kinds.
         self._by_label: dict[str, dict[str, dict[Kind, None]]] = {}
-        self._crowds: dict[Together | Alike, Crowd] = {}
-        self._interested: SelectorIndex[Together | Alike] = SelectorIndex()
+        self._crowds: dict[Description, Crowd] = {}
+        self._interested: SelectorIndex[Description] = SelectorIndex()
         self._repelling: dict[AffinityTerm, Crowd] = {}
         self._repelling_index: SelectorIndex[AffinityTerm] = SelectorIndex()
         self._attracting: dict[WeightedTerm, Crowd] = {}
@@ -226,11 +275,16 @@ class Neighbours:
             found.change(kind, node, 1)
         return found
 
-    def plus(self, placed: Iterable[tuple[str, Kind]]) -> Neighbours:
-        """These and more pods, by node name and kind; costs what is placed, and holds until these change."""
+    def plus(self, placed: Iterable[tuple[str, Kind]], gone: Iterable[tuple[str, Kind]] = ()) -> Neighbours:
+        """These and more pods, less some of them, by node name and kind.
+
+        Costs what is placed and gone, and holds until these change.
+        """
         found = Neighbours(self._namespaces, below=self)
         for node, kind in placed:
             found.change(kind, node, 1)
+        for node, kind in gone:
+            found.change(kind, node, -1)
         return found
 
     @property
@@ -304,7 +358,9 @@ class Neighbours:
     def _repel(self, term: AffinityTerm, node: str, by: int) -> None:
         crowd = self._repelling.get(term)
         if crowd is None:
-            crowd = self._repelling[term] = Crowd(self._changes)
+            crowd = self._repelling[term] = Crowd(
+                self._changes, None if self._below is None else self._below.bringing(term)
+            )
             self._repelling_index.add(term, term.selector)
         crowd.change(node, by, self._changes)
         if not crowd.by_node:
@@ -314,7 +370,9 @@ class Neighbours:
     def _attract(self, wish: WeightedTerm, node: str, by: int) -> None:
         crowd = self._attracting.get(wish)
         if crowd is None:
-            crowd = self._attracting[wish] = Crowd(self._changes)
+            crowd = self._attracting[wish] = Crowd(
+                self._changes, None if self._below is None else self._below.wishing(wish)
+            )
             self._attracting_index.add(wish, wish.selector)
         crowd.change(node, by, self._changes)
         if not crowd.by_node:
@@ -339,7 +397,9 @@ class Neighbours:
             for wish in self._attracting_index.find(kind.labels)
             if term_matches(wish.term, kind.namespace, kind.labels, labels)
         ]
-        return found if self._below is None else found + self._below.attracted(kind)
+        if self._below is None:
+            return found
+        return found + [each for each in self._below.attracted(kind) if each[0] not in self._attracting]
 
     @property
     def repelling(self) -> frozenset[AffinityTerm]:
@@ -355,9 +415,21 @@ class Neighbours:
             for term in self._repelling_index.find(kind.labels)
             if term_matches(term, kind.namespace, kind.labels, labels)
         ]
-        return found if self._below is None else found + self._below.repelled(kind)
+        if self._below is None:
+            return found
+        return found + [each for each in self._below.repelled(kind) if each[0] not in self._repelling]
 
-    def crowd(self, of: Together | Alike) -> Crowd:
+    def bringing(self, term: AffinityTerm) -> Crowd | None:
+        """The pods that bring a required anti-affinity term."""
+        found = self._repelling.get(term)
+        return self._below.bringing(term) if found is None and self._below is not None else found
+
+    def wishing(self, wish: WeightedTerm) -> Crowd | None:
+        """The pods that would rather have others near in these words."""
+        found = self._attracting.get(wish)
+        return self._below.wishing(wish) if found is None and self._below is not None else found
+
+    def crowd(self, of: Description) -> Crowd:
         """The pods of a description; up to date for as long as this is asked again."""
         found = self._crowds.get(of)
         if found is None:
@@ -372,7 +444,7 @@ class Neighbours:
             self._interested.add(of, of.selector)
         return found
 
-    def _forget(self, crowds: Iterable[Together | Alike]) -> None:
+    def _forget(self, crowds: Iterable[Description]) -> None:
         for of in crowds:
             del self._crowds[of]
             self._interested.remove(of, of.selector)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from flowcore.model.gang_terms import GangRef
 from flowcore.model.neighbours import Kind
 from flowcore.model.policies import Delivery
 from flowcore.model.resources import Amounts
@@ -121,6 +122,14 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     told: str = ""
     #: What it demands of others; None, as for most pods: nothing.
     rules: Rules | None = None
+    #: The gang that it belongs to, None: to none.
+    gang: GangRef | None = None
+    #: Terminal, and done what it was to do.
+    succeeded: bool = False
+    #: Uid of the object that made it, of members of gangs.
+    owner: str = ""
+    #: What its annotation says of the pod whose place it is to take, readable or not; None: nothing.
+    replaces: str | None = None
 
     @property
     def key(self) -> str:

@@ -23,6 +23,8 @@ GATE = "scheduling.thalweg/plan"
 PLANNED = "scheduling.thalweg/nominated"
 #: Annotation that changes when kube-scheduler is to look at the pod again.
 WOKEN = "scheduling.thalweg/woken"
+#: Annotation of a new pod that names the running one, of the same namespace, whose place it is to take.
+REPLACES = "scheduling.thalweg/replaces"
 
 
 class Delivery(StrEnum):

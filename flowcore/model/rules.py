@@ -58,17 +58,25 @@ class Limit(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     Nodes without the label are in no domain and take none.
 
     Attributes:
-        constraint: whose it is, for people: "policy shop: conflict az".
+        constraint: whose it is, for people: "constraint az of policy shop".
         topology_key: "": the whole cluster is one domain.
-        selector, namespace_selector: the description; None for the latter: pods of all namespaces.
-        most: at least 0. The pod itself counts where the description meets it.
+        selectors, namespaces: the description: pods that any of the former selects, in namespaces that the latter
+            selects by their labels (None: in all).
+        most: the pod itself counts where the description meets it; 0: none of them may be there.
     """
 
     constraint: str
     topology_key: str
-    selector: LabelSelector
-    namespace_selector: LabelSelector | None
+    selectors: tuple[LabelSelector, ...]
+    namespaces: LabelSelector | None
     most: int
+
+
+class OnlyOn(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Nodes that a policy's constraint leaves to a pod: those with labels that ``nodes`` selects."""
+
+    constraint: str
+    nodes: LabelSelector
 
 
 class Rules(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -76,7 +84,8 @@ class Rules(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     Attributes:
         affinity, anti_affinity, spread: what must hold (spread: DoNotSchedule).
-        limits: what the policy that governs it demands of it and of others.
+        limits, only_on: what the policy that governs it demands of it; kube-scheduler knows nothing of these.
+        contradiction: why it can never be placed by the words of that policy, "" when it can: no node is good enough.
         preferred, soft_spread: what should (spread: ScheduleAnyway): no verdict reads it, costs do.
     """
 
@@ -86,6 +95,8 @@ class Rules(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     preferred: tuple[WeightedTerm, ...] = ()
     soft_spread: tuple[SpreadConstraint, ...] = ()
     limits: tuple[Limit, ...] = ()
+    only_on: tuple[OnlyOn, ...] = ()
+    contradiction: str = ""
     #: The field with a selector that Kubernetes cannot parse, "" when all is well: no node is good enough then.
     unreadable_affinity: str = ""
     unreadable_spread: str = ""

@@ -23,6 +23,7 @@ from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts
 from flowcore.model.selectors import Labels
 from flowcore.model.storage import Storage
+from flowcore.model.volumes import Volumes
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -137,14 +138,22 @@ class NodeTable:
 
 
 class Replaced(msgspec.Struct, frozen=True, gc=False):
-    """A running pod whose place another is to take: what it holds, and where."""
+    """A running pod whose place another is to take: what it holds, and where (model/replacing.py).
 
-    key: str
-    uid: str
-    node: str
-    usage: Amounts
-    host_ports: tuple[HostPort, ...]
-    kind: Kind
+    Attributes:
+        host_ports, volumes: what no other pod of the node holds.
+        left: it has left, and what it held is kept for the new pod: that is what is described here.
+        flaw: why its place cannot be taken, whatever room there is; "": perhaps it can. The rest is empty then.
+    """
+
+    key: str = ""
+    node: str = ""
+    usage: Amounts = ()
+    host_ports: tuple[HostPort, ...] = ()
+    kind: Kind = ANY_KIND
+    volumes: Volumes = ()
+    left: bool = False
+    flaw: str = ""
 
 
 @dataclass(frozen=True, slots=True)

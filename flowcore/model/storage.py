@@ -6,6 +6,7 @@ It is told what comes and goes, so that a change costs what changed and not the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from itertools import chain
 from typing import Any
 
@@ -128,6 +129,15 @@ class Storage:
         self.mounted.pop(node, None)
         if volumes:
             self.mounted[node] = volumes
+
+    def without(self, node: str, volumes: Volumes) -> Storage:
+        """The same with some volumes of a node not mounted there; costs as much as there are nodes with volumes."""
+        if not volumes:
+            return self
+        found = copy(self)
+        left = tuple(each for each in self.mounted.get(node, ()) if each not in volumes)
+        found.mounted, found.memo = {**self.mounted, node: left}, {}
+        return found
 
     def _index(self, volume: PersistentVolume) -> None:
         if volume.claim is None:

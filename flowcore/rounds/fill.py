@@ -3,7 +3,7 @@
 A class's pods go to its cheapest slots, as many as it has pods; since slots of a node rise in cost, that is what
 placing them one after the other gives. So the work follows classes and their pods' nodes, not pods times nodes. Where
 rules between pods keep a class's pods apart, each placement decides where the next may go: then they go one a domain at
-a time.
+a time, or as many as a policy's constraint lets into each.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from flowcore.costs.model import Float64s
 from flowcore.model.snapshot import Bools, Int64s
+from flowcore.rounds.capped import cheapest_within, promising
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
 from flowcore.rounds.field import Field
@@ -25,7 +26,12 @@ _FEW_DOMAINS = 64
 
 
 def plan_by_filling(
-    field: Field, order: Iterable[tuple[int, int]], room: Room, tolls: Float64s | None = None
+    field: Field,
+    order: Iterable[tuple[int, int]],
+    room: Room,
+    tolls: Float64s | None = None,
+    *,
+    packed: bool = False,
 ) -> list[Commit]:
     """Commits into ``room`` one class after the other.
 
@@ -37,6 +43,7 @@ def plan_by_filling(
             any pod finds one.
         tolls: float64[N, R], what a unit of each resource of a node is worth to others: a class prefers nodes where
             what it takes is worth little. None: nothing.
+        packed: classes that close domains to others close as few as will do, whatever their nodes cost.
     """
     commits: list[Commit] = []
     standings: dict[int, _Standing] = {}
@@ -47,7 +54,7 @@ def plan_by_filling(
         for at, count in turns:
             standing = standings.get(at)
             if standing is None:
-                standing = standings[at] = _Standing(field, at, room, tolls)
+                standing = standings[at] = _Standing(field, at, room, tolls, packed=packed)
             ties = field.demands[at].ties
             if ties.bound:
                 found = standing.place_bound(count)
@@ -70,9 +77,10 @@ class _Standing:
     Only nodes that changed since the demand's last turn are looked at again.
     """
 
-    def __init__(self, field: Field, at: int, room: Room, tolls: Float64s | None) -> None:
+    def __init__(self, field: Field, at: int, room: Room, tolls: Float64s | None, *, packed: bool = False) -> None:
         self._demand: Demand = field.demands[at]
         self._room = room
+        self._packed = packed and bool(self._demand.ties.closes)
         self._asked = self._demand.wanted > 0
         self._toll: Float64s | None = None
         self._nodes = np.nonzero(field.counts[at])[0]
@@ -95,12 +103,15 @@ class _Standing:
         left = count
         while left:
             allowed = together.allowed(ties)
+            if self._packed:
+                allowed = self._few_domains(left, allowed)
             if together.alone(ties):
                 # The first of a group decides where the others go.
                 allowed = together.gathering(ties, room.counts(demand), demand.count)
                 nodes, pods = self.choose(1, allowed)
             elif ties.narrowing is None:
-                nodes, pods = self.choose(left, allowed)
+                several = ties.filling and left > 1
+                nodes, pods = self._within_caps(left, allowed) if several else self.choose(left, allowed)
             else:
                 nodes = self._one_a_domain(ties.narrowing, allowed, left)
                 pods = np.ones_like(nodes)
@@ -112,6 +123,25 @@ class _Standing:
             found += placed
             left -= sum(pods for _, pods in placed)
         return found
+
+    def _few_domains(self, count: int, allowed: Bools) -> Bools:
+        """bool[N]: domains that its own pods have closed already; where those are full the next one that it closes.
+
+        That is the one with the least room of those with enough, else that with the most.
+        """
+        closes, together = self._demand.ties.closes, self._room.together
+        space = np.where(allowed, self._room.counts(self._demand), 0)
+        closed: Bools = np.logical_and.reduce([(together.of(each) > 0)[each.domains.codes] for each in closes])
+        if space[closed].any():
+            return allowed & closed
+        domains = min((each.domains for each in closes), key=lambda each: each.count)
+        room = np.bincount(domains.codes, np.minimum(space, count), domains.count + 1)
+        for cap in self._demand.ties.filling:
+            if cap.counter.domains is domains:
+                room = np.minimum(room, cap.room(together.of(cap.counter)))
+        next_one = np.where(room >= count, room, np.inf).argmin() if (room >= count).any() else room.argmax()
+        chosen: Bools = allowed & (domains.codes == next_one)
+        return chosen
 
     def _one_a_domain(self, domains: Domains, allowed: Bools, count: int) -> Int64s:
         """The cheapest nodes that no rule forbids now, ``count`` at most and no two of one domain, cheapest first."""
@@ -128,6 +158,27 @@ class _Standing:
         _, first = np.unique(domains.codes[nodes], return_index=True)
         chosen: Int64s = nodes[np.sort(first)][:count]
         return chosen
+
+    def _within_caps(self, count: int, allowed: Bools) -> tuple[Int64s, Int64s]:
+        """``choose`` where domains take several pods and no more; it may leave some for another call."""
+        self._look_again()
+        usable = np.nonzero(allowed[self._nodes])[0]
+        caps = [
+            (cap.counter.domains.codes, np.minimum(cap.room(self._room.together.of(cap.counter)), count))
+            for cap in self._demand.ties.filling
+        ]
+        for domains, room in caps:
+            usable = usable[promising(self._next[usable], domains[self._nodes[usable]], room)]
+        if not len(usable):
+            return usable, usable
+        nodes = self._nodes[usable]
+        most = np.minimum(self._most[usable], count)
+        levels = np.arange(min(int(most.max()), 2 * -(-count // len(nodes)) + 2), dtype=np.int64)
+        cost = np.where(
+            levels < most[:, np.newaxis], self._arc(nodes)[:, np.newaxis] + self._slots(nodes, levels), np.inf
+        )
+        given = cheapest_within(cost, [(domains[nodes], room) for domains, room in caps], count)
+        return nodes[given > 0], given[given > 0]
 
     def choose(self, count: int, allowed: Bools | None = None) -> tuple[Int64s, Int64s]:
         """Nodes and how many pods each gets: ``count`` pods, or as many as there is room for.

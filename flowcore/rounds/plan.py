@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flowcore.model.snapshot import PendingPod, Snapshot
+from flowcore.rounds.contradictions import Contradiction
 
 
 def gap(cost: int, lower_bound: int) -> float:
@@ -47,13 +48,14 @@ class RoundResult:
         placements: in commit order; each passed every filter against the snapshot and those before it.
         left: what stays pending.
         cost: sum of all prices, of what is left too.
-        lower_bound: no plan for the snapshot costs less; computed from the snapshot by our own code, whatever
-            solvers said.
+        lower_bound: no plan for the snapshot that replaces the same pods costs less; computed from the snapshot by our
+            own code, whatever solvers said.
         method: which way gave it.
         steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.
         solves: how many min-cost flows were solved.
         arcs: arcs of the largest of them.
         after: the snapshot with the placements counted as taken and nothing pending.
+        contradictions: policies that rule some of their own pods out.
     """
 
     generation: int
@@ -66,6 +68,7 @@ class RoundResult:
     solves: int
     arcs: int
     after: Snapshot
+    contradictions: tuple[Contradiction, ...] = ()
 
     @property
     def gap(self) -> float:

@@ -105,11 +105,15 @@ class Planner:
         hopeful = sum(demand.count for demand, hope in zip(demands, placeable, strict=True) if hope)
         if not hopeful or self.best.cost == self.bound:
             return
+        tied = np.array([demand.ties.bound for demand in demands], dtype=np.bool_)
+        if self._left(placeable & tied) and hopeful <= _FEW:
+            self._rules_first(field)
+            yield
         if self._left(placeable) and hopeful <= _FEW:
             self._one_by_one(field)
             yield
         self._settle()
-        free = placeable & np.array([not demand.ties.bound for demand in demands], dtype=np.bool_)
+        free = placeable & ~tied
         hopeful = sum(demand.count for demand, hope in zip(demands, free, strict=True) if hope)
         if not hopeful:
             return
@@ -124,6 +128,13 @@ class Planner:
         """The floor: every class in turn takes the cheapest slots there are."""
         room = self._start.copy()
         self.offer("fill", self._filled([], field, room), room)
+
+    def _rules_first(self, field: Field) -> None:
+        """Those that rules bind go first, the others where there is room; who closes domains to others closes few."""
+        room = self._start.copy()
+        turns = sorted(self._queue, key=lambda at: not self._demands[at].ties.bound)
+        commits = plan_by_filling(field, ((at, self._demands[at].count) for at in turns), room, packed=True)
+        self.offer("rules first", commits, room)
 
     def _settle(self) -> None:
         """Pods that rules bind stay where the best plan has them: the steps that follow do not know rules."""

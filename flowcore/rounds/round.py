@@ -14,12 +14,14 @@ from flowcore.model.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.rounds.account import Account
 from flowcore.rounds.admission import Admission, Choice, Contest, better, completed
 from flowcore.rounds.choosing import Contenders
+from flowcore.rounds.constraining import under_constraints
 from flowcore.rounds.demands import demands_of
 from flowcore.rounds.exact import decide
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
 from flowcore.rounds.plan import RoundResult
 from flowcore.rounds.planner import Planner
+from flowcore.rounds.replacing import replace_first
 from flowcore.rounds.room import Room
 from flowcore.rounds.scores import scores_of
 from flowcore.rounds.units import kept_to_domains, no_units, units_of
@@ -47,7 +49,10 @@ class Round:
         seed: int = 0,
     ) -> None:
         """See ``run_round``."""
-        self._snapshot, self._start, self._seed = snapshot, Room(snapshot), seed
+        snapshot, self._contradictions = under_constraints(snapshot, policies)
+        self._replaced = replace_first(snapshot, policies, models, cache)
+        self._snapshot = snapshot = self._replaced.rest
+        self._start, self._seed = Room(snapshot), seed
         self._cache = VerdictCache.of(snapshot) if cache is None else cache
         demands = kept_to_domains(demands_of(snapshot, self._start.load(), policies, models, self._cache), snapshot)
         self._contest = Contest(demands, units_of(snapshot, demands), self._start, snapshot)
@@ -116,7 +121,8 @@ class Round:
     def result(self) -> RoundResult:
         """The best plan so far."""
         choice, bound = self._choice()
-        return _result(self._snapshot, self._contest, choice, bound, self._planner, self._steps, self._cache)
+        result = _result(self._snapshot, self._contest, choice, bound, self._planner, self._steps, self._cache)
+        return replace(self._replaced.with_rest(result), contradictions=self._contradictions)
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
@@ -165,6 +171,9 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort); each pod gets the cheapest node at its turn and keeps it.
     """
+    snapshot, against = under_constraints(snapshot, policies)
+    replaced = replace_first(snapshot, policies, models)
+    snapshot = replaced.rest
     start = Room(snapshot)
     cache = VerdictCache.of(snapshot)
     demands = demands_of(snapshot, start.load(), policies, models, cache)
@@ -180,7 +189,8 @@ def run_one_by_one(
     draft, contest = planner.best, Contest(demands, no_units(demands), start, snapshot)
     none = np.zeros(0, dtype=np.bool_)
     choice = Choice(draft.method, none, demands, tuple(draft.commits), draft.room, draft.cost)
-    return _result(snapshot, contest, choice, 0, planner, 0, cache)
+    result = replaced.with_rest(_result(snapshot, contest, choice, 0, planner, 0, cache))
+    return replace(result, contradictions=against)
 
 
 def _result(

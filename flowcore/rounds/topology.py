@@ -15,9 +15,9 @@ from functools import cached_property
 import numpy as np
 
 from flowcore.classes import Group
-from flowcore.filters import pod_topology_spread
+from flowcore.filters import pod_topology_spread, policy_constraints
 from flowcore.filters.inter_pod_affinity import speaks_of_itself
-from flowcore.model.neighbours import Alike, Crowd, SelectorIndex, Together, term_matches
+from flowcore.model.neighbours import Alike, Crowd, Described, Description, SelectorIndex, Together, term_matches
 from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
 from flowcore.model.snapshot import Bools, Int64s, NodeTable, Snapshot
 
@@ -52,6 +52,14 @@ class Domains:
         ordered = np.argsort(codes, kind="stable")
         starts = np.searchsorted(codes[ordered], np.arange(len(column.values) + 2))
         return cls(codes, column.codes >= 0, ordered, starts)
+
+    @classmethod
+    def whole(cls, table: NodeTable) -> Domains:
+        """All nodes in one."""
+        count = len(table.nodes)
+        codes: Int64s = np.zeros(count, dtype=np.int64)
+        starts = np.array([0, count, count], dtype=np.int64)
+        return cls(codes, np.ones(count, dtype=np.bool_), np.arange(count, dtype=np.int64), starts)
 
     @property
     def count(self) -> int:
@@ -111,12 +119,31 @@ class Spread:
         return int((counts[:-1] if len(self.inside) == len(counts) - 1 else counts[self.inside]).min())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Cap:
+    """What a policy's constraint demands of a group: at most ``most`` counted pods in a domain, its own included.
+
+    Attributes:
+        itself: 1 where the group's own pods are counted.
+    """
+
+    counter: Counter
+    most: int
+    itself: int
+
+    def room(self, counts: Int64s) -> Int64s:
+        """int64[D + 1]: how many pods of the group each domain takes; none where there is no label."""
+        room = np.maximum(self.most - counts, 0) if self.itself else np.where(counts <= self.most, UNLIMITED, 0)
+        room[-1] = 0
+        return room
+
+
 @dataclass(frozen=True, eq=False)
 class Ties:
     """A group's part in the rules of a round.
 
     Attributes:
-        feeds: counters that each placement of it raises.
+        feeds: counters that each placement of it raises, once each.
         apart: counters that must be zero in a node's domain.
         near: counters of one description, that of its affinity terms; each must be above zero in a node's domain.
         first: the terms speak of the group itself: while nobody meets them, its first pod may go anywhere.
@@ -127,23 +154,38 @@ class Ties:
     near: tuple[Counter, ...] = ()
     first: bool = False
     spreads: tuple[Spread, ...] = ()
+    caps: tuple[Cap, ...] = ()
+    #: Those of ``feeds`` that close domains to other groups.
+    closes: tuple[Counter, ...] = ()
+    #: Whether rules that kube-scheduler knows bind it or speak of it; caps are ours alone.
+    shared: bool = False
 
     @cached_property
     def reads(self) -> tuple[Counter, ...]:
         """All counters that allow it nodes or forbid them."""
-        return (*self.apart, *self.near, *(spread.counter for spread in self.spreads))
+        spreads, caps = (spread.counter for spread in self.spreads), (cap.counter for cap in self.caps)
+        return (*self.apart, *self.near, *spreads, *caps)
 
     @cached_property
     def narrowing(self) -> Domains | None:
-        """The fewest domains of which a placement of the group may forbid it one; None: none of its own does."""
+        """The fewest domains of which one placement of the group may forbid it one; None: none of its own does.
+
+        A domain that a cap leaves open for several is not among them (``filling``).
+        """
         own = [counter for counter in self.apart if counter in self.feeds]
+        own += [cap.counter for cap in self.filling if cap.most == 1]
         own += [spread.counter for spread in self.spreads if spread.counter in self.feeds]
         return min((counter.domains for counter in own), key=lambda domains: domains.count, default=None)
 
     @cached_property
+    def filling(self) -> tuple[Cap, ...]:
+        """Caps that the group's own pods use up."""
+        return tuple(cap for cap in self.caps if cap.itself)
+
+    @cached_property
     def bound(self) -> bool:
         """Whether placements of others, or its own, may forbid it a node that has room."""
-        return bool(self.apart or self.near or self.spreads)
+        return bool(self.apart or self.near or self.spreads or self.caps)
 
     @property
     def may_open(self) -> bool:
@@ -171,6 +213,7 @@ class _Draft:
     apart: list[Counter] = field(default_factory=list)
     near: list[Counter] = field(default_factory=list)
     spreads: list[Spread] = field(default_factory=list)
+    caps: list[Cap] = field(default_factory=list)
 
 
 class _Counters:
@@ -178,30 +221,35 @@ class _Counters:
 
     def __init__(self, groups: Sequence[Group], snapshot: Snapshot) -> None:
         self._table, self._neighbours = snapshot.table, snapshot.neighbours
+        self._whole = Domains.whole(snapshot.table)
         self._domains: dict[str, Domains] = {}
-        self._of_crowd: dict[Together | Alike, dict[tuple[object, ...], Counter]] = {}
-        self._reading: SelectorIndex[Together | Alike] = SelectorIndex()
+        self._of_crowd: dict[Description, dict[tuple[object, ...], Counter]] = {}
+        self._reading: SelectorIndex[Description] = SelectorIndex()
         #: Pods of the round that bring an anti-affinity term, for those whom it keeps away.
         self._bringing: dict[AffinityTerm, Counter] = {}
         self._repelling: SelectorIndex[AffinityTerm] = SelectorIndex()
         self._own = {id(each): self._draft(each, each.kind.rules) for each in groups if each.kind.rules is not None}
         for crowd in self._of_crowd:
             self._reading.add(crowd, crowd.selector)
+        closing = (cap for draft in self._own.values() for cap in draft.caps if not (cap.most or cap.itself))
+        self._closing = {id(cap.counter) for cap in closing}
         self._repelled = {id(each): self._repelling_of(each) for each in groups}
         self._read = {id(counter) for found in self._repelled.values() for counter in found}
 
     def ties(self, group: Group) -> Ties:
         """See ``ties_of``."""
         rules, own = group.kind.rules, self._own.get(id(group), _Draft())
-        feeds = [
-            counter
+        found = [
+            crowd
             for crowd in self._reading.find(group.kind.labels)
             if crowd.includes(group.kind, self._neighbours.namespaces)
-            for counter in self._of_crowd[crowd].values()
         ]
+        feeds = [counter for crowd in found for counter in self._of_crowd[crowd].values()]
         brought = (self._bringing[term] for term in dict.fromkeys(rules.anti_affinity if rules is not None else ()))
         feeds += [counter for counter in brought if id(counter) in self._read]
-        if not (feeds or self._repelled[id(group)] or own.apart or own.near or own.spreads):
+        ours = sum(len(self._of_crowd[crowd]) for crowd in found if isinstance(crowd, Described))
+        shared = bool(len(feeds) > ours or self._repelled[id(group)] or own.apart or own.near or own.spreads)
+        if not (shared or feeds or own.caps):
             return FREE
         return Ties(
             feeds=tuple(feeds),
@@ -209,6 +257,9 @@ class _Counters:
             near=tuple(own.near),
             first=bool(own.near) and rules is not None and speaks_of_itself(group.kind, rules, self._neighbours),
             spreads=tuple(own.spreads),
+            caps=tuple(own.caps),
+            closes=tuple(counter for counter in feeds if id(counter) in self._closing),
+            shared=shared,
         )
 
     def _repelling_of(self, group: Group) -> list[Counter]:
@@ -231,6 +282,10 @@ class _Counters:
             draft.near.append(self._counter(Together(rules.affinity), key))
         keys = tuple(constraint.topology_key for constraint in rules.spread)
         draft.spreads += [self._spread(group, constraint, keys) for constraint in rules.spread]
+        for limit in rules.limits:
+            counter = self._counter(policy_constraints.description(limit), limit.topology_key)
+            itself = policy_constraints.counts_itself(limit, group.kind, self._neighbours)
+            draft.caps.append(Cap(counter, limit.most, int(itself)))
         return draft
 
     def _spread(self, group: Group, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Spread:
@@ -250,14 +305,13 @@ class _Counters:
         return Spread(counter, constraint.max_skew, itself, inside, least)
 
     def _counter(
-        self, of: Together | Alike, key: str, read: tuple[object, ...] = (), feeding: Bools | None = None
+        self, of: Description, key: str, read: tuple[object, ...] = (), feeding: Bools | None = None
     ) -> Counter:
         known = self._of_crowd.setdefault(of, {})
         found = known.get((key, *read))
         if found is None:
-            found = known[key, *read] = Counter.of(
-                self._neighbours.crowd(of), self._domains_of(key), feeding, self._table
-            )
+            domains = self._whole if isinstance(of, Described) and not key else self._domains_of(key)
+            found = known[key, *read] = Counter.of(self._neighbours.crowd(of), domains, feeding, self._table)
         return found
 
     def _domains_of(self, key: str) -> Domains:
@@ -381,7 +435,10 @@ class Counts:
             fine = counts > 0 if self._met(ties) else np.full(len(counts), ties.first)
             fine[-1] = False
             return fine, 0
-        spread = ties.spreads[at - len(ties.near)]
+        at -= len(ties.near)
+        if at >= len(ties.spreads):
+            return ties.caps[at - len(ties.spreads)].room(counts) > 0, 0
+        spread = ties.spreads[at]
         least = spread.least_of(counts)
         fine = counts + (spread.itself - least) <= spread.max_skew
         fine[-1] = False  # no label, no place
@@ -418,6 +475,8 @@ class Counts:
             if spread.counter in ties.feeds:
                 room = self._until_skewed(spread)[spread.counter.domains.codes]
                 most = np.where(spread.counter.feeding, np.minimum(most, room), most)
+        for cap in ties.caps:
+            most = np.minimum(most, cap.room(self.of(cap.counter))[cap.counter.domains.codes])
         return most
 
     def most_at(self, ties: Ties, node: int, enough: int) -> int:
@@ -431,6 +490,8 @@ class Counts:
             counter = spread.counter
             if counter.feeding[node] and counter in ties.feeds:
                 most = min(most, int(self._until_skewed(spread)[counter.domains.codes[node]]))
+        for cap in ties.filling if most > 1 else ():
+            most = min(most, cap.most - int(self.of(cap.counter)[cap.counter.domains.codes[node]]))
         return most
 
     def _allows(self, ties: Ties, node: int) -> bool:
@@ -450,6 +511,10 @@ class Counts:
             if not domains.labelled[node]:
                 return False
             if counts[domains.codes[node]] + spread.itself - spread.least_of(counts) > spread.max_skew:
+                return False
+        for cap in ties.caps:
+            domains = cap.counter.domains
+            if not domains.labelled[node] or self.of(cap.counter)[domains.codes[node]] + cap.itself > cap.most:
                 return False
         return True
 

@@ -18,14 +18,14 @@ def waves_of(commits: Sequence[Commit], demands: Sequence[Demand]) -> Iterator[i
     """The wave of each committed pod, in commit order.
 
     Yields:
-        0 for pods that no rule of the round has to do with: they need not wait for anybody, and nobody for them.
+        0 for pods that no rule of kube-scheduler's has to do with: they need not wait for anybody, and nobody for them.
         Others are in wave 1, 2, ..., never in an earlier one than those committed before them.
     """
     counts, wave, number = Counts(), _Wave(), 1
     for commit in commits:
         ties = demands[commit.demand].ties
         for _ in range(commit.count):
-            if not (ties.bound or ties.feeds):
+            if not ties.shared:
                 yield 0
                 continue
             if not wave.takes(ties, commit.node, counts):
@@ -40,7 +40,7 @@ class _Wave:
 
     What its members see depends on how many of the others came before them, so each is asked about the worst case:
     for a spread all others of its domain and none elsewhere, for affinity none at all. Anti-affinity needs no such
-    question: where all may be together, so may any part of them.
+    question: where all may be together, so may any part of them. The same is so of what policies demand.
     """
 
     def __init__(self) -> None:

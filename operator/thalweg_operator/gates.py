@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from flowcore.model.gang_terms import NAMING_ANNOTATIONS, POD_GROUP_LABELS
 from flowcore.model.policies import GATE, Delivery, Policy, Selects, WaitingMode
 from flowcore.model.selectors import LabelSelector, Requirement
 from thalweg_operator.names import GROUP, KIND, VERSION
@@ -48,9 +49,24 @@ class Gate:
         return str(self.rule["metadata"]["name"])
 
 
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """Which of a policy's pods wait behind our gate."""
+
+    gangs: bool
+    others: bool
+
+
+def _kinds(policy: Policy) -> _Kinds:
+    if policy.delivery is not Delivery.EXTENDER or policy.selects.nothing:
+        return _Kinds(gangs=False, others=False)
+    return _Kinds(policy.gangs.waiting is WaitingMode.GATE, policy.waiting is WaitingMode.GATE)
+
+
 def wants_gate(policy: Policy) -> bool:
-    """Whether pods that it governs are to wait behind our gate."""
-    return policy.delivery is Delivery.EXTENDER and policy.waiting is WaitingMode.GATE and not policy.selects.nothing
+    """Whether pods that it governs are to wait behind our gate: all, those of gangs, or those of none."""
+    kinds = _kinds(policy)
+    return kinds.gangs or kinds.others
 
 
 def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
@@ -94,6 +110,7 @@ def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
                 "expression": f"object.spec.schedulerName in {_texts(policy.selects.scheduler_names)}",
             },
             {"name": "not-bound", "expression": '!has(object.spec.nodeName) || object.spec.nodeName == ""'},
+            *_only(_kinds(policy)),
         ],
         "variables": [
             {"name": "labels", "expression": "has(object.metadata.labels) ? object.metadata.labels : {}"},
@@ -102,7 +119,7 @@ def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
                 "expression": "has(namespaceObject.metadata.labels) ? namespaceObject.metadata.labels : {}",
             },
             # Not a match condition: those know nothing of the namespace.
-            {"name": "anothers", "expression": _any(map(_matches, _rivals(policy, ordered)))},
+            {"name": "anothers", "expression": _any(_rivals(policy, ordered))},
         ],
         "mutations": [
             {
@@ -124,15 +141,27 @@ def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
     )
 
 
-def _rivals(policy: Policy, ordered: Iterable[Policy]) -> list[Policy]:
-    """Policies that come before this one and may govern its pods without gating them."""
-    names, rivals = set(policy.selects.scheduler_names), []
+def _only(kinds: _Kinds) -> list[Manifest]:
+    """The condition that leaves pods of gangs, or all others, as they are."""
+    if kinds.gangs and kinds.others:
+        return []
+    return [{"name": "gang", "expression": _IN_GANG if kinds.gangs else f"!({_IN_GANG})"}]
+
+
+def _rivals(policy: Policy, ordered: Iterable[Policy]) -> Iterator[str]:
+    """Which pods policies that come before this one may govern without gating them, though this one would."""
+    names, mine = set(policy.selects.scheduler_names), _kinds(policy)
     for other in ordered:
         if other.name == policy.name:
             break
-        if not (other.selects.nothing or wants_gate(other) or names.isdisjoint(other.selects.scheduler_names)):
-            rivals.append(other)
-    return rivals
+        theirs = _kinds(other)
+        gangs, others = mine.gangs and not theirs.gangs, mine.others and not theirs.others
+        if other.selects.nothing or not (gangs or others) or names.isdisjoint(other.selects.scheduler_names):
+            continue
+        if (gangs, others) == (mine.gangs, mine.others):
+            yield _matches(other)
+        else:
+            yield f"({_matches(other)} && {'' if gangs else '!'}({_IN_GANG}))"
 
 
 def _matches(policy: Policy) -> str:
@@ -172,6 +201,18 @@ def _text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def _carries(where: str, keys: Iterable[str]) -> str:
+    return f"(has(object.metadata.{where}) && {_texts(keys)}.exists(key, key in object.metadata.{where}))"
+
+
+#: Whether the pod belongs to a gang, by any of the sources (model/gang_terms.py).
+_IN_GANG = " || ".join(
+    [
+        "has(object.spec.schedulingGroup)",
+        _carries("labels", POD_GROUP_LABELS),
+        _carries("annotations", NAMING_ANNOTATIONS),
+    ]
+)
 _GATED = f"Object{{spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: {_text(GATE)}}}]}}}}"
 
 

@@ -36,6 +36,7 @@ class Metrics:
         self.worker_restarts = Counter("thalweg_worker_restarts", "Worker processes replaced.", registry=r)
         self.placements = Counter("thalweg_placements", "Placements by what became of them.", ["outcome"], registry=r)
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
+        self.evictions = Counter("thalweg_evictions", "Evictions by the API server's answer.", ["answer"], registry=r)
         self.steering_writes = Counter(
             "thalweg_steering_writes",
             "Writes to pods that kube-scheduler binds, by kind (nominate, clear, open, wake) and answer.",

@@ -28,10 +28,12 @@ from flowcore.model.policies import (
     governing,
     in_order,
 )
-from flowcore.model.selectors import Labels, LabelSelector, is_label_key, is_label_value
-from flowcore.model.wire import WireLabelSelector, to_label_selector
+from flowcore.model.selectors import Labels, LabelSelector
+from flowcore.model.wire import WireLabelSelector
+from thalweg_operator.constraints import WireConstraint, WireGangs, constraints, gang_terms
 from thalweg_operator.cost_models import BUILT_IN_MODELS, CostModels
 from thalweg_operator.errors import PolicyError
+from thalweg_operator.selectors import selector
 
 # The schema's bounds once more: ``simulate`` reads policies that no API server has seen.
 _Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
@@ -74,6 +76,8 @@ class _Spec(msgspec.Struct):
     waiting: WaitingMode = WaitingMode.HOLD
     cost: _Cost = msgspec.field(default_factory=_Cost)
     unscheduled: _Unscheduled = msgspec.field(default_factory=_Unscheduled)
+    gangs: WireGangs = msgspec.field(default_factory=WireGangs)
+    constraints: list[WireConstraint] = msgspec.field(default_factory=list)
 
 
 def parse(name: str, spec: Mapping[str, Any], models: CostModels = BUILT_IN_MODELS) -> Policy:
@@ -115,6 +119,8 @@ def parse(name: str, spec: Mapping[str, Any], models: CostModels = BUILT_IN_MODE
         cost_model=wire.cost.model,
         weights=CostWeights(**msgspec.structs.asdict(wire.cost.weights)),
         unscheduled=UnscheduledPrice(**msgspec.structs.asdict(wire.unscheduled)),
+        gangs=gang_terms(wire.gangs),
+        constraints=constraints(wire.constraints),
     )
 
 
@@ -124,6 +130,11 @@ def _default_names(delivery: Delivery) -> tuple[str, ...]:
 
 def _check_delivery(wire: _Spec, names: tuple[str, ...]) -> None:
     """The CRD's CEL rules once more, in the same words."""
+    if wire.constraints and wire.steering is Steering.PREFER:
+        raise PolicyError(
+            "spec.steering: constraints need Require; with Prefer kube-scheduler may choose a node, and it does not "
+            "know them"
+        )
     if wire.delivery is Delivery.BINDER and not {"default-scheduler", STEERED_NAME}.isdisjoint(names):
         raise PolicyError(
             "spec.selects.schedulerNames: default-scheduler and thalweg-steered are served by kube-scheduler, and "
@@ -146,26 +157,7 @@ def _check_delivery(wire: _Spec, names: tuple[str, ...]) -> None:
 
 
 def _selector(wire: WireLabelSelector | None, field: str) -> LabelSelector | None:
-    if wire is None:
-        return None
-    for key, value in (wire.match_labels or {}).items():
-        if not is_label_key(key):
-            raise PolicyError(f'{field}.matchLabels: "{key}" is not a label key')
-        if not is_label_value(value):
-            raise PolicyError(f'{field}.matchLabels.{key}: "{value}" is not a label value')
-    for index, requirement in enumerate(wire.match_expressions or ()):
-        where = f"{field}.matchExpressions[{index}]"
-        if requirement.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            raise PolicyError(
-                f'{where}.operator: "{requirement.operator}" is not one of In, NotIn, Exists, DoesNotExist'
-            )
-        if not is_label_key(requirement.key):
-            raise PolicyError(f'{where}.key: "{requirement.key}" is not a label key')
-        if (requirement.operator in ("In", "NotIn")) != bool(requirement.values):
-            raise PolicyError(
-                f"{where}.values: In and NotIn need at least one value; Exists and DoesNotExist take none"
-            )
-    return to_label_selector(wire)
+    return None if wire is None else selector(wire, field)
 
 
 @dataclass(frozen=True, slots=True)

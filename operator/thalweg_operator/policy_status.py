@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.policies import BUILT_IN, Policy, WaitingMode
 from thalweg_operator.connection import MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.gate_admission import GateAdmission
@@ -106,7 +106,8 @@ class PolicyStatus:
             text = f"Generation {standing.in_force_generation}, the last valid one, stays in force."
             ready = ("True", "LastGoodInForce", text)
         elif problem := self._gates.problems.get(standing.name):
-            text = f"In force, but new pods are held in kube-scheduler's queue, not gated: {problem}"
+            whose = "pods" if standing.in_force.waiting is WaitingMode.GATE else "pods of gangs"
+            text = f"In force, but new {whose} are held in kube-scheduler's queue, not gated: {problem}"
             ready = ("True", "HeldNotGated", text)
         elif counts.lost:
             text = (
@@ -118,12 +119,12 @@ class PolicyStatus:
             ready = ("True", "SelectsNothing", "In force, but spec.selects is empty: it governs nothing.")
         else:
             ready = ("True", "InForce", "In force.")
+        conditions = [self._condition(standing, "Accepted", *accepted), self._condition(standing, "Ready", *ready)]
+        if standing.in_force is not None and standing.in_force.constraints:
+            conditions.append(self._condition(standing, "Consistent", *self._consistent(standing.in_force)))
         status: dict[str, Any] = {
             "observedGeneration": standing.generation,
-            "conditions": [
-                self._condition(standing, "Accepted", *accepted),
-                self._condition(standing, "Ready", *ready),
-            ],
+            "conditions": conditions,
             "pods": {
                 "governed": counts.placed + counts.waiting,
                 "placed": counts.placed,
@@ -142,6 +143,14 @@ class PolicyStatus:
                 "certified": report.certified,
             }
         return status
+
+    def _consistent(self, policy: Policy) -> tuple[str, str, str]:
+        """What the last round found, if it was with this version."""
+        asked, sentences = self._rounds.contradictions.get(policy.name, (None, []))
+        if asked != policy or not sentences:
+            return "True", "NoContradiction", "The constraints rule no waiting pod out."
+        text = "; ".join(sentences)
+        return "False", "Contradiction", f"The pods concerned wait: {text}."
 
     def _condition(self, standing: Standing, kind: str, value: str, reason: str, message: str) -> dict[str, Any]:
         since = self._since.get((standing.uid, kind))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import structlog
 from aiohttp import web
 
+from flowcore.model.gang_terms import Source
 from flowcore.model.wire import Interner, storage_decoder
 from thalweg_operator import sinks
 from thalweg_operator.batcher import Batcher
@@ -18,14 +19,17 @@ from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
 from thalweg_operator.cost_models import find_models
 from thalweg_operator.errors import OperatorError
+from thalweg_operator.evictions import Evictor
 from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator
+from thalweg_operator.partial import PartialGangs
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.policy_handlers import keep_resynced, resync, serve
 from thalweg_operator.policy_status import PolicyStatus
 from thalweg_operator.reflector import Reflector, Sink
+from thalweg_operator.replacing import Replacing
 from thalweg_operator.rounds import RoundLoop
 from thalweg_operator.settings import Settings
 from thalweg_operator.state import ClusterState
@@ -48,6 +52,12 @@ _STORAGE = {
     "csidrivers": (_STORAGE_GROUP, "CSIDriver"),
     "csistoragecapacities": (_STORAGE_GROUP, "CSIStorageCapacity"),
     "volumeattachments": (_STORAGE_GROUP, "VolumeAttachment"),
+}
+#: Versions of each API group's PodGroup, all of one shape as far as it is read; the newest that is served is followed.
+_POD_GROUPS = {
+    Source.NATIVE: ("v1beta1", "v1alpha3", "v1alpha2"),
+    Source.COSCHEDULING: ("v1alpha1",),
+    Source.VOLCANO: ("v1beta1",),
 }
 
 
@@ -96,6 +106,14 @@ class Operator:
             settings.bind_concurrency,
             lambda pod, why: self._rounds.refused(pod, why),  # noqa: PLW0108 - the two know each other
         )
+        self._evictor = Evictor(connection, self.metrics)
+        self._replacing = Replacing(
+            self._state,
+            self._policies,
+            self._evictor,
+            self._waiting.tell,
+            lambda pod, why, steered: self._rounds.refused(pod, why, steered=steered),
+        )
         intern = Interner()
         pod_decoder = sinks.pod_decoder(intern)
         self._nominator = Nominator(connection, self.metrics, settings.steer_concurrency)
@@ -117,7 +135,6 @@ class Operator:
         )
         self.steering.on_rejected = self._rounds.rejected
         self._status = PolicyStatus(connection, self._state, self._policies, self._rounds, self._gates)
-        # Disruption budgets, pod groups join with a line each.
         self._reflectors: dict[str, Reflector[Any]] = {
             "nodes": self._reflect("nodes", sinks.node_decoder(intern), sinks.Nodes(self._state)),
             "pods": self._reflect("pods", pod_decoder, sinks.Pods(self._state)),
@@ -129,6 +146,19 @@ class Operator:
         for plural, (group, kind) in _STORAGE.items():
             sink = sinks.StorageObjects(self._state, kind)
             self._reflectors[plural] = self._reflect(plural, storage_decoder(kind, intern), sink, group)
+        for source, versions in _POD_GROUPS.items():
+            path, *older = (f"/apis/{source.value}/{version}/podgroups" for version in versions)
+            kind = f"podgroups.{source.value}"
+            self._reflectors[kind] = Reflector(
+                kind,
+                path,
+                connection,
+                sinks.pod_group_decoder(source, intern),
+                sinks.PodGroups(self._state, source),
+                self.metrics,
+                may_be_absent=True,
+                older=older,
+            )
         self.metrics.nodes.set_function(lambda: len(self._state.nodes))
         self.metrics.pods.set_function(lambda: len(self._state.pods))
         self.metrics.reservations.set_function(lambda: len(self._state.reservations))
@@ -198,6 +228,9 @@ class Operator:
         self._begin("nominator", self._nominator.run())
         self._begin("steering", self.steering.run())
         self._begin("waiting pods", self._waiting.run())
+        self._begin("evictor", self._evictor.run())
+        self._begin("replacing", self._replacing.run())
+        self._begin("partial gangs", PartialGangs(self._state, self._policies, self._evictor).run())
         self._begin("gates", self._gates.run())
         self._begin("policy status", self._status.run())
         await self._rounds.run()
@@ -225,6 +258,7 @@ class Operator:
             async with asyncio.timeout(_DRAIN):
                 await self.binder.drain()
                 await self._nominator.drain()
+                await self._evictor.drain()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -101,15 +101,19 @@ class Reflector(Generic[T]):
         metrics: Metrics,
         *,
         may_be_absent: bool = False,
+        older: Sequence[str] = (),
     ) -> None:
         """Of the objects under ``path``.
 
         Args:
             decode: None for an object that nobody reads.
             may_be_absent: a cluster that does not serve the path has no such objects; else that is a failure.
+            older: paths of other versions of the same objects, of which ``decode`` reads all. The first that the
+                cluster serves is followed until it is not served any more.
         """
         self._may_be_absent = may_be_absent
-        self._kind, self._path, self._connection = kind, path, connection
+        self._kind, self._connection = kind, connection
+        self._paths, self._at = (path, *older), 0
         self._decode, self._sink, self._metrics = decode, sink, metrics
         self._pages = msgspec.json.Decoder(_Page)
         self._events = msgspec.json.Decoder(_Event)
@@ -139,12 +143,13 @@ class Reflector(Generic[T]):
                 failures += 1
                 _log.error("not understood, listing again", kind=self._kind, problem=str(error))
             except Refused as error:
-                if error.status == 404 and self._may_be_absent:
-                    await self._wait_for_the_kind()
+                absent = error.status == 404 and self._may_be_absent
+                if absent and not self._version:
+                    await self._look_elsewhere()
                     failures = 0
                     continue
-                if error.status == 410:
-                    self._version = ""
+                if absent or error.status == 410:
+                    self._version, self._at = "", 0
                 failures += 1
                 # Nothing but other rights helps against a 403.
                 log = _log.error if error.status == 403 else _log.warning
@@ -156,10 +161,19 @@ class Reflector(Generic[T]):
                 # Jitter, so that a restarted API server is not met by every watch at once.
                 await asyncio.sleep(min(10.0, 0.1 * 2 ** min(failures, 7)) * random.uniform(0.5, 1.0))  # noqa: S311
 
-    async def _wait_for_the_kind(self) -> None:
+    @property
+    def _path(self) -> str:
+        return self._paths[self._at]
+
+    async def _look_elsewhere(self) -> None:
+        """The version is not served: the next one may be. Where none is, the kind may come later."""
+        if self._at + 1 < len(self._paths):
+            self._at += 1
+            return
+        self._at = 0
         if not self._absent:
             _log.info("not served by this cluster", kind=self._kind)
-        self._absent, self._version = True, ""
+        self._absent = True
         for key in self._sink.keys():  # noqa: SIM118 - a sink is not a mapping
             self._sink.delete(key)
         self.synced.set()

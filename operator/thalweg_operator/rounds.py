@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import structlog
 
@@ -20,19 +19,17 @@ from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import Amounts
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
+from thalweg_operator.dispatch import Dispatch, in_bursts
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
-from thalweg_operator.state import By, ClusterState
+from thalweg_operator.state import ClusterState
 from thalweg_operator.steering import PodSteering
 from thalweg_operator.waiting import WaitingPods
 from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting, told
 from thalweg_operator.worker_client import WorkerClient
 
 _log = structlog.get_logger()
-_T = TypeVar("_T")
-#: Pods handled between two turns of the event loop.
-_BURST = 200
 _LONGEST_BACKOFF = 60.0
 #: Seconds that a pod rests where kube-scheduler may be placing another one just now.
 _CONTENDED_REST = 0.25
@@ -83,6 +80,7 @@ class RoundLoop:
 
     Attributes:
         reports: the last round of each policy that had pods waiting.
+        contradictions: policies that rule some of their own pods out, as they were then, and how.
     """
 
     def __init__(
@@ -102,6 +100,7 @@ class RoundLoop:
         self._state, self._policies, self._worker = state, policies, worker
         self._binder, self._steering, self._waiting, self._metrics = binder, steering, waiting, metrics
         self._batcher, self._resync, self._budget, self._clock = batcher, resync, budget, clock
+        self._dispatch = Dispatch(state, policies, binder, steering, metrics, self._rest_awhile)
         self._number = 0
         self._told = False
         self._most: int | None = None
@@ -110,6 +109,7 @@ class RoundLoop:
         self._backoffs: dict[str, _Backoff] = {}
         self._refusals: dict[str, _Refusals] = {}
         self.reports: dict[str, RoundReport] = {}
+        self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
 
     async def run(self) -> None:
         """Runs until cancelled; the worker is started and replaced as needed."""
@@ -132,12 +132,16 @@ class RoundLoop:
         finally:
             await self._worker.stop()
 
-    def refused(self, pod: Pod, reason: str) -> None:
-        """The API server would not bind a pod: it is told so, and rests before it is planned again."""
+    def refused(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
+        """A pod could not be bound where it was planned: it is told so, and rests before it is planned again."""
         before = self._backoffs.get(pod.key)
         tries = before.tries + 1 if before is not None and before.uid == pod.uid else 1
         self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + _rest(tries - 1, _LONGEST_BACKOFF), tries)
-        self._waiting.tell(pod, reason)
+        self._waiting.tell(pod, reason, steered=steered)
+
+    def _rest_awhile(self, pod: Pod) -> None:
+        """kube-scheduler may be placing others where the pod was to go."""
+        self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + _CONTENDED_REST, 0)
 
     def rejected(self, pod: Pod, node: str) -> None:
         """kube-scheduler's own filters refuse a node for a pod: the pair rests, longer each time."""
@@ -212,16 +216,17 @@ class RoundLoop:
         kinds: dict[Kind, int] = {}
         neighbours = [
             (kinds.setdefault(kind, len(kinds)), node, by)
-            async for (kind, node), by in _in_bursts(changes.neighbours.items())
+            async for (kind, node), by in in_bursts(changes.neighbours.items())
         ]
         # Uses that change while this goes on are sent as they are then, and once more with the next round.
         uses = [
             Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports), tuple(use.volumes))
-            async for name, use in _in_bursts(changes.uses.items())
+            async for name, use in in_bursts(changes.uses.items())
         ]
         pods: list[Pod] = []
         blocked: list[tuple[Pod, Policy]] = []
         waiting: list[Waiting] = []
+        asked: list[tuple[Pod, Delivery]] = []
         plannable = state.plannable()
         whole = self._most is None or len(plannable) <= self._most
         if self._most is not None and not whole:
@@ -229,7 +234,7 @@ class RoundLoop:
             start = self._turn % len(plannable)
             plannable = (plannable[start:] + plannable[:start])[: self._most]
             self._turn = start + self._most
-        async for pod in _in_bursts(plannable):
+        async for pod in in_bursts(plannable):
             policy = self._policies.of(pod, self._state.namespaces)
             steered = policy is not None and policy.delivery is Delivery.EXTENDER and not pod.unjudged
             if pod.gated and not steered and pod.namespace in self._state.namespaces:
@@ -246,6 +251,7 @@ class RoundLoop:
             if backoff is not None and backoff.uid == pod.uid and backoff.until > now:
                 continue
             pods.append(pod)
+            asked.append((pod, policy.delivery))
             pod_class = without(pod.pod_class, self._refusing(pod, now)) if self._refusals else pod.pod_class
             waiting.append(
                 Waiting(
@@ -254,10 +260,14 @@ class RoundLoop:
                     policy=place,
                     created=pod.created,
                     kind=kinds.setdefault(pod.kind, len(kinds)),
+                    replaces=state.replaced(pod),
                 )
             )
+        names, gangs = state.gangs_of(asked)
+        for each, of_it in zip(waiting, names, strict=True):
+            each.gangs = of_it
         images: dict[tuple[str, int], int] = {}
-        reports = [told(name, report, images) async for name, report in _in_bursts(changes.reports.items())]
+        reports = [told(name, report, images) async for name, report in in_bursts(changes.reports.items())]
         request = RoundRequest(
             number=self._number,
             generation=generation,
@@ -277,53 +287,22 @@ class RoundLoop:
             budget=self._budget,
             storage=changes.storage,
             storage_gone=changes.storage_gone,
+            gangs=gangs,
         )
         return _Question(request, pods, blocked, whole=whole)
 
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
-        state, request = self._state, question.request
-        dropped = 0
-        steered: list[tuple[Pod, str, int]] = []
-        async for at, node, _price, wave, _unit, _spare in _in_bursts(reply.placements):
-            pod = question.pods[at]
-            delivery = request.policies[request.waiting[at].policy].delivery
-            if delivery is Delivery.OBSERVE:
-                self._metrics.placements.labels("observed").inc()
-                continue
-            current = state.waiting.get(pod.key)
-            policy = None if current is None else self._policies.of(current, state.namespaces)
-            if (
-                current is None
-                or policy is None
-                or policy.delivery is not delivery
-                or (current.pod_class, current.kind) != (pod.pod_class, pod.kind)
-                or state.node_changed_since(node, reply.generation)
-                or state.newer.breaks(current.kind, state.nodes[node], state.nodes, state.neighbours)
-                or not state.reserve(pod, node, By.BINDER if delivery is Delivery.BINDER else By.STEERING)
-            ):
-                # The cluster moved on while the plan was made, or may be about to.
-                state.drop(pod, node)
-                if delivery is Delivery.BINDER and current is not None and state.contended(current, node):
-                    self._metrics.placements.labels("contended").inc()
-                    self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + _CONTENDED_REST, 0)
-                    continue
-                dropped += 1
-                self._metrics.placements.labels("dropped").inc()
-                continue
-            self._metrics.placements.labels("reserved").inc()
-            if delivery is Delivery.BINDER:
-                self._binder.bind(pod, node)
-            else:
-                steered.append((current, node, wave))
-        self._steering.send(steered)
+        request = question.request
+        dropped = await self._dispatch.carry_out(request, question.pods, reply)
         for at, scores in reply.scores:
             self._steering.score(question.pods[at].pod_class, request.policies[request.waiting[at].policy].name, scores)
         if dropped:
             self._batcher.touch()
-        async for at, reason in _in_bursts(reply.left):
+        async for at, reason in in_bursts(reply.left):
             policy, pod = request.policies[request.waiting[at].policy], question.pods[at]
             if policy.delivery is Delivery.OBSERVE:
                 continue
+            self._state.give_up_place(pod)
             text = reply.reasons[reason]
             if refusing := self._refusing(pod, self._clock()):
                 text += f" kube-scheduler refused it on {', '.join(refusing)}: {pod.told}"
@@ -334,9 +313,13 @@ class RoundLoop:
     async def _conclude(self, question: _Question, reply: RoundReply | None) -> None:
         request, now = question.request, self._clock()
         for pod, policy in question.blocked:
-            # A closed gate is written on the pod by the API server itself, in its own words.
-            if policy.delivery is Delivery.BINDER and not pod.deleting and "scheduling gates" not in pod.blocked:
-                self._waiting.tell(pod, pod.left_alone(policy.delivery))
+            # A closed gate is written on the pod by the API server itself, in its own words. What we do not judge
+            # kube-scheduler does, where it is to bind the pod; what cannot be read it may not even see.
+            if policy.delivery is Delivery.OBSERVE or pod.deleting or "scheduling gates" in pod.blocked:
+                continue
+            if policy.delivery is Delivery.BINDER or pod.blocked:
+                reason = pod.left_alone(policy.delivery)
+                self._waiting.tell(pod, reason, steered=policy.delivery is Delivery.EXTENDER)
         placed = [0] * len(request.policies)
         left = [0] * len(request.policies)
         for at, *_ in reply.placements if reply is not None else ():
@@ -347,6 +330,10 @@ class RoundLoop:
         for _, policy in question.blocked:
             left[names[policy.name]] += 1
         if reply is not None:
+            self.contradictions = {}
+            for at, sentence in reply.contradictions:
+                policy = request.policies[at]
+                self.contradictions.setdefault(policy.name, (policy, []))[1].append(sentence)
             for at, policy in enumerate(request.policies):
                 if placed[at] or left[at]:
                     self.reports[policy.name] = RoundReport(
@@ -359,14 +346,6 @@ class RoundLoop:
             self._refusals = {key: r for key, r in self._refusals.items() if key in self._state.waiting}
         if len(self._backoffs) > 1000:
             self._backoffs = {key: b for key, b in self._backoffs.items() if key in self._state.waiting}
-
-
-async def _in_bursts(things: Iterable[_T]) -> AsyncIterator[_T]:
-    """Gives the event loop a turn now and then: nothing else waits for the whole of a long list."""
-    for count, thing in enumerate(things):
-        if count % _BURST == _BURST - 1:
-            await asyncio.sleep(0)
-        yield thing
 
 
 def _rest(tries: int, most: float) -> float:

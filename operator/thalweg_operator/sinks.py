@@ -8,6 +8,7 @@ import msgspec
 import structlog
 
 from flowcore.model.devices import DeviceClass
+from flowcore.model.gang_terms import GangKey, PodGroup, Source
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.volumes import StorageObject, key_of
@@ -17,11 +18,14 @@ from flowcore.model.wire import (
     WireNamespace,
     WireNode,
     WirePod,
+    WirePodGroup,
     to_device_class,
     to_labels,
     to_node,
     to_pod,
+    to_pod_group,
     to_unreadable_pod,
+    to_unreadable_pod_group,
 )
 from thalweg_operator.state import ClusterState
 
@@ -144,6 +148,30 @@ class DeviceClasses:
         return list(self._state.device_classes)
 
 
+class PodGroups:
+    """PodGroups of one source into the state."""
+
+    def __init__(self, state: ClusterState, source: Source) -> None:
+        self._state, self._source = state, source
+
+    def key(self, value: PodGroup) -> str:
+        """See Sink: namespace/name."""
+        return f"{value.key.namespace}/{value.key.name}"
+
+    def upsert(self, value: PodGroup) -> None:
+        """See Sink."""
+        self._state.upsert_pod_group(value)
+
+    def delete(self, key: str) -> None:
+        """See Sink."""
+        namespace, _, name = key.partition("/")
+        self._state.delete_pod_group(GangKey(self._source, namespace, name))
+
+    def keys(self) -> list[str]:
+        """See Sink."""
+        return [f"{key.namespace}/{key.name}" for key in self._state.gangs.groups if key.source is self._source]
+
+
 def node_decoder(intern: Interner) -> Callable[[bytes], Node]:
     """Bytes of a node to a Node."""
     wire = msgspec.json.Decoder(WireNode)
@@ -174,3 +202,18 @@ def device_class_decoder() -> Callable[[bytes], DeviceClass]:
     """Bytes of a DeviceClass to a DeviceClass."""
     wire = msgspec.json.Decoder(WireDeviceClass)
     return lambda raw: to_device_class(wire.decode(raw))
+
+
+def pod_group_decoder(source: Source, intern: Interner) -> Callable[[bytes], PodGroup]:
+    """Bytes of a PodGroup to a PodGroup."""
+    wire = msgspec.json.Decoder(WirePodGroup)
+
+    def decode(raw: bytes) -> PodGroup:
+        try:
+            return to_pod_group(wire.decode(raw), source, intern)
+        except msgspec.ValidationError as error:
+            group = to_unreadable_pod_group(raw, source, f"it cannot be read: {error}")
+            _log.error("PodGroup cannot be read", group=group.key.shown, problem=str(error))
+            return group
+
+    return decode

@@ -18,12 +18,17 @@ import msgspec
 from flowcore.filters.newer import Newer
 from flowcore.filters.node_ports import clash
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
+from flowcore.model.gang_book import GangBook
+from flowcore.model.gang_terms import GangKey, PodGroup
+from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.policies import Delivery
+from flowcore.model.replacing import named_by, replaced_by
 from flowcore.model.resources import PODS, Amounts
 from flowcore.model.selectors import Labels
-from flowcore.model.snapshot import assumed_amounts
+from flowcore.model.snapshot import Replaced, assumed_amounts
 from flowcore.model.volumes import ClaimVolume, Disk, StorageKey, StorageObject, Volumes
 from thalweg_operator.beside import Beside
 from thalweg_operator.stored import StorageBook
@@ -44,11 +49,21 @@ class By(Enum):
 
 
 class Reservation(msgspec.Struct, frozen=True, gc=False):
-    """A pod that is expected on a node and not yet seen bound; every later round counts it."""
+    """A pod that is expected on a node and not yet seen bound; every later round counts it.
+
+    Attributes:
+        awaits: the pod whose place it takes, while that one is there: what both need at most is counted.
+    """
 
     pod: Pod
     node: str
     by: By = By.BINDER
+    awaits: Pod | None = None
+
+    @property
+    def beside(self) -> Amounts | None:
+        """Room that is not counted for it: another holds it still."""
+        return None if self.awaits is None else self.awaits.usage
 
 
 @dataclass(slots=True)
@@ -62,12 +77,21 @@ class NodeUse:
     ports: Counter[HostPort] = field(default_factory=Counter)
     volumes: Counter[ClaimVolume | Disk] = field(default_factory=Counter)
 
-    def change(self, usage: Amounts, pod_class: PodClass, sign: int) -> None:
-        """Adds (sign 1) or removes (sign -1) one pod."""
+    def change(self, usage: Amounts, pod_class: PodClass, sign: int, beside: Amounts | None = None) -> None:
+        """Adds (sign 1) or removes (sign -1) one pod.
+
+        Args:
+            beside: what a pod takes that is counted already, and leaves when this one comes.
+        """
+        cpu, memory = assumed_amounts(usage)
+        if beside is None:
+            self.pods += sign
+        else:
+            there, (old_cpu, old_memory) = dict(beside), assumed_amounts(beside)
+            usage = tuple((name, max(0, amount - there.get(name, 0))) for name, amount in usage)
+            cpu, memory = max(0, cpu - old_cpu), max(0, memory - old_memory)
         for name, amount in usage:
             self.amounts[name] += sign * amount
-        self.pods += sign
-        cpu, memory = assumed_amounts(usage)
         self.cpu += sign * cpu
         self.memory += sign * memory
         for port in pod_class.host_ports:
@@ -122,8 +146,11 @@ class ClusterState:
         generation: rises with every change that scheduling can see.
         neighbours: pods that hold room, as rules between pods see them.
         waiting: pods without a node, those that a DeviceClass leaves to kube-scheduler marked so.
+        gangs: which pods belong together.
         newer: what changed since the last ``take_changes``.
         on_change: called after each change that may let a round place more.
+        successors: pods that are to leave, by key, and the key of the one that takes the place of each.
+        kept: keys of pods whose place is kept for them since another has left it; a round is to look at it once more.
         on_steered: called with the key of a pod that is or was nominated, or has a reservation, after it changed.
     """
 
@@ -133,10 +160,13 @@ class ClusterState:
         self.namespaces: dict[str, Labels] = {}
         self.waiting: dict[str, Pod] = {}
         self.reservations: dict[str, Reservation] = {}
+        self.successors: dict[str, str] = {}
+        self.kept: set[str] = set()
         self.populations: dict[Governed, Population] = {}
         self.storage = StorageBook()
         self.device_classes: dict[str, DeviceClass] = {}
         self.neighbours = Neighbours()
+        self.gangs = GangBook()
         self.newer = Newer()
         self.generation = 0
         self.on_change: Callable[[], None] = lambda: None
@@ -149,6 +179,8 @@ class ClusterState:
         self._dirty_uses: set[str] = set()
         #: Waiting pods that others may make a place good for.
         self._looking: set[str] = set()
+        #: Pods that waiting ones name as those whose place they take, and how many do.
+        self._named: Counter[str] = Counter()
         self._dirty_reports: set[str] = set()
         self._dirty_namespaces: set[str] = set()
         self._dirty_kinds: dict[tuple[Kind, str], int] = {}
@@ -198,19 +230,30 @@ class ClusterState:
             if pod.node_name != reservation.node or pod.terminal:
                 self.on_change()  # room came free
         self.beside.seen(key, "" if pod.node_name or pod.terminal else pod.uid)
+        if key in self.successors and not self._awaited(pod):
+            self._vacate(key)
         self.pods[key] = pod
         self._move(old, pod)
+        joined = self.gangs.put(pod)
         self._set_waiting(key, pod)
         if reservation is not None or pod.nominated or (old is not None and old.nominated):
             self._follow_nomination(pod)
             self.on_steered(key)
+        if key in self._named and (None if old is None else _held(old)) != _held(pod):
+            self.on_change()  # its place may be taken now, or need not be any more
         as_planned = reservation is not None and (reservation.node, reservation.pod.kind) == (pod.node_name, pod.kind)
         if self._looking and not as_planned and _met(pod) and (old is None or _met(old) != _met(pod)):
             self.on_change()  # one that others wait for may have come
+        elif joined and (reservation is None or reservation.node != pod.node_name):
+            self.on_change()  # its gang is nearer to what it needs, or farther from it
 
     def delete_pod(self, key: str) -> None:
         """A pod is gone."""
+        if key in self.successors:
+            self._vacate(key)
         old = self.pods.pop(key, None)
+        if self.gangs.drop(key):
+            self.on_change()
         self.beside.seen(key)
         if key in self.reservations:
             self._drop_reservation(key)
@@ -225,7 +268,15 @@ class ClusterState:
         before = self.waiting.pop(key, None)
         if before is not None:
             self.storage.want(before, -1)
+            self._name(before, -1)
             self.generation += 1
+
+    def _name(self, pod: Pod, by: int) -> None:
+        key = named_by(pod)
+        if key:
+            self._named[key] += by
+            if not self._named[key]:
+                del self._named[key]
 
     def _set_waiting(self, key: str, pod: Pod) -> None:
         rules = pod.rules
@@ -240,7 +291,9 @@ class ClusterState:
         before = self.waiting.get(key)
         if before is not None:
             self.storage.want(before, -1)
+            self._name(before, -1)
         self.storage.want(pod, 1)
+        self._name(pod, 1)
         self.waiting[key] = pod
         # What we write ourselves comes back as a change and starts no round, but for a gate that opens without a plan.
         opened = before is not None and before.gated and not pod.gated and key not in self.reservations
@@ -255,12 +308,12 @@ class ClusterState:
             self._count(old, -1)
             if _held(old) is not None:
                 self._use(old.node_name, old.usage, old.pod_class, -1)
-                self._meet(old.kind, old.node_name, -1)
+                self._meet(self._kind(old), old.node_name, -1)
         if new is not None:
             self._count(new, 1)
             if _held(new) is not None:
                 self._use(new.node_name, new.usage, new.pod_class, 1)
-                self._meet(new.kind, new.node_name, 1)
+                self._meet(self._kind(new), new.node_name, 1)
         if old is not None and _held(old) is not None and _held(old) != (None if new is None else _held(new)):
             self.on_change()  # room came free
 
@@ -278,11 +331,11 @@ class ClusterState:
         if not population.placed and not population.waiting:
             del self.populations[governed]
 
-    def _use(self, node: str, usage: Amounts, pod_class: PodClass, sign: int) -> None:
+    def _use(self, node: str, usage: Amounts, pod_class: PodClass, sign: int, beside: Amounts | None = None) -> None:
         use = self._uses.get(node)
         if use is None:
             use = self._uses[node] = NodeUse()
-        use.change(usage, pod_class, sign)
+        use.change(usage, pod_class, sign, beside)
         if use.empty:
             del self._uses[node]
         self._dirty_uses.add(node)
@@ -344,6 +397,32 @@ class ClusterState:
             for key in list(self.waiting):
                 self._set_waiting(key, self.pods[key])
 
+    # --- gangs ---
+
+    def upsert_pod_group(self, group: PodGroup) -> None:
+        """Takes a new or changed PodGroup."""
+        if self.gangs.put_group(group):
+            self.generation += 1
+            self.on_change()
+
+    def delete_pod_group(self, key: GangKey) -> None:
+        """A PodGroup is gone."""
+        if self.gangs.drop_group(key):
+            self.generation += 1
+            self.on_change()
+
+    def gangs_of(self, asked: Sequence[tuple[Pod, Delivery]]) -> tuple[list[tuple[str, ...]], list[Gang]]:
+        """For each of these waiting pods the names of its gangs, and these gangs (see GangBook.of_waiting)."""
+        return self.gangs.of_waiting(asked, self.coming(), self._domain)
+
+    def coming(self) -> dict[str, str]:
+        """Keys of gangs' pods that are on their way to a node, and the node."""
+        return {key: each.node for key, each in self.reservations.items() if each.pod.gang is not None}
+
+    def _domain(self, node: str, label: str) -> str:
+        known = self.nodes.get(node)
+        return "" if known is None else dict(known.labels).get(label, "")
+
     # --- reservations ---
 
     def reserve(self, pod: Pod, node: str, by: By = By.BINDER) -> bool:
@@ -352,23 +431,47 @@ class ClusterState:
         Only amounts and ports are checked: whether the node object is still the one that was planned with, whether
         rules between pods still hold, is the caller's to ask (``node_changed_since``, ``newer``). For the binder, after
         which nobody checks, what kube-scheduler may be placing counts too (``contended``).
+
+        One that takes the place of another may have that one's room, but nobody else gets any of it; it is not to be
+        bound before that one has left (``awaits``). A place that was kept for it is its own already.
         """
         current = self.waiting.get(pod.key)
-        if current is None or current.uid != pod.uid or pod.key in self.reservations:
+        if current is None or current.uid != pod.uid or current.blocked or current.unjudged:
             return False
-        if current.blocked or current.unjudged:
+        there = self.reservations.get(pod.key)
+        if there is not None:
+            return self._confirm(there, current, node, by)
+        old = self.pods.get(named_by(current))
+        if old is not None and not old.terminal:
+            if old.node_name != node or old.key in self.successors:
+                return False  # as things stand no plan would have it go there
+        else:
+            old = None
+        fewer = () if old is None else (old,)
+        if not self._fits(current, node, fewer=fewer) or (by is By.BINDER and self.contended(current, node, fewer)):
             return False
-        if not self._fits(current, node) or (by is By.BINDER and self.contended(current, node)):
+        self._reserve(Reservation(current, node, by, awaits=old))
+        return True
+
+    def _confirm(self, there: Reservation, pod: Pod, node: str, by: By) -> bool:
+        if pod.key not in self.kept:
             return False
-        self._reserve(Reservation(current, node, by))
+        if (there.node, there.by, there.pod.pod_class, there.pod.kind) != (node, by, pod.pod_class, pod.kind):
+            self.release(pod.key, pod.uid)  # planned anew, like any other
+            return False
+        if not self.holds(pod.key) or (by is By.BINDER and self.contended(pod, node, (there.pod,))):
+            return False
+        self.kept.discard(pod.key)
         return True
 
     def _reserve(self, reservation: Reservation) -> None:
         pod, node = reservation.pod, reservation.node
         self.reservations[pod.key] = reservation
         self._reserved.setdefault(node, set()).add(pod.key)
-        self._use(node, pod.pod_class.requests, pod.pod_class, 1)
+        self._use(node, pod.pod_class.requests, pod.pod_class, 1, reservation.beside)
         self._meet(pod.kind, node, 1, planned=reservation.by is not By.OTHERS)
+        if reservation.awaits is not None:
+            self._see_off(reservation.awaits.key, pod.key)
         if reservation.by is By.BINDER:
             self.beside.binds(pod.kind, node)
 
@@ -401,6 +504,68 @@ class ClusterState:
         reservation = self.reservations[key]
         return self._fits(reservation.pod, reservation.node, fewer=[reservation.pod])
 
+    def replaced(self, pod: Pod) -> Replaced | None:
+        """Whose place a waiting pod is to take; None: it is placed like any other."""
+        reservation = self.reservations.get(pod.key)
+        if reservation is not None:
+            what, use = reservation.pod, self._uses[reservation.node]
+            return Replaced(
+                key=named_by(pod),
+                node=reservation.node,
+                usage=what.pod_class.requests,
+                host_ports=what.pod_class.host_ports,
+                kind=what.kind,
+                volumes=tuple(each for each in what.pod_class.volumes if use.volumes[each] < 2),
+                left=True,
+            )
+        if pod.replaces is None:
+            return None
+        old = named_by(pod)
+        if old in self.successors:
+            return Replaced(flaw=f"{self.successors[old]} takes the place of {old} already")
+        there = self.pods.get(old)
+        use = (None if there is None else self._uses.get(there.node_name)) or NodeUse()
+        return replaced_by(pod, self.pods, use.ports, use.volumes)
+
+    def awaits(self, key: str) -> bool:
+        """Whether another pod must leave before this one gets the place that is reserved for it."""
+        reservation = self.reservations.get(key)
+        return reservation is not None and reservation.awaits is not None
+
+    def give_up_place(self, pod: Pod) -> None:
+        """A round would not have a pod go to the place that was kept for it."""
+        if pod.key in self.kept:
+            self.release(pod.key, pod.uid)
+
+    def _kind(self, pod: Pod) -> Kind:
+        """One that is to leave counts as if it were being deleted: that is how kube-scheduler is about to see it."""
+        return msgspec.structs.replace(pod.kind, leaving=True) if pod.key in self.successors else pod.kind
+
+    def _see_off(self, key: str, by: str) -> None:
+        """A pod that is there is to leave for another (``by``), or, with "", may stay. The plan knows."""
+        pod = self.pods[key]
+        self._meet(self._kind(pod), pod.node_name, -1, planned=True)
+        if by:
+            self.successors[key] = by
+        else:
+            del self.successors[key]
+        self._meet(self._kind(pod), pod.node_name, 1, planned=True)
+
+    def _awaited(self, pod: Pod) -> bool:
+        old = self.reservations[self.successors[pod.key]].awaits
+        return old is not None and (old.uid, old.node_name) == (pod.uid, pod.node_name) and not pod.terminal
+
+    def _vacate(self, key: str) -> None:
+        """A pod leaves, or has ended: its room is kept for the one that takes its place."""
+        reservation = self.reservations[self.successors[key]]
+        self._see_off(key, "")
+        pod, node = reservation.pod, reservation.node
+        self._use(node, pod.pod_class.requests, pod.pod_class, -1, reservation.beside)
+        self._use(node, pod.pod_class.requests, pod.pod_class, 1)
+        self.reservations[pod.key] = msgspec.structs.replace(reservation, awaits=None)
+        self.kept.add(pod.key)
+        self.on_change()
+
     def release(self, key: str, uid: str) -> None:
         """Gives the room of a reservation back: its binding did not happen."""
         reservation = self.reservations.get(key)
@@ -410,14 +575,17 @@ class ClusterState:
 
     def _drop_reservation(self, key: str) -> None:
         reservation = self.reservations.pop(key)
+        self.kept.discard(key)
         there = self._reserved[reservation.node]
         there.discard(key)
         if not there:
             del self._reserved[reservation.node]
         if reservation.by is By.BINDER:
             self.beside.bound(reservation.pod.kind, reservation.node)
+        if reservation.awaits is not None:
+            self._see_off(reservation.awaits.key, "")
         pod_class = reservation.pod.pod_class
-        self._use(reservation.node, pod_class.requests, pod_class, -1)
+        self._use(reservation.node, pod_class.requests, pod_class, -1, reservation.beside)
         # Where the pod is now bound there, its own coming makes up for this.
         self._meet(reservation.pod.kind, reservation.node, -1)
 
@@ -436,7 +604,7 @@ class ClusterState:
             for each in more:
                 amounts.update(dict(each.pod_class.requests))
             for each in fewer:
-                amounts.subtract(dict(each.pod_class.requests))
+                amounts.subtract(dict(each.usage if each.node_name else each.pod_class.requests))
         for name, amount in pod.pod_class.requests:
             if amount > allocatable.get(name, 0) - amounts[name]:
                 return False
@@ -487,10 +655,10 @@ class ClusterState:
         counted = self._reserved.get(node, ())
         return [each for each in self.beside.passing(node) if each.key != besides and each.key not in counted]
 
-    def contended(self, pod: Pod, node: str) -> bool:
+    def contended(self, pod: Pod, node: str, fewer: Sequence[Pod] = ()) -> bool:
         """Whether the binder must wait: kube-scheduler may be placing pods there beside which this one would not do."""
         passing = self._passing(node)
-        if passing and not self._fits(pod, node, passing):
+        if passing and not self._fits(pod, node, passing, fewer):
             return True
         known = self.nodes.get(node)
         return known is not None and self.beside.opposes(pod, known, self.nodes, self.neighbours)
@@ -498,8 +666,9 @@ class ClusterState:
     # --- for rounds ---
 
     def plannable(self) -> list[Pod]:
-        """Pods that wait without a reservation, in a fixed order."""
-        return [pod for key, pod in sorted(self.waiting.items()) if key not in self.reservations]
+        """Pods that wait without a reservation, or with a place that is kept for them, in a fixed order."""
+        there, kept = self.reservations, self.kept
+        return [pod for key, pod in sorted(self.waiting.items()) if key not in there or key in kept]
 
     def take_changes(self) -> Changes:
         """What changed since the last call."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice, takewhile
@@ -71,11 +71,33 @@ class Phase(Enum):
     LET_THROUGH = "let through"
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A placement that has its reservation; wave and unit as in ``flowcore.rounds.plan.Placement``."""
+
+    pod: Pod
+    node: str
+    wave: int = 0
+    unit: str = ""
+
+
+@dataclass(slots=True)
+class _Company:
+    """Pods of a unit whose gates open together: those not nominated yet, by key, and those that are."""
+
+    missing: set[str] = field(default_factory=set)
+    ready: dict[str, Pod] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.missing, *self.ready))
+
+
 @dataclass(slots=True)
 class _Steered:
     """A pod with a reservation of ours that kube-scheduler is to bind.
 
     Attributes:
+        company: of which it is a part, by unit and wave; None for pods by themselves.
         since: when it came into its phase.
         writes: nominations so far; only the last one counts.
         writing: that one is on its way to the API server.
@@ -88,6 +110,7 @@ class _Steered:
     node: str
     phase: Phase
     since: float
+    company: tuple[str, int] | None = None
     rewrites: int = 0
     writes: int = 0
     writing: bool = False
@@ -137,6 +160,8 @@ class PodSteering:
         #: When to look at pods whose nomination may be lost.
         self._doubtful: dict[str, float] = {}
         self._waves: deque[_Wave] = deque()
+        #: Those that are not complete yet.
+        self._companies: dict[tuple[str, int], _Company] = {}
         #: Pods answered with no node, by key: they sleep until something wakes them.
         self._held: dict[str, _Held] = {}
         #: Pods of ``Prefer`` that the plan has no node for, by key, with their uid: kube-scheduler may choose.
@@ -153,13 +178,16 @@ class PodSteering:
 
     # --- from the rounds ---
 
-    def send(self, planned: Sequence[tuple[Pod, str, int]]) -> None:
-        """Carries out placements that have their reservations: pod, node, and wave of the plan.
+    def send(self, planned: Sequence[Planned]) -> None:
+        """Carries out placements that have their reservations.
 
-        Those whose reservation ended since then are left out: the pod was bound, is gone, or somebody nominated it.
+        The gates of a unit's pods open together once all of them are nominated, those of one wave at a time. Placements
+        whose reservation ended since then are left out: the pod was bound, is gone, or somebody nominated it.
         """
         waves: dict[int, dict[str, Pod]] = {}
-        for pod, node, wave in planned:
+        alone: list[tuple[Pod, str]] = []
+        for each in planned:
+            pod, node = each.pod, each.node
             reservation = self._state.reservations.get(pod.key)
             if (
                 reservation is None
@@ -168,16 +196,22 @@ class PodSteering:
             ):
                 continue
             self._free.pop(pod.key, None)
-            self._steered[pod.key] = _Steered(pod.uid, node, Phase.QUEUED, self._clock())
-            if wave:
-                waves.setdefault(wave, {})[pod.key] = pod
-                continue
+            company = (each.unit, each.wave) if each.unit else None
+            self._steered[pod.key] = _Steered(pod.uid, node, Phase.QUEUED, self._clock(), company)
+            if company is not None:
+                self._companies.setdefault(company, _Company()).missing.add(pod.key)
+            if each.wave:
+                waves.setdefault(each.wave, {})[pod.key] = pod
+            else:
+                alone.append((pod, node))
+        for pod, node in alone:
             policy = self._policies.of(pod, self._state.namespaces)
+            steered = self._steered[pod.key]
             # One that was tried in vain sleeps until it is nominated; kube-scheduler comes to the others by itself.
-            if policy is None or pod.gated or pod.told or pod.key in self._held:
+            if policy is None or pod.gated or pod.told or pod.key in self._held or steered.company is not None:
                 self._nominate(pod)
                 continue
-            self._steered[pod.key].phase = Phase.IN_LINE
+            steered.phase = Phase.IN_LINE
             self._line.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), node)
         self._advance()
         self._waves.extend(_Wave(waves[wave]) for wave in sorted(waves))
@@ -185,6 +219,8 @@ class PodSteering:
 
     def give_way(self, pod: Pod) -> None:
         """The plan has no node for a pod of ``Prefer``: kube-scheduler may look for itself."""
+        if self._state.replaced(pod) is not None:
+            return  # it may go to one node only
         known = self._free.get(pod.key)
         if known != pod.uid:
             self._free[pod.key] = pod.uid
@@ -245,13 +281,13 @@ class PodSteering:
         policy = self._policies.of(pod, self._state.namespaces)
         if policy is not None and policy.delivery is not Delivery.EXTENDER:
             self._take_back(pod, steered)
+        elif pod.gated and pod.gang is not None:
+            self._take_back(pod, steered)  # the others of its gang may not have come as far: it is planned anew, whole
         elif pod.gated:
             self.open(pod)
 
     def _ended(self, key: str, pod: Pod | None) -> None:
-        steered = self._steered.pop(key)
-        self._doubtful.pop(key, None)
-        self._line.remove(key)
+        steered = self._forgotten(key)
         if pod is not None and pod.node_name:
             self._metrics.steered.labels("bound" if pod.node_name == steered.node else "elsewhere").inc()
         self._next_wave()
@@ -436,10 +472,25 @@ class PodSteering:
             and held.when > steered.since - _ATTEMPT_SECONDS
         )
 
-    def _reject(self, key: str, outcome: str) -> None:
+    def _forgotten(self, key: str) -> _Steered:
+        """A pod is steered no more. Where others wait for it behind their gates, the whole unit is planned anew."""
         steered = self._steered.pop(key)
         self._doubtful.pop(key, None)
         self._line.remove(key)
+        company = None if steered.company is None else self._companies.get(steered.company)
+        if steered.company is not None and company is not None and key in company:
+            waiting = [each for each in self._companies if each[0] == steered.company[0]]
+            others = [other for each in waiting for other in self._companies.pop(each)]
+            for other in others:
+                its = self._steered.get(other)
+                if its is not None and its.phase is Phase.QUEUED:
+                    self._reject(other, "expired")
+                elif its is not None and not its.expired:
+                    self._take_back(self._state.pods[other], its)
+        return steered
+
+    def _reject(self, key: str, outcome: str) -> None:
+        steered = self._forgotten(key)
         self._metrics.steered.labels(outcome).inc()
         pod = self._state.pods.get(key)
         self._state.release(key, steered.uid)
@@ -495,10 +546,27 @@ class PodSteering:
             if problem and wanted():
                 _log.info("not nominated", pod=pod.key, node=steered.node, problem=problem)
                 self._reject(pod.key, "rejected")
-            elif problem == "" and pod.gated:
-                self.open(pod)
+            elif problem == "":
+                self._written(pod, steered)
 
         self._nominator.put(Write("nominate", pod, node, wanted, done))
+
+    def _written(self, pod: Pod, steered: _Steered) -> None:
+        """Its nomination is there: its gate may open, or those of all its company if it was the last."""
+        if self._steered.get(pod.key) is not steered or steered.expired:
+            return
+        company = None if steered.company is None else self._companies.get(steered.company)
+        if steered.company is None or company is None:
+            if pod.gated:
+                self.open(pod)
+            return
+        company.missing.discard(pod.key)
+        company.ready[pod.key] = pod
+        if not company.missing:
+            del self._companies[steered.company]
+            for each in company.ready.values():
+                if each.gated:
+                    self.open(each)
 
     def _next_wave(self) -> None:
         """Begins the next wave where the one before is through, given up or late."""

@@ -103,7 +103,9 @@ class WaitingPods:
             for key in due[: max(1, int(1 / self._pause))]:
                 wanted = self._wanted.pop(key)
                 pod = self._state.waiting.get(key)
-                if pod is None or pod.uid != wanted.uid or pod.told == wanted.reason or key in self._state.reservations:
+                if pod is None or pod.uid != wanted.uid or pod.told == wanted.reason:
+                    continue
+                if key in self._state.reservations and not self._state.awaits(key):
                     continue
                 await self._write(pod, wanted.reason, steered=wanted.steered)
                 await asyncio.sleep(self._pause)

@@ -151,6 +151,8 @@ class RoundReply(msgspec.Struct):
     #: (rounds/scores.py), encoded once more: most are never looked at.
     scores: list[tuple[int, bytes]] = []
     units: list[str] = []
+    #: Policies, by their place in the request, that rule some of their own pods out, and how.
+    contradictions: list[tuple[int, str]] = []
     problem: str = ""
 
     @property

@@ -294,6 +294,7 @@ def _reply(
     reasons: dict[str, int] = {}
     units: dict[str, int] = {}
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
+    places = {policy.name: place for place, policy in enumerate(request.policies)}
     placements, left = [], []
     for result in results:
         for placement in result.placements:
@@ -320,6 +321,7 @@ def _reply(
         seconds=seconds,
         scores=scores,
         units=list(units),
+        contradictions=list(dict.fromkeys((places[c.policy], c.sentence) for r in results for c in r.contradictions)),
         cached=[(name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()],
     )
 

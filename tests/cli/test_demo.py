@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 from support.cli import thalweg
 from support.safety import check_plan, plan_checked
-from thalweg.demo.scenes import Scene, crowd, scenes
+from thalweg.demo.constraints import across_pods
+from thalweg.demo.scene import Scene
+from thalweg.demo.scenes import crowd, scenes
 from thalweg_extender import TAKEN
 
 from flowcore.model.guidance import HELD
-from flowcore.rounds import run_one_by_one
+from flowcore.rounds import run_one_by_one, run_round
 
-ALL = (*scenes(), crowd())
+SMALL = (*scenes(), *across_pods())
+ALL = (*SMALL, crowd())
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +38,13 @@ def rows(printed: str, number: int) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("number", "scene"), list(enumerate(scenes(), start=1)), ids=lambda each: getattr(each, "title", None)
+    ("number", "scene"), list(enumerate(SMALL, start=1)), ids=lambda each: getattr(each, "title", None)
 )
 def test_each_scene_shows_both_plans(printed: str, number: int, scene: Scene) -> None:
     """One row a pod, and in it where a round and where one-by-one scheduling put it."""
     snapshot = scene.snapshot()
-    plans = [{p.pod.key: p.node for p in run.placements} for run in (plan_checked(snapshot), run_one_by_one(snapshot))]
+    runs = plan_checked(snapshot, scene.policies), run_one_by_one(snapshot, scene.policies)
+    plans = [{p.pod.key: p.node for p in run.placements} for run in runs]
     header, *table = rows(printed, number)
     assert header == ["POD", "ASKS FOR", "THALWEG", "ONE BY ONE"]
     assert {row[0]: row[2:] for row in table} == {
@@ -62,18 +66,29 @@ def test_the_crowd_is_counted(printed: str) -> None:
 def test_the_plans_are_sound(scene: Scene) -> None:
     """Both of them obey every rule, and ours is never the dearer one."""
     snapshot = scene.snapshot()
-    at_once, one_by_one = plan_checked(snapshot), run_one_by_one(snapshot)
-    check_plan(snapshot, one_by_one)
+    at_once, one_by_one = plan_checked(snapshot, scene.policies), run_one_by_one(snapshot, scene.policies)
+    check_plan(snapshot, one_by_one, scene.policies)
     assert at_once.cost <= one_by_one.cost
     assert len(at_once.placements) >= len(one_by_one.placements)
 
 
 def test_what_waits_is_told_why(printed: str) -> None:
     """Each pod that waits has its line."""
-    waiting = [left.pod.key.removeprefix("demo/") for scene in scenes() for left in plan_checked(scene.snapshot()).left]
+    plans = [plan_checked(scene.snapshot(), scene.policies) for scene in SMALL]
+    waiting = [left.pod.key.removeprefix("demo/") for plan in plans for left in plan.left]
     assert waiting
     for name in waiting:
         assert re.search(rf"^{name} waits: 0/\d+ nodes are available: ", printed, re.MULTILINE)
+
+
+def test_constraints_are_worth_a_scene() -> None:
+    """What their stories say: planned at once no fewer are placed, and where groups exclude each other more are."""
+    placed = {}
+    for scene in across_pods():
+        runs = [run(scene.snapshot(), scene.policies) for run in (run_round, run_one_by_one)]
+        placed[scene.title] = [len(run.placements) for run in runs]
+        assert any(run.left for run in runs)
+    assert [at_once > one_by_one for at_once, one_by_one in placed.values()] == [False, True, True, True]
 
 
 def told(printed: str) -> list[tuple[str, str, Any, Any]]:
@@ -99,6 +114,19 @@ def test_the_extender_tells_kube_scheduler_the_plan(printed: str) -> None:
     assert preempted[3] == {"NodeNameToMetaVictims": {}}
     kept = [name for name in stranger[2] if name != plan["train-0"]]
     assert stranger[3] == {"NodeNames": kept, "FailedAndUnresolvableNodes": {plan["train-0"]: TAKEN}}
+
+
+def test_the_one_replaced_leaves_where_the_new_one_can_start(printed: str) -> None:
+    """The larger pod gets the place of the smaller; what does not fit waits; the room between is nobody's."""
+    header, *table = rows(printed, len(ALL) + 2)
+    assert header == ["POD", "ASKS FOR", "REPLACES", "THALWEG"]
+    assert {row[0]: row[3] for row in table} == {
+        "model-2": "node-1, once model-1 has left",
+        "cache-2": "waits",
+        "small": "waits",
+    }
+    assert "cache-2 waits: cannot take the place of demo/cache-1 on node node-2: Insufficient cpu" in printed
+    assert "small waits: 0/2 nodes are available: 2 Insufficient cpu." in printed
 
 
 def test_it_ends_with_what_to_try_next(printed: str) -> None:

@@ -1,6 +1,7 @@
 """What docs/policies.md shows does what it says."""
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +45,30 @@ def test_zones_and_the_freest_node_within_the_zone(model: str) -> None:
     running += [of(other, "o4", "c1", cpu="100m"), of(other, "o5", "c3", cpu="100m")]
     answer = simulate(*nodes, *running, policy, of(template, "new"))
     assert answer["placements"] == {"default/new": "c2"}
+
+
+def test_constraints_across_pods() -> None:
+    """Each construct of the example at once: caps on nodes and zones, groups apart, one agent on each GPU node."""
+    (policy,) = example("Constraints across pods")
+    nodes = [in_zone(f"{zone}{at}", zone) for zone in "abc" for at in (1, 2, 3)]
+    nodes[0]["metadata"]["labels"]["gpu"] = "true"
+
+    def pods(name: str, count: int, **labels: str) -> list[Manifest]:
+        template = {"metadata": {"namespace": "shop", "labels": labels}, "spec": {"schedulerName": "thalweg"}}
+        return [of(template, f"{name}{at}", cpu="100m") for at in range(count)]
+
+    namespace = {"kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "shop"}}}
+    waiting = [*pods("web", 9, app="web"), *pods("loud", 15, noise="loud"), *pods("quiet", 15, noise="quiet")]
+    waiting += [*pods("agent", 3, app="agent"), *pods("other", 2, app="other")]
+    placed = simulate(*nodes, namespace, policy, *waiting)["placements"]
+
+    def on(name: str) -> Counter[str]:
+        return Counter(node for key, node in placed.items() if key.startswith(f"shop/{name}"))
+
+    assert set(on("web").values()) == {1}
+    assert Counter(node[0] for node in on("web")) == {"a": 2, "b": 2, "c": 2}
+    assert not on("loud").keys() & on("quiet").keys()
+    assert max((on("loud") + on("quiet")).values()) <= 4
+    assert (on("loud") + on("quiet")).total() == 20
+    assert on("agent") == {"a1": 1}
+    assert on("other").total() == 2

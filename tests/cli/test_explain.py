@@ -15,6 +15,7 @@ from thalweg.explain import as_json
 from thalweg.explain import explain as explanations
 
 from flowcore.filters import FILTERS
+from flowcore.model.constrained import HOSTNAME
 
 FITS = {"fits": True, "filter": "", "reason": ""}
 WEB = {"metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}}}
@@ -56,6 +57,40 @@ def test_running_pods_count_and_pods_that_ended_do_not() -> None:
     assert {name: verdict["reason"] for name, verdict in answer[0]["nodes"].items()} == {
         "a": "Insufficient cpu",
         "b": "",
+    }
+
+
+def test_constraints_of_the_dumps_policies_are_judged() -> None:
+    """The filter that is ours comes after kube-scheduler's; a contradiction is told before all of them."""
+    at_most = {"pods": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}
+
+    def policy(name: str, key: str = HOSTNAME) -> Manifest:
+        return {
+            "apiVersion": "scheduling.thalweg/v1alpha1",
+            "kind": "FlowSchedulingPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "selects": {"podSelector": {"matchLabels": {"policy": name}}},
+                "constraints": [{"name": "az", "conflict": {**at_most, "topologyKey": key}}],
+            },
+        }
+
+    def governed(name: str, policy: str) -> Manifest:
+        return pod(name, "1", schedulerName="thalweg", metadata={"labels": {"app": "web", "policy": policy}})
+
+    nodes = [node(name, cpu) for name, cpu in (("a", "4"), ("b", "4"), ("c", "0"))]
+    web = {**pod("", nodeName="a"), **WEB, "status": {"phase": "Running"}}
+    found = explain(*nodes, web, governed("p", "one"), governed("q", "odd"), policy("one"), policy("odd", "rack"))
+    reasons = {
+        entry["pod"]: {name: (verdict["filter"], verdict["reason"]) for name, verdict in entry["nodes"].items()}
+        for entry in found
+    }
+    full = "node(s) are full by constraint az of policy one (at most 1 per kubernetes.io/hostname)"
+    nowhere = "constraint az of policy odd speaks of rack, a label that no node has"
+    odd = f"node(s) are ruled out by a contradiction: {nowhere}"
+    assert reasons == {
+        "default/p": {"a": ("PolicyConstraints", full), "b": ("", ""), "c": ("NodeResourcesFit", "Insufficient cpu")},
+        "default/q": dict.fromkeys("abc", ("PolicyConstraints", odd)),
     }
 
 

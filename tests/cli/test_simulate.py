@@ -15,10 +15,11 @@ from support.cli import Manifest, node, pod, simulate, thalweg, to_yaml
 from support.draw import Case, busy_cases
 from support.safety import check_plan
 from support.verdicts import read_pods, snapshot_of
-from thalweg.dump import Dump
+from thalweg.dump import Dump, read
 from thalweg.main import main
 from thalweg.simulate import plan
 
+from flowcore.model.gangs import Gang
 from flowcore.model.wire import Interner, WireNamespace, WireNode, to_labels, to_node
 
 # -- what is read ------------------------------------------------------------------------------------------------------
@@ -52,6 +53,19 @@ def test_the_answers_shape() -> None:
     assert answer["placements"] == {"default/p": "a"}
     assert answer["pending"]["default/q"]["nodes"] == {"a": "Insufficient cpu", "b": "Insufficient cpu"}
     assert answer["pending"]["default/q"]["reason"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+
+
+def test_a_pod_in_the_place_of_another() -> None:
+    """It goes where that one runs, however full, or waits with the reason that holds there."""
+    old = pod("old", "3", nodeName="a")
+    new = pod("new", "4")
+    new["metadata"]["annotations"] = {"scheduling.thalweg/replaces": "old"}
+    answer = simulate(node("a", "4"), node("b", "4"), old, new)
+    assert answer["placements"] == {"default/new": "a"}
+    answer = simulate(node("a", "4"), node("b", "4"), old, pod("there", "1", nodeName="a"), new)
+    check_shape(answer, {"a", "b"}, {"default/new"})
+    reason = "cannot take the place of default/old on node a: Insufficient cpu"
+    assert answer["pending"]["default/new"]["reason"] == reason
 
 
 def as_list(objects: list[Manifest]) -> str:
@@ -229,6 +243,38 @@ def test_policies_of_the_dump_are_heeded() -> None:
 
 
 # -- what cannot be read -----------------------------------------------------------------------------------------------
+
+
+def test_gangs_of_the_dump_are_the_operators(tmp_path: Path) -> None:
+    """From PodGroup objects, typed lists of them too, and from annotations, less what runs already."""
+    ours = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "3"}
+    label = {"scheduling.x-k8s.io/pod-group": "eval"}
+    manifests = [node("a"), *(pod(name, "100m") for name in "abcdef")]
+    manifests[1]["spec"]["nodeName"] = "a"
+    for each in manifests[1:4]:
+        each["metadata"]["annotations"] = ours
+    manifests[4]["metadata"]["labels"] = label
+    manifests[5]["spec"]["schedulingGroup"] = {"podGroupName": "native"}
+    manifests[6]["spec"]["schedulingGroup"] = {"podGroupName": "nowhere"}
+    group = {"metadata": {"name": "eval", "namespace": "default"}, "spec": {"minMember": 2}}
+    listed = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroupList", "items": [group]}
+    native = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "native", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}},
+    }
+    file = tmp_path / "dump.yaml"
+    file.write_text(to_yaml(*manifests, listed, native, {**native, "apiVersion": "example.com/v1", "spec": "else"}))
+    result = plan(read((str(file),)), 0.0).result
+    label_gang = "PodGroup default/eval of scheduling.x-k8s.io"
+    assert {**result.after.gangs} == {
+        "gang default/train": Gang("gang default/train", 2, started=True),
+        label_gang: Gang(label_gang, 2, flaw=f"{label_gang}: 1 of 2 pods exist"),
+        "PodGroup default/native": Gang("PodGroup default/native", 1),
+        "PodGroup default/nowhere": Gang("PodGroup default/nowhere", 1, flaw="PodGroup default/nowhere does not exist"),
+    }
+    assert {each.pod.key: each.pod.gangs for each in result.placements}["default/b"] == ("gang default/train",)
 
 
 def spoiled(kind: str, path: str, value: Any) -> str:

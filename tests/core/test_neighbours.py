@@ -11,6 +11,8 @@ from flowcore.filters.newer import Newer
 from flowcore.model.neighbours import (
     Alike,
     Crowd,
+    Described,
+    Description,
     Kind,
     Neighbours,
     SelectorIndex,
@@ -20,7 +22,7 @@ from flowcore.model.neighbours import (
 )
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint, WeightedTerm
+from flowcore.model.rules import AffinityTerm, Limit, Rules, SpreadConstraint, WeightedTerm
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
 from flowcore.model.snapshot import NodeTable, Snapshot, build_snapshot
 
@@ -45,6 +47,14 @@ _terms = st.builds(
     st.sampled_from(((), ("default",), NAMESPACES)),
     st.sampled_from((None, None, LabelSelector(), LabelSelector((Requirement("team", "Exists"),)))),
 )
+_limits = st.builds(
+    Limit,
+    st.just("constraint c of policy p"),
+    st.sampled_from(("zone", "host", "")),
+    st.lists(_selectors.filter(lambda each: each is not None), min_size=1, max_size=2).map(tuple),
+    st.sampled_from((None, LabelSelector((Requirement("team", "Exists"),)))),
+    st.integers(0, 3),
+)
 _rules = st.builds(
     Rules,
     affinity=st.lists(_terms, max_size=2).map(tuple),
@@ -61,6 +71,7 @@ _rules = st.builds(
         ),
         max_size=2,
     ).map(tuple),
+    limits=st.lists(_limits, max_size=2).map(tuple),
     preferred=st.lists(st.builds(WeightedTerm, st.sampled_from((1, -1, 5)), _terms), max_size=2).map(tuple),
 )
 _kinds = st.builds(Kind, st.sampled_from(NAMESPACES), _labels, st.booleans(), st.none() | _rules)
@@ -83,7 +94,7 @@ class Recount:
         self.pods: list[tuple[Kind, str]] = []
         self.namespaces: dict[str, Labels] = {}
 
-    def crowd(self, of: Together | Alike) -> Counter[int]:
+    def crowd(self, of: Description) -> Counter[int]:
         return self._places(
             kind
             if (isinstance(of, Together) and all(own_term_matches(term, kind, self.namespaces) for term in of.terms))
@@ -94,6 +105,11 @@ class Recount:
                 and kind.namespace == of.namespace
                 and not kind.leaving
                 and of.selector.matches(kind.labels)
+            )
+            or (
+                isinstance(of, Described)
+                and any(selector.matches(kind.labels) for selector in of.selectors)
+                and (of.namespaces is None or of.namespaces.matches(self.namespaces.get(kind.namespace, ())))
             )
             else None
             for kind, _ in self.pods
@@ -140,13 +156,14 @@ EVENTS = st.one_of(
 @given(
     st.lists(EVENTS, max_size=25),
     st.lists(st.lists(_terms, min_size=1, max_size=2).map(lambda t: Together(tuple(t)))
-             | st.builds(Alike, st.sampled_from(NAMESPACES), _selectors), min_size=1, max_size=6),
+             | st.builds(Alike, st.sampled_from(NAMESPACES), _selectors)
+             | _limits.map(lambda limit: Described(limit.selectors, limit.namespaces)), min_size=1, max_size=6),
     st.lists(_kinds, min_size=1, max_size=3),
     st.lists(_changes, max_size=3),
 )  # fmt: skip
 def test_questions_are_answered_as_by_a_recount(
     events: list[tuple[str, Any]],
-    crowds: list[Together | Alike],
+    crowds: list[Description],
     kinds: list[Kind],
     placed: list[tuple[Kind, str, int]],
 ) -> None:
@@ -172,7 +189,7 @@ def test_questions_are_answered_as_by_a_recount(
     compare(above, recount, crowds, kinds)
 
 
-def compare(neighbours: Neighbours, recount: Recount, crowds: list[Together | Alike], kinds: list[Kind]) -> None:
+def compare(neighbours: Neighbours, recount: Recount, crowds: list[Description], kinds: list[Kind]) -> None:
     for of in crowds:
         assert places(neighbours.crowd(of)) == recount.crowd(of)
     for kind in kinds:

@@ -31,6 +31,7 @@ NAMESPACES: dict[str, dict[str, str]] = {
     "gates-prod": {"team": "ml", "stage": "prod"},
 }
 STEERED: dict[str, Any] = {"delivery": "Extender", "selects": {"podSelector": {}}}
+SHARED: dict[str, Any] = {"schedulerNames": ["thalweg-steered"], "podSelector": {"matchLabels": {"seen": "us"}}}
 GATED: dict[str, Any] = {**STEERED, "waiting": "Gate"}
 
 
@@ -182,8 +183,8 @@ async def test_pods_with_a_node_are_left_alone(api: Api) -> None:
 
 
 async def test_gone_when_it_is_not_wanted_any_more(api: Api) -> None:
-    """Turned to Hold, selecting nothing, deleted: new pods are not gated, and nothing is left behind."""
-    for change in ({"waiting": "Hold"}, {"delivery": "Observe", "waiting": "Hold"}, {"selects": None}, None):
+    """Only observing, selecting nothing, deleted: new pods are not gated, and nothing is left behind."""
+    for change in ({"delivery": "Observe", "waiting": "Hold"}, {"selects": None}, None):
         await api.create(policy("going", **GATED))
         await in_effect(api, steered())
         if change is None:
@@ -194,6 +195,30 @@ async def test_gone_when_it_is_not_wanted_any_more(api: Api) -> None:
         await no_gates(api)
         await api.delete(POLICIES)
         await until(lambda: _names(api, POLICIES, 0), 10, lambda: "the policy to be gone")
+
+
+async def test_pods_of_gangs_are_gated_where_others_are_held(api: Api) -> None:
+    """By each of the sources of gangs; and not when another policy that comes first binds them."""
+    await api.create(policy("holding", **GATED))
+    await in_effect(api, steered())
+    await api.patch(f"{POLICIES}/holding", {"spec": {"waiting": "Hold"}})
+    await in_effect(api, steered(), gated=False)
+    plain = {"labels": {"app": "pod-group"}, "annotations": {"example.com/gang": "train"}}
+    assert await gates_of(api, steered(**plain)) == []
+    ours = {"annotations": {"scheduling.thalweg/gang": "train"}}
+    for said in (
+        {"schedulingGroup": {"podGroupName": "train"}},
+        {"labels": {"scheduling.x-k8s.io/pod-group": "train"}},
+        {"labels": {"pod-group.scheduling.sigs.k8s.io": "train"}},
+        {"annotations": {"scheduling.k8s.io/group-name": "train"}},
+        {"annotations": {"scheduling.volcano.sh/group-name": "train"}},
+        {"annotations": {"gang.scheduling.koordinator.sh/name": "train"}},
+        ours,
+    ):
+        assert await gates_of(api, steered(**said)) == [GATE], said
+    await api.create(policy("watched", delivery="Observe", precedence=9, selects=SHARED))
+    await in_effect(api, steered(**ours, labels=SHARED["podSelector"]["matchLabels"]), gated=False)
+    assert await gates_of(api, steered(**ours)) == [GATE]
 
 
 async def test_a_changed_selection_changes_the_gate(api: Api) -> None:

@@ -1,6 +1,7 @@
 """FlowSchedulingPolicy: what the API server refuses, what the operator makes of the rest, and what users see."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ def selecting(tier: str) -> dict[str, Any]:
     return {"podSelector": {"matchLabels": {"tier": tier}}}
 
 
+AT_MOST = {"pods": {}, "topologyKey": "zone"}
 REFUSED = {
     "binder and default-scheduler": (
         {"delivery": "Binder", "selects": {"schedulerNames": ["default-scheduler"]}},
@@ -75,6 +77,32 @@ REFUSED = {
     "the same scheduler twice": ({"selects": {"schedulerNames": ["a", "a"]}}, "uplicate"),
     "words for a number": ({"precedence": "very high"}, "must be of type integer"),
     "garbage": ({"selects": "everything"}, "must be of type object"),
+    "a constraint that says nothing": (
+        {"constraints": [{"name": "c"}]},
+        "needs exactly one of conflict, exclusive, together, global",
+    ),
+    "a constraint that says two things": (
+        {"constraints": [{"name": "c", "conflict": AT_MOST, "together": {"pods": {}, "topologyKey": "zone"}}]},
+        "needs exactly one of conflict, exclusive, together, global",
+    ),
+    "two constraints of one name": (
+        {"constraints": [{"name": "c", "conflict": AT_MOST}, {"name": "c", "global": {"pods": {}}}]},
+        "Duplicate value",
+    ),
+    "a group alone": (
+        {"constraints": [{"name": "c", "exclusive": {"groups": [{}], "topologyKey": "zone"}}]},
+        "should have at least 2 items",
+    ),
+    "In without values in a constraint": (
+        {"constraints": [{"name": "c", "global": {"pods": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}]},
+        "In and NotIn need at least one value",
+    ),
+    "constraints and Prefer": (
+        {"delivery": "Extender", "steering": "Prefer", "constraints": [{"name": "c", "conflict": AT_MOST}]},
+        "spec.steering: constraints need Require",
+    ),
+    "no duration": ({"gangs": {"timeout": "soon"}}, "should match"),
+    "an unknown end of a gang": ({"gangs": {"onPartialBind": "Shrug"}}, 'supported values: "Replan", "Evict"'),
 }
 
 
@@ -98,6 +126,18 @@ TAKEN: dict[str, dict[str, Any]] = {
         "selects": {"schedulerNames": ["thalweg-steered", "default-scheduler"]},
     },
     "defaults said": {"delivery": "Binder", "steering": "Require", "waiting": "Hold"},
+    "every construct": {
+        "gangs": {"timeout": "1h30m", "holdRoomAfter": "0s", "onPartialBind": "Evict", "waiting": "Hold"},
+        "constraints": [
+            {"name": "none-at-all", "conflict": {**AT_MOST, "maxPerDomain": 0}},
+            {
+                "name": "xor",
+                "exclusive": {"groups": [{}, {}], "topologyKey": "zone", "maxPerDomain": 2, "maxPlaced": 5},
+            },
+            {"name": "pair", "together": AT_MOST},
+            {"name": "agent", "global": {"pods": {}, "nodes": {"matchLabels": {"gpu": "yes"}}, "require": "AllOrNone"}},
+        ],
+    },
     "observing all schedulers": {
         "delivery": "Observe",
         "selects": {"schedulerNames": ["thalweg", "thalweg-steered", "default-scheduler"]},
@@ -145,6 +185,42 @@ async def test_status_tells_what_the_policy_does(scene: Scene) -> None:
     # What is deleted is no longer counted.
     await scene.delete("p0", "p1", "p2", "p3")
     await scene.policy_seen("batch", 1, counts(0, 0, 0))
+
+
+async def test_constraints_hold_and_contradictions_are_told(scene: Scene) -> None:
+    """Across owners, for pods that come later too; what contradicts itself waits and is told in pod and policy."""
+    for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        await scene.nodes(name, labels={"zone": zone})
+    batch, cap = {"tier": "batch"}, {"pods": {"matchLabels": {"tier": "batch"}}, "maxPerDomain": 2}
+    await scene.policy(
+        "batch",
+        selects=selecting("batch"),
+        constraints=[
+            {"name": "az", "conflict": {**cap, "topologyKey": "zone"}},
+            {"name": "never", "conflict": {"pods": {"matchLabels": {"odd": "yes"}}, "topologyKey": "rack"}},
+        ],
+    )
+    await scene.api.create_many([scene.pod(f"p{number}", labels={**batch, "own": f"{number}"}) for number in range(5)])
+    await scene.create("odd", labels={**batch, "odd": "yes"})
+    found = await scene.policy_seen("batch", 1, counts(6, 4, 2))
+    where = Counter(each["spec"].get("nodeName", "")[:1] for each in await scene.pods())
+    assert where == {"a": 2, "b": 2, "": 2}
+    (left,) = [
+        each for each in await scene.pods() if not each["spec"].get("nodeName") and each["metadata"]["name"] != "odd"
+    ]
+    name = left["metadata"]["name"]
+    await scene.reason_of(name, "3 node(s) are full by constraint az of policy batch (at most 2 per zone)")
+    sentence = "constraint never of policy batch speaks of rack, a label that no node has"
+    await scene.reason_of("odd", f"3 node(s) are ruled out by a contradiction: {sentence}")
+    found = await scene.policy_seen("batch", 1, lambda each: condition(each, "Consistent")["status"] == "False")
+    assert condition(found, "Consistent")["message"] == f"The pods concerned wait: {sentence}."
+    gone = next(each["metadata"]["name"] for each in await scene.pods() if each["spec"].get("nodeName"))
+    await scene.delete(gone)
+    await scene.node_of(name)
+    await scene.policy("batch", selects=selecting("batch"), constraints=[])
+    await scene.node_of("odd")
+    found = await scene.policy_seen("batch", 2)
+    assert {each["type"] for each in found["status"]["conditions"]} == {"Accepted", "Ready"}
 
 
 async def test_status_is_quiet_when_nothing_happens(scene: Scene) -> None:

@@ -1,18 +1,12 @@
 """A real API server serves every kind of storage object where the operator looks for it, in the shape that it reads."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from support.operator import until
+from support.watching import watching
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import object_path
-from thalweg_operator.connection import connect
-from thalweg_operator.program import Operator
-from thalweg_operator.settings import Settings
-from thalweg_operator.state import ClusterState
 
 from flowcore.model.volumes import Attachment, Claim, PersistentVolume
 from flowcore.model.wire import STORAGE_KINDS
@@ -42,21 +36,6 @@ OBJECTS = [
          "source": {"persistentVolumeName": "x"}}),
 ]  # fmt: skip
 DEVICES = made("DeviceClass", "resource.k8s.io/v1", spec={"extendedResourceName": "example.com/gpu"})
-
-
-@asynccontextmanager
-async def watching(plane: ControlPlane) -> AsyncIterator[ClusterState]:
-    """The operator's state, fed by all its reflectors, without the rest of it."""
-    async with connect(plane.kubeconfig, 32) as connection:
-        operator = Operator(Settings(kubeconfig=plane.kubeconfig), connection)
-        tasks = [asyncio.create_task(each.run()) for each in operator._reflectors.values()]
-        try:
-            await until(lambda: operator.not_ready() == ["policies"], 30, lambda: str(operator.not_ready()))
-            yield operator._state
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_every_kind_comes_and_goes(plane: tuple[ControlPlane, Api]) -> None:

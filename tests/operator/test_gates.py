@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from support.fake_api import refusal, serving
@@ -13,7 +14,7 @@ from thalweg_operator.gates import ADMISSION, GATE_LABEL, gate, wants_gate
 from thalweg_operator.policies import PolicyStore, parse
 from thalweg_operator.policy_status import Counts, PolicyStatus
 
-from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.policies import BUILT_IN, GangTerms, Policy, WaitingMode
 from flowcore.model.selectors import is_label_value
 
 GATED: dict[str, Any] = {"delivery": "Extender", "waiting": "Gate", "selects": {"podSelector": {}}}
@@ -23,12 +24,43 @@ def gated(name: str, **more: Any) -> Policy:
     return parse(name, {**GATED, **more})
 
 
+def holding_gangs(policy: Policy) -> Policy:
+    """The policy, with gangs held too."""
+    return msgspec.structs.replace(policy, gangs=GangTerms(waiting=WaitingMode.HOLD))
+
+
 def test_only_extender_and_gate_want_one() -> None:
-    """Neither a held one, nor one that governs nothing."""
+    """A held one does so for gangs alone, unless it holds those too; one that governs nothing, never."""
     assert wants_gate(gated("p"))
-    assert not wants_gate(gated("p", waiting="Hold"))
+    assert wants_gate(gated("p", waiting="Hold"))
+    assert not wants_gate(holding_gangs(gated("p", waiting="Hold")))
     assert not wants_gate(gated("p", selects={}))
     assert not wants_gate(BUILT_IN)
+
+
+def test_pods_of_gangs_and_others_apart() -> None:
+    """The condition says which; a rival is asked about those that it leaves and this one would gate."""
+    both, gangs = gated("both"), gated("gangs", waiting="Hold")
+    others, held = holding_gangs(gated("others")), holding_gangs(gated("held", waiting="Hold"))
+
+    def only(policy: Policy) -> list[str]:
+        conditions = gate(policy, "u", []).rule["spec"]["matchConditions"]
+        return [each["expression"] for each in conditions if each["name"] == "gang"]
+
+    def rivals(policy: Policy, first: Policy) -> str:
+        asked: str = gate(policy, "u", [first, policy]).rule["spec"]["variables"][2]["expression"]
+        return asked
+
+    assert only(both) == []
+    (gang,) = only(gangs)
+    assert only(others) == [f"!({gang})"]
+    assert rivals(both, others).endswith(f" && ({gang}))")
+    assert rivals(both, gangs).endswith(f" && !({gang}))")
+    assert gang not in rivals(both, held)
+    assert gang not in rivals(gangs, others)
+    assert (
+        rivals(gangs, both) == rivals(others, both) == rivals(both, msgspec.structs.replace(both, name="x")) == "false"
+    )
 
 
 @pytest.mark.parametrize("name", ["p", "a." * 126 + "z", "b" * 60 + "." + "c" * 100])
@@ -99,6 +131,7 @@ async def test_a_server_that_has_none_or_forbids_them(tmp_path: Path, status: in
     found = {each.name: writer._status(each, Counts())["conditions"][1] for each in store.standings}
     assert (found["p"]["status"], found["p"]["reason"]) == ("True", "HeldNotGated")
     assert words in found["p"]["message"]
+    assert "but new pods are held" in found["p"]["message"]
     assert found["held"]["reason"] == "InForce"
 
 

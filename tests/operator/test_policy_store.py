@@ -3,16 +3,21 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from thalweg_operator.errors import PolicyError
 from thalweg_operator.policies import PolicyStore, parse
 
-from flowcore.model.policies import BUILT_IN, Delivery, Steering, WaitingMode
+from flowcore.model.constraints import Conflict, Exclusive, Global, OneDomain
+from flowcore.model.policies import BUILT_IN, Delivery, GangTerms, PartialBind, Policy, Selects, Steering, WaitingMode
+from flowcore.model.selectors import LabelSelector, Requirement
 
 GOOD: dict[str, Any] = {"selects": {"podSelector": {"matchLabels": {"a": "b"}}}}
 OTHER: dict[str, Any] = {**GOOD, "precedence": 5}
 BAD: dict[str, Any] = {"selects": {"podSelector": {"matchLabels": {"a": "not good"}}}}
+CONFLICT: dict[str, Any] = {"conflict": {"pods": {}, "topologyKey": "zone"}}
+TOGETHER: dict[str, Any] = {"together": {"pods": {}, "topologyKey": "zone"}}
 
 
 def in_force(store: PolicyStore) -> list[tuple[str, int]]:
@@ -99,6 +104,38 @@ def test_changes_reach_those_remembered() -> None:
             "matchExpressions[0]",
         ),
         ({"selects": {"podSelector": {"matchLabels": {"": "x"}}}}, "spec.selects.podSelector.matchLabels"),
+        ({"gangs": {"timeout": "soon"}}, 'spec.gangs.timeout: "soon" is not a duration'),
+        ({"gangs": {"holdRoomAfter": ""}}, "spec.gangs.holdRoomAfter"),
+        ({"gangs": {"onPartialBind": "Shrug"}}, "spec.gangs.onPartialBind"),
+        ({"constraints": [{"name": "c"}]}, "spec.constraints[0]: needs exactly one of conflict, exclusive, together, "),
+        ({"constraints": [{"name": "c", **CONFLICT, **TOGETHER}]}, "spec.constraints[0]: needs exactly one of"),
+        ({"constraints": [CONFLICT]}, "spec.constraints[0]: Object missing required field `name`"),
+        ({"constraints": [{"name": "", **CONFLICT}]}, "spec.constraints[0].name: every constraint has a name"),
+        (
+            {"constraints": [{"name": "c", **CONFLICT}, {"name": "c", **TOGETHER}]},
+            'spec.constraints[1].name: "c" is the name of another constraint',
+        ),
+        (
+            {"constraints": [{"name": "c", "exclusive": {"groups": [{}], "topologyKey": "zone"}}]},
+            "spec.constraints[0].exclusive.groups: needs at least two groups",
+        ),
+        (
+            {"constraints": [{"name": "c", "conflict": {"pods": {}, "topologyKey": "two words"}}]},
+            'spec.constraints[0].conflict.topologyKey: "two words" is not a label key',
+        ),
+        (
+            {"constraints": [{"name": "c", "global": {"pods": {}, "nodes": {"matchLabels": {"a": "not good"}}}}]},
+            "spec.constraints[0].global.nodes.matchLabels.a",
+        ),
+        (
+            {"constraints": [{"name": "c", "conflict": {"pods": {}, "topologyKey": "zone", "maxPerDomain": -1}}]},
+            "spec.constraints[0].conflict.maxPerDomain",
+        ),
+        ({"constraints": [{"name": "c", "global": {"pods": {}, "require": "Some"}}]}, "spec.constraints[0].global"),
+        (
+            {"delivery": "Extender", "steering": "Prefer", "constraints": [{"name": "c", **CONFLICT}]},
+            "spec.steering: constraints need Require",
+        ),
     ],
 )
 def test_garbage_names_its_field(spec: dict[str, Any], field: str) -> None:
@@ -108,14 +145,49 @@ def test_garbage_names_its_field(spec: dict[str, Any], field: str) -> None:
     assert field in str(caught.value)
 
 
+def test_constraints_as_they_are_written() -> None:
+    """Each construct with all that it can say, and with as little as it needs."""
+    web, api = ({"matchLabels": {"app": app}} for app in ("web", "api"))
+    groups = {"groups": [web, api], "topologyKey": "zone"}
+    policy = parse(
+        "p",
+        {
+            "constraints": [
+                {"name": "a", "conflict": {"pods": web, "topologyKey": "zone", "maxPerDomain": 2}},
+                {"name": "b", "conflict": {"pods": web, "topologyKey": "zone"}},
+                {"name": "c", "exclusive": {**groups, "maxPerDomain": 3, "maxPlaced": 9}},
+                {"name": "d", "exclusive": groups},
+                {"name": "e", "together": {"pods": api, "topologyKey": "zone"}},
+                {"name": "f", "global": {"pods": web, "nodes": api, "require": "AllOrNone"}},
+                {"name": "g", "global": {"pods": web}},
+            ],
+        },
+    )
+    one, two = (LabelSelector((Requirement("app", "In", (app,)),)) for app in ("web", "api"))
+    assert policy.constraints == (
+        Conflict("a", one, "zone", 2),
+        Conflict("b", one, "zone", 1),
+        Exclusive("c", (one, two), "zone", 3, 9),
+        Exclusive("d", (one, two), "zone", None, None),
+        OneDomain("e", two, "zone"),
+        Global("f", one, two, all_or_none=True),
+        Global("g", one, LabelSelector()),
+    )
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("10m", 600), ("90s", 90), ("1h30m", 5400), ("2h0m1s", 7201), ("0s", 0)])
+def test_durations(text: str, seconds: int) -> None:
+    """As Go writes them, in whole seconds."""
+    said = {"timeout": text, "holdRoomAfter": text, "onPartialBind": "Evict", "waiting": "Hold"}
+    expected = GangTerms(seconds, PartialBind.EVICT, seconds, WaitingMode.HOLD)
+    assert parse("p", {"gangs": said}).gangs == expected
+
+
 def test_defaults() -> None:
     """A spec that says next to nothing is what the built-in default is, but for its selection."""
     policy = parse("p", {"selects": {"podSelector": {}}})
-    assert (policy.delivery, policy.weights, policy.unscheduled) == (
-        Delivery.BINDER,
-        BUILT_IN.weights,
-        BUILT_IN.unscheduled,
-    )
+    assert msgspec.structs.replace(policy, name="", selects=Selects(), precedence=0) == Policy("")
+    assert policy.delivery is Delivery.BINDER
     assert policy.selects.matches("thalweg", (), ())
     assert not policy.selects.matches("default-scheduler", (), ())
     assert not parse("p", {}).selects.matches("thalweg", (), ())
@@ -142,6 +214,7 @@ def test_the_crd_says_the_same() -> None:
         {"delivery": "Extender", "selects": {"schedulerNames": ["thalweg"]}},
         {"steering": "Prefer"},
         {"waiting": "Gate"},
+        {"delivery": "Extender", "steering": "Prefer", "constraints": [{"name": "c", **CONFLICT}]},
     ]
     said = []
     for each in refused:

@@ -307,6 +307,40 @@ async def test_a_kind_that_the_cluster_does_not_serve_is_empty(tmp_path: Path, m
         task.cancel()
 
 
+async def test_the_version_that_is_served_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest of them; when the cluster begins to serve another one in its place, that one, and nothing is lost."""
+    monkeypatch.setattr("thalweg_operator.reflector._ABSENT", 0.02)
+    server, mirror, metrics, newer = WatchServer(), Mirror(), Metrics(), asyncio.Event()
+
+    @web.middleware
+    async def versions(request: web.Request, handler: Any) -> web.StreamResponse:
+        if (request.path == "/v2/things") != newer.is_set():
+            return web.Response(status=404, text="404 page not found")
+        found: web.StreamResponse = await handler(request)
+        return found
+
+    server.app.middlewares.append(versions)
+    server.app.router.add_get("/v2/things", server._serve)
+    async with serving(server.app, tmp_path) as connection:
+        decode = msgspec.json.Decoder(Thing).decode
+        reflector = Reflector(
+            "things", "/v2/things", connection, decode, mirror, metrics, may_be_absent=True, older=["/v3/no", "/things"]
+        )
+        task = asyncio.create_task(reflector.run())
+        await asyncio.wait_for(reflector.synced.wait(), 10)
+        case = Case(server, mirror, reflector, metrics)
+        await server.watched()
+        await server.put("a", 1)
+        await case.equal()
+        newer.set()
+        await server.cut()
+        await server.watched(2)
+        await server.put("b", 2)
+        await case.equal()
+        assert mirror.done.count("-a") == 0
+        task.cancel()
+
+
 async def test_a_kind_that_is_not_there_when_it_must_be(tmp_path: Path) -> None:
     """A 404 for nodes or pods is a failure like any other: nobody takes it for an empty cluster."""
     async with reflecting(tmp_path, a=1) as case:

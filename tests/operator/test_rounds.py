@@ -14,9 +14,11 @@ from thalweg_operator.policies import PolicyStore
 from thalweg_operator.rounds import RoundLoop
 from thalweg_operator.sinks import pod_decoder
 from thalweg_operator.state import ClusterState
+from thalweg_operator.steering import Planned
 from thalweg_operator.wire import RoundReply, RoundRequest, request_decoder, request_encoder
 from thalweg_operator.worker import Replica, answer
 
+from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
 from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
@@ -75,10 +77,10 @@ class Ear:
     def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
         self.told[pod.key] = reason
 
-    def send(self, planned: list[tuple[Pod, str, int]]) -> None:
-        for pod, node, _wave in planned:
-            assert self._state.reservations[pod.key].node == node
-            self.steered[pod.key] = node
+    def send(self, planned: list[Planned]) -> None:
+        for each in planned:
+            assert self._state.reservations[each.pod.key].node == each.node
+            self.steered[each.pod.key] = each.node
 
 
 class Case:
@@ -261,6 +263,70 @@ async def test_anti_affinity_that_does_not_concern_the_plan(case: Case) -> None:
     await bound(case, "ns/p")
     assert case.ear.bound == {"ns/p": "n"}
     assert case.metrics.registry.get_sample_value("thalweg_placements_total", {"outcome": "dropped"}) is None
+
+
+ONE_A_ZONE = {
+    "selects": {"podSelector": {"matchLabels": {"app": "web"}}},
+    "constraints": [{"name": "az", "conflict": {"pods": {"matchLabels": {"app": "web"}}, "topologyKey": "zone"}}],
+}
+
+
+async def test_a_cap_that_fills_between_plan_and_bind(case: Case) -> None:
+    """Another scheduler was faster: the pod waits, with the constraint for a reason, until the other one leaves."""
+    case.policies.offer("shop", "u", 1, ONE_A_ZONE)
+    for name in ("n", "m"):
+        case.node(name, labels=(("zone", "a"),))
+    case.worker.meanwhile = [
+        lambda: case.pod("theirs", scheduler_name="other", node_name="m", labels=(("app", "web"),)),
+    ]
+    case.pod(labels=(("app", "web"),))
+    full = "2 node(s) are full by constraint az of policy shop (at most 1 per zone)"
+    await told(case, "ns/p", full)
+    assert case.ear.bound == {}
+    case.state.delete_pod("ns/theirs")
+    await bound(case, "ns/p")
+
+
+async def test_a_cap_is_kept_over_rounds_and_zones(case: Case) -> None:
+    """Reservations count; what the cap does not concern is bound beside them."""
+    case.policies.offer("shop", "u", 1, ONE_A_ZONE)
+    for name, zone in (("n", "a"), ("m", "a"), ("o", "b")):
+        case.node(name, labels=(("zone", zone),))
+    for name in ("p", "q"):
+        case.pod(name, labels=(("app", "web"),))
+    await bound(case, "ns/p", "ns/q")
+    assert len({node == "o" for node in case.ear.bound.values()}) == 2
+    case.pod("late", labels=(("app", "web"),))
+    case.pod("other", labels=(("app", "db"),))
+    await bound(case, "ns/other")
+    await told(case, "ns/late", "node(s) are full by constraint az of policy shop (at most 1 per zone)")
+    assert "ns/late" not in case.ear.bound
+
+
+async def test_a_cap_that_is_lowered_between_plan_and_bind(case: Case) -> None:
+    """What was planned by other constraints is planned again."""
+    case.node("n", labels=(("zone", "a"),))
+    case.policies.offer("shop", "u", 1, {"selects": ONE_A_ZONE["selects"]})
+    case.worker.meanwhile = [lambda: case.policies.offer("shop", "u", 2, ONE_A_ZONE)]
+    case.pod("p", labels=(("app", "web"),))
+    case.pod("q", labels=(("app", "web"),))
+    await until(lambda: len(case.ear.bound) == 1 and len(case.ear.told) == 1, 10, lambda: str(case.ear.bound))
+
+
+async def test_contradictions_reach_the_policy(case: Case) -> None:
+    """They are kept with the version of the policy that has them, and gone with it."""
+    case.node("n")
+    case.policies.offer("shop", "u", 1, ONE_A_ZONE)
+    case.pod("p", labels=(("app", "web"),))
+    case.pod("free")
+    sentence = "constraint az of policy shop speaks of zone, a label that no node has"
+    await told(case, "ns/p", f"1 node(s) are ruled out by a contradiction: {sentence}")
+    await bound(case, "ns/free")
+    asked, sentences = case.loop.contradictions["shop"]
+    assert (asked, sentences) == (case.policies.standings[0].in_force, [sentence])
+    case.node("n", labels=(("zone", "a"),))
+    await bound(case, "ns/p")
+    assert case.loop.contradictions == {}
 
 
 async def test_running_pods_that_refuse_ours_reach_the_worker(case: Case) -> None:
@@ -552,3 +618,19 @@ async def test_hits_of_the_verdict_cache_are_counted(case: Case) -> None:
     assert count("miss") == missed
     assert count("refreshed") >= 1
     assert case.metrics.verdict_rows.labels("NodeResourcesFit")._value.get() == rows + count("refreshed")
+
+
+async def test_a_round_is_told_of_gangs(case: Case) -> None:
+    """Each pod names its own; one whose annotation cannot be read is told that, whoever is to bind it."""
+    spec = {"selects": {"schedulerNames": ["steered"], "podSelector": {}}, "delivery": "Extender"}
+    case.policies.offer("steered", "u", 1, spec)
+    gang = GangRef(GangKey(Source.THALWEG, "ns", "g"), Terms(least=2))
+    case.node()
+    case.pod("a", gang=gang)
+    case.pod("b", gang=gang, scheduler_name="steered", blocked="annotation x: no")
+    case.pod("c")
+    await told(case, "ns/b", "annotation x: no")
+    request = next(each for each in case.worker.requests if each.gangs)
+    assert {each.key: each.gangs for each in request.waiting}["ns/a"] == ("gang ns/g",)
+    (found,) = request.gangs
+    assert found.flaw == "gang ns/g: it needs 2 pods at once, 1 can be planned now; ns/b: annotation x: no"

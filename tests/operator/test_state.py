@@ -13,6 +13,7 @@ from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.replacing import named_by
 from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import (
@@ -60,6 +61,7 @@ def _pods(draw: st.DrawFn) -> Pod:
         blocked=draw(st.sampled_from(("", "", "gated"))),
         told=draw(st.sampled_from(("", "why"))),
         rules=draw(st.sampled_from((None, Rules(anti_affinity=(TERM,))))),
+        replaces=draw(st.sampled_from((None, "a", "b", "c", "No name"))),
     )
 
 
@@ -151,7 +153,8 @@ def recounted(state: ClusterState) -> dict[str, NodeUse]:
             uses.setdefault(pod.node_name, NodeUse()).change(pod.usage, pod.pod_class, 1)
     for reservation in state.reservations.values():
         pod_class = reservation.pod.pod_class
-        uses.setdefault(reservation.node, NodeUse()).change(pod_class.requests, pod_class, 1)
+        beside = None if reservation.awaits is None else reservation.awaits.usage
+        uses.setdefault(reservation.node, NodeUse()).change(pod_class.requests, pod_class, 1, beside)
     return uses
 
 
@@ -160,7 +163,12 @@ def claims_of(pod: Pod) -> list[tuple[str, str]]:
 
 
 def met(state: ClusterState) -> Counter[tuple[Kind, str]]:
-    bound = [(pod.kind, pod.node_name) for pod in state.pods.values() if pod.node_name and not pod.terminal]
+    leaving = {each.awaits.key for each in state.reservations.values() if each.awaits is not None}
+    bound = [
+        (msgspec.structs.replace(pod.kind, leaving=pod.deleting or pod.key in leaving), pod.node_name)
+        for pod in state.pods.values()
+        if pod.node_name and not pod.terminal
+    ]
     return Counter([*bound, *((each.pod.kind, each.node) for each in state.reservations.values())])
 
 
@@ -224,6 +232,15 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
         # A reservation is held by a pod that still waits, and by that very pod.
         for key, reservation in state.reservations.items():
             assert state.waiting[key].uid == reservation.pod.uid
+            # One that awaits another is the only one to do so, and that one is there.
+            if reservation.awaits is not None:
+                assert state.successors[reservation.awaits.key] == key
+                there = state.pods[reservation.awaits.key]
+                assert (there.uid, there.node_name, there.terminal) == (reservation.awaits.uid, reservation.node, False)
+        assert state.kept <= {key for key, each in state.reservations.items() if each.awaits is None}
+        assert len(state.successors) == sum(each.awaits is not None for each in state.reservations.values())
+        names = Counter(named_by(pod) for pod in state.waiting.values())
+        assert state._named == +Counter({key: count for key, count in names.items() if key})
         populations: dict[Any, Population] = {}
         for pod in state.pods.values():
             if not pod.terminal:
@@ -253,15 +270,25 @@ def test_a_reservation_never_overcommits(events: list[tuple[str, Any]], pod: Pod
         apply(state, receiver, kind, what)
     for waiting in state.plannable():
         for name in NODES:
+            kept = state.reservations.get(waiting.key)
             before = recounted(state).get(name, NodeUse())
             if not state.reserve(waiting, name):
                 continue
             use, allocatable = recounted(state)[name], dict(state.nodes[name].allocatable)
+            old = state.reservations[waiting.key].awaits
+            if old is not None:
+                # Once that one has left, which is when it comes.
+                use.change(waiting.pod_class.requests, waiting.pod_class, -1, old.usage)
+                use.change(old.usage, old.pod_class, -1)
+                before = copied(use)
+                use.change(waiting.pod_class.requests, waiting.pod_class, 1)
+            elif kept is not None:
+                before.change(kept.pod.pod_class.requests, kept.pod.pod_class, -1)
             assert use.pods <= allocatable["pods"]
             for resource, _ in waiting.pod_class.requests:
                 assert use.amounts[resource] <= allocatable.get(resource, 0)
             for port in waiting.pod_class.host_ports:
-                assert not any(port.clashes(other) for other in before.ports)
+                assert not any(port.clashes(other) for other in +before.ports)
             assert not waiting.blocked
             assert waiting.key in state.reservations
             assert waiting not in state.plannable()

@@ -9,7 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.world import CLASS, NODES, World
 from thalweg_extender.answers import Outcome
 from thalweg_operator.state import By
+from thalweg_operator.steering import Planned
 
+from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
 from flowcore.model.guidance import HELD, Guidance
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
@@ -350,7 +352,7 @@ def test_gone_or_bound_between_reservation_and_sending(world: World) -> None:
     world.change("ns/told", told="why")
     world.see()
     assert set(world.state.reservations) == {"ns/told"}
-    world.steering.send([(pod, "a", 0) for pod in pods])
+    world.steering.send([Planned(pod, "a") for pod in pods])
     assert [write.pod.key for write in world.writes] == ["ns/told"]
 
 
@@ -363,7 +365,9 @@ def test_waves(world: World) -> None:
     world.see()
     for pod in pods:
         assert world.state.reserve(pod, "a" if pod is not pods[4] and pod is not pods[3] else "b", By.STEERING)
-    world.steering.send([(pods[0], "a", 1), (pods[1], "a", 1), (pods[2], "a", 2), (pods[3], "b", 3), (pods[4], "b", 0)])
+    world.steering.send(
+        [Planned(pod, node, wave) for pod, node, wave in zip(pods, "aaabb", (1, 1, 2, 3, 0), strict=True)]
+    )
     assert {write.pod.name for write in world.writes} == {"p0", "p1", "p4"}
     world.calm()
     assert world.attempt("ns/p2") == (Outcome.HELD, [])
@@ -379,6 +383,66 @@ def test_waves(world: World) -> None:
     world.now += 0.2
     world.steering.look_after()
     assert {write.pod.name for write in world.writes} == {"p3"}
+
+
+# --- units ---
+
+
+def planned_unit(world: World, *names: str, unit: str = "gang ml") -> list[Planned]:
+    """Gated pods with reservations, all on one node."""
+    pods = [world.pod(name, f"u-{name}", gated=True) for name in names]
+    world.see()
+    for pod in pods:
+        assert world.state.reserve(pod, "a", By.STEERING)
+    return [Planned(pod, "a", unit=unit) for pod in pods]
+
+
+def test_gates_of_a_unit_open_together(world: World) -> None:
+    """Each of its pods is nominated before any of them is let go; a pod by itself does not wait for them."""
+    world.steering.send([*planned_unit(world, "p", "q"), *planned_unit(world, "alone", unit="")])
+    assert [write.kind for write in world.writes] == ["nominate"] * 3
+    world.carry_out(0)
+    world.carry_out(1)
+    assert [(write.kind, write.pod.name) for write in world.writes] == [("nominate", "q"), ("open", "alone")]
+    world.carry_out(0)
+    assert {(write.kind, write.pod.name) for write in world.writes} == {("open", "alone"), ("open", "p"), ("open", "q")}
+
+
+@pytest.mark.parametrize("how", ["not written", "deleted", "nominated by others"])
+def test_a_unit_that_lost_a_pod_before_its_gates_opened(world: World, how: str) -> None:
+    """None of it is let go: nominations are taken back, reservations end, and the next round plans it anew."""
+    world.steering.send(planned_unit(world, "p", "q", "r"))
+    world.carry_out(0)
+    world.see()
+    match how:
+        case "not written":
+            world.carry_out(0, problem="forbidden")
+        case "deleted":
+            world.store("ns/q", None)
+        case _:
+            world.change("ns/q", nominated="b")
+    world.see()
+    world.calm()
+    world.later(5)
+    assert not {"ns/p", "ns/r"} & world.state.reservations.keys()
+    for name in ("p", "r"):
+        assert world.api[f"ns/{name}"].gated
+        assert not world.api[f"ns/{name}"].nominated
+
+
+def test_waves_of_a_unit_that_lost_a_pod(world: World) -> None:
+    """A pod of the first wave is lost before that was let go: those of later waves are planned anew as well."""
+    first, second = planned_unit(world, "p", "q"), planned_unit(world, "later")
+    world.steering.send(
+        [Planned(each.pod, "a", 1, "gang ml") for each in first]
+        + [Planned(each.pod, "a", 2, "gang ml") for each in second]
+    )
+    assert [write.pod.name for write in world.writes] == ["p", "q"]
+    world.carry_out(0, problem="forbidden")
+    world.calm()
+    world.later(5)
+    assert not world.state.reservations
+    assert all(pod.gated for pod in world.api.values())
 
 
 # --- restarts ---
@@ -401,6 +465,23 @@ def test_a_restart(world: World) -> None:
     assert world.attempt("ns/open") == (Outcome.STEERED, ["a"])
     world.later(70)
     assert not world.state.reservations
+
+
+def test_a_restart_while_a_gang_is_nominated(world: World) -> None:
+    """One of two was nominated before: its gate stays shut, and both are planned anew."""
+    gang = GangRef(GangKey(Source.THALWEG, "ns", "ml"), Terms(least=2))
+    for name in ("p", "q"):
+        world.pod(name, f"u-{name}", gated=True, gang=gang)
+    world.see()
+    for name in ("p", "q"):
+        assert world.state.reserve(world.state.waiting[f"ns/{name}"], "a", By.STEERING)
+    world.steering.send([Planned(world.state.waiting[f"ns/{name}"], "a", unit="gang ns/ml") for name in ("p", "q")])
+    world.carry_out(0)
+    world.start()
+    world.calm()
+    world.later(5)
+    assert not world.state.reservations
+    assert all(pod.gated and not pod.nominated for pod in world.api.values())
 
 
 def test_a_restart_before_the_namespaces_are_known(world: World) -> None:
@@ -483,7 +564,7 @@ def test_policies_change_under_way(world: World) -> None:
     first = world.pod("first", "u-first")
     world.see()
     assert world.state.reserve(first, "c", By.STEERING)
-    world.steering.send([(first, "c", 1), (queued, "b", 2)])
+    world.steering.send([Planned(first, "c", 1), Planned(queued, "b", 2)])
     world.says(delivery="Observe", selects={"podSelector": {}, "schedulerNames": [STEERED_NAME]})
     world.steering.look_after()
     assert ("wake", "held") in [(write.kind, write.pod.name) for write in world.writes]
@@ -560,7 +641,7 @@ def test_what_each_does_not_know_of_the_other(world: World, scheduler: str) -> N
     assert world.bind("ns/bound", "a")
     if scheduler == STEERED_NAME:
         world.state.reserve(world.state.pods["ns/third"], "a", By.STEERING)
-        world.steering.send([(world.state.pods["ns/third"], "a", 0)])
+        world.steering.send([Planned(world.state.pods["ns/third"], "a")])
     assert "a" not in world.attempt("ns/third", ("a", "b"))[1]
 
 

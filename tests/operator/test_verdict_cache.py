@@ -25,7 +25,7 @@ from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import BUILT_IN, Policy
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.rules import AffinityTerm, Limit, Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.volumes import (
@@ -123,7 +123,8 @@ def test_each_filter_alone(aspect: str) -> None:
 ZONED = {zone: node(f"{zone}1", labels=(("zone", zone),)) for zone in "abc"}
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))
 NEAR = AffinityTerm("zone", WEB, ("default",))
-TEAM = AffinityTerm("zone", WEB, (), LabelSelector((Requirement("team", "Exists", ()),)))
+TEAMS = LabelSelector((Requirement("team", "Exists", ()),))
+TEAM = AffinityTerm("zone", WEB, (), TEAMS)
 SPREAD = SpreadConstraint("zone", 1, WEB)
 WEB_LABELS = (("app", "web"),)
 PORT = HostPort("0.0.0.0", "TCP", 80)  # noqa: S104 - a value
@@ -169,6 +170,8 @@ Scenario = tuple[list[Any], list[Any], tuple[PodClass, Kind]]
 FIT, NEARBY = PodClass(requests=(("cpu", 4000),)), Kind("default", (), rules=Rules(affinity=(NEAR,)))
 ANY, PORTED = PodClass(), PodClass(host_ports=(PORT,))
 IN_B, NAMED = PodClass(node_selector=(("zone", "b"),)), PodClass(node_name="a1")
+CAPPED = Kind("default", WEB_LABELS, rules=Rules(limits=(Limit("c", "zone", (WEB,), None, 1),)))
+CAPPED_OF_TEAMS = Kind("default", (), rules=Rules(limits=(Limit("c", "zone", (WEB,), TEAMS, 0),)))
 A, B, C = ZONED.values()
 ZA, ZB = (node(f"{zone}1", labels=((ZONE, zone),)) for zone in "ab")
 DATA, OTHER = ClaimVolume("default", "data"), ClaimVolume("default", "other")
@@ -226,6 +229,16 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
         [A, B, ("default", ()), web("w", "a1")],
         [("default", (("team", "one"),))],
         (ANY, Kind("default", (), rules=Rules(affinity=(TEAM,)))),
+    ),
+    ("POD_ADDED", "PolicyConstraints"): ([A, B], [web("w", "a1")], (ANY, CAPPED)),
+    ("POD_DELETED", "PolicyConstraints"): ([A, B, web("w", "a1")], ["default/w"], (ANY, CAPPED)),
+    ("NODE_ADDED", "PolicyConstraints"): ([A, web("w", "a1")], [node("a2", labels=A.labels)], (ANY, CAPPED)),
+    ("NODE_DELETED", "PolicyConstraints"): (
+        [A, node("a2", labels=A.labels), web("w", "a1")], ["a1"], (ANY, CAPPED),
+    ),
+    ("NODE_LABELS", "PolicyConstraints"): ([A, B, web("w", "a1")], [node("b1", labels=A.labels)], (ANY, CAPPED)),
+    ("NAMESPACE_LABELS", "PolicyConstraints"): (
+        [A, ("default", ()), web("w", "a1")], [("default", (("team", "one"),))], (ANY, CAPPED_OF_TEAMS),
     ),
     ("NODE_ADDED", "VolumeRestrictions"): ([A, ALONE, mounting("w", "b1", "data")], [B], USER),
     ("NODE_ADDED", "NodeVolumeLimits"): ([ZA, ON_V, volume(), CsiNode("b1", (("csi", 0),))], [ZB], USER),

@@ -4,12 +4,18 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import Phase, given, seed, settings
+from hypothesis import strategies as st
 from support.draw import ASPECTS, Case, busy_cases
+from support.safety import check_constraints
 from support.verdicts import known_to_cache, snapshot_of
 from thalweg_controlplane import Oracle
 
+from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global
+from flowcore.model.policies import BUILT_IN
+from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.rounds import Placement, run_one_by_one, run_round
 
 AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
@@ -26,16 +32,19 @@ def orders(placements: Sequence[Placement]) -> Iterator[list[Placement]]:
             yield sorted(order, key=lambda placement: placement.wave)
 
 
-def replay(oracle: Oracle, case: Case) -> Counter[str]:
+def replay(oracle: Oracle, case: Case, constraints: tuple[Constraint, ...] = ()) -> Counter[str]:
     """Carries a plan out on the oracle; counts placements and pods that are left.
 
     Every pod must be allowed on its node beside those that were placed before it, and what is left nowhere beside all:
-    in commit order, and in waves with any order within a wave.
+    in commit order, and in waves with any order within a wave. Where a policy has constraints, kube-scheduler may place
+    more.
     """
+    policies = {BUILT_IN.name: msgspec.structs.replace(BUILT_IN, constraints=constraints)}
     snapshot = snapshot_of(case, place_blocked=False)
     manifests = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in case.pending}
     for run in (run_round, run_one_by_one):
-        result = run(snapshot)
+        result = run(snapshot, policies)
+        check_constraints(snapshot, result, policies)
         for order in orders(result.placements) if run is run_round else (result.placements,):
             running = known_to_cache(case)
             for placement in order:
@@ -43,12 +52,42 @@ def replay(oracle: Oracle, case: Case) -> Counter[str]:
                 verdict = oracle.judge(case.nodes, running, [pod], (), case.namespaces)[""][placement.pod.key]
                 assert verdict[placement.node].fits, (placement.pod.key, placement.wave, verdict[placement.node])
                 running = [*running, {**pod, "spec": {**pod["spec"], "nodeName": placement.node}}]
+        if constraints:
+            continue
         left = [manifests[each.pod.key] for each in result.left]
         verdicts = oracle.judge(case.nodes, running, left, (), case.namespaces).get("", {})
         for each in result.left:
             fitting = [name for name, verdict in verdicts[each.pod.key].items() if verdict.fits]
             assert not fitting, f"{each.pod.key} still fits on {fitting}"
     return Counter(placed=len(result.placements), left=len(result.left))
+
+
+_selectors = st.sampled_from(
+    [LabelSelector((Requirement("app", "In", (app,)),)) for app in ("web", "db")] + [LabelSelector()]
+)
+_keys, _caps = st.sampled_from(("zone", "disk")), st.sampled_from((1, 2, 3))
+_constraints = st.lists(
+    st.builds(Conflict, st.just("c"), _selectors, _keys, _caps)
+    | st.builds(Exclusive, st.just("x"), st.tuples(_selectors, _selectors), _keys, st.none() | _caps, st.none() | _caps)
+    | st.builds(Global, st.just("g"), _selectors, st.just(LabelSelector((Requirement("zone", "Exists"),)))),
+    min_size=1,
+    max_size=2,
+).map(tuple)
+
+
+def test_constraints_loosen_nothing(oracle: Oracle, compared: dict[str, Counter[str]]) -> None:
+    """Whatever a policy adds: nothing is placed that kube-scheduler would refuse, in any order that waves allow."""
+    counts: Counter[str] = Counter()
+
+    @seed(0)
+    @settings(max_examples=150, phases=PHASES, report_multiple_bugs=False, deadline=None)
+    @given(case=busy_cases(AMONG_PODS), constraints=_constraints)
+    def agree(case: Case, constraints: tuple[Constraint, ...]) -> None:
+        counts.update(replay(oracle, case, constraints))
+
+    agree()
+    compared["plans with constraints"] = Counter(fits=counts["placed"], rejected=counts["left"])
+    assert counts["placed"] >= 100
 
 
 @pytest.mark.parametrize("aspects", [AMONG_PODS, ASPECTS], ids=["rules between pods", "everything"])

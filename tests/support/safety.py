@@ -10,22 +10,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from flowcore.filters import judge
+from flowcore.model.constrained import HOSTNAME
+from flowcore.model.constraints import Conflict, Exclusive, Global
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
+from flowcore.model.selectors import LabelSelector
 from flowcore.model.snapshot import NodeTable, Snapshot, build_snapshot
 from flowcore.rounds import RoundResult, run_round
 from flowcore.rounds.round import DEFAULT_POLICIES
 
 
-def check_plan(snapshot: Snapshot, result: RoundResult) -> None:
+def check_plan(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> None:
     """All that holds of any plan, of a round or of one-by-one scheduling."""
     check_complete(snapshot, result)
     check_room(snapshot, result)
     check_host_ports(snapshot, result)
     check_filters(snapshot, result)
     check_gangs(snapshot, result)
+    check_constraints(snapshot, result, policies)
     check_nothing_more_fits(snapshot, result)
     check_account(result)
 
@@ -33,7 +37,7 @@ def check_plan(snapshot: Snapshot, result: RoundResult) -> None:
 def plan_checked(snapshot: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> RoundResult:
     """A round's plan with all checks done, that of being the same each time among them."""
     result = run_round(snapshot, policies)
-    check_plan(snapshot, result)
+    check_plan(snapshot, result, policies)
     again = run_round(snapshot, policies)
     same = (again.placements, again.left, again.cost) == (result.placements, result.left, result.cost)
     assert same, "another plan for the same snapshot"
@@ -77,6 +81,46 @@ def check_filters(snapshot: Snapshot, result: RoundResult) -> None:
         ports[at] = ports.get(at, frozenset()) | frozenset(placement.pod.pod_class.host_ports)
         now = replace(now, ports=ports)
         now.neighbours.change(placement.pod.kind, placement.node, 1)
+
+
+def check_constraints(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, Policy]) -> None:
+    """No cap of a policy is broken and no excluded pods meet, for each governed pod as things stand at its turn."""
+    labels_of = {node.name: dict(node.labels) for node in snapshot.table.nodes}
+    there = [
+        (node, kind.namespace, kind.labels)
+        for kind, node, count in snapshot.neighbours.counts()
+        if node in labels_of
+        for _ in range(count)
+    ]
+    for placement in result.placements:
+        policy, kind, node = policies[placement.pod.policy], placement.pod.kind, placement.node
+        scope = policy.selects.namespaces
+
+        def counted(*of: LabelSelector, key: str, node: str = node, scope: LabelSelector | None = scope) -> int:
+            domain = labels_of[node].get(key)
+            assert domain is not None or not key, f"{node} is in no domain of {key}"
+            return sum(
+                any(each.matches(labels) for each in of)
+                for other, namespace, labels in there
+                if (not key or labels_of[other].get(key) == domain)
+                and (scope is None or scope.matches(snapshot.neighbours.namespaces.get(namespace, ())))
+            )
+
+        there.append((node, kind.namespace, kind.labels))
+        for each in policy.constraints:
+            told = f"{placement.pod.key} on {node} breaks {each}"
+            match each:
+                case Conflict() if each.pods.matches(kind.labels):
+                    assert counted(each.pods, key=each.topology_key) <= each.most, told
+                case Exclusive() if mine := [group for group in each.groups if group.matches(kind.labels)]:
+                    others = [group for group in each.groups if group not in mine]
+                    assert len(mine) == 1, told
+                    assert not counted(*others, key=each.topology_key), told
+                    assert each.most is None or counted(*each.groups, key=each.topology_key) <= each.most, told
+                    assert each.most_placed is None or counted(*each.groups, key="") <= each.most_placed, told
+                case Global() if each.pods.matches(kind.labels):
+                    assert each.nodes.matches(tuple(labels_of[node].items())), told
+                    assert counted(each.pods, key=HOSTNAME) <= 1, told
 
 
 def copied(snapshot: Snapshot) -> Neighbours:

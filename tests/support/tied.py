@@ -3,11 +3,12 @@
 from hypothesis import strategies as st
 from support.model import amounts, node
 
+from flowcore.model.constrained import HOSTNAME
 from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.rules import AffinityTerm, Limit, OnlyOn, Rules, SpreadConstraint
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 
@@ -46,9 +47,24 @@ def _few(strategy: st.SearchStrategy, most: int = 2) -> st.SearchStrategy:
     return st.just(()) | st.just(()) | st.lists(strategy, max_size=most).map(tuple)
 
 
-_rules = st.builds(Rules, affinity=_few(_terms), anti_affinity=_few(_terms), spread=_few(_spreads)).map(
-    lambda rules: None if rules == Rules() else rules
+#: What policies' constraints come to.
+limits = st.builds(
+    Limit,
+    st.just("constraint c of policy p"),
+    st.sampled_from((*TOPOLOGIES, "")),
+    st.lists(_selectors.filter(lambda selector: selector is not None), min_size=1, max_size=2).map(tuple),
+    st.sampled_from((None, None, LabelSelector((Requirement("team", "Exists"),)))),
+    st.sampled_from((0, 1, 1, 2, 3)),
 )
+_only_on = st.just(OnlyOn("constraint g of policy p", LabelSelector((Requirement("zone", "In", ("a", "b")),))))
+_rules = st.builds(
+    Rules,
+    affinity=_few(_terms),
+    anti_affinity=_few(_terms),
+    spread=_few(_spreads),
+    limits=_few(limits),
+    only_on=_few(_only_on, 1),
+).map(lambda rules: None if rules == Rules() else rules)
 _namespace = st.sampled_from((*NAMESPACES[:1], *NAMESPACES))
 _labels: st.SearchStrategy[Labels] = st.one_of(_apps, _apps, st.none()).map(lambda app: (("app", app),) if app else ())
 _kinds = st.builds(Kind, _namespace, _labels, st.just(False), _rules)
@@ -59,7 +75,7 @@ def tied(draw: st.DrawFn) -> Snapshot:
     """Pods that other pods keep away, draw near and hold apart; some nodes lack labels, are tainted or full."""
     nodes = []
     for at in range(draw(st.integers(1, 7))):
-        labels = {"host": f"n{at}"}
+        labels = {"host": f"n{at}", HOSTNAME: f"n{at}"}
         zone, rack = draw(st.sampled_from(("a", "a", "b", "c", ""))), draw(st.sampled_from(("", "x", "y")))
         labels.update({key: value for key, value in (("zone", zone), ("rack", rack)) if value})
         taints = draw(st.sampled_from(((), (), (), (Taint("t", "", "NoSchedule"),))))

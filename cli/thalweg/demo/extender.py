@@ -18,7 +18,7 @@ from flowcore.rounds.demands import demands_of
 from flowcore.rounds.room import Room
 from flowcore.rounds.round import DEFAULT_POLICIES
 from flowcore.rounds.scores import scores_of
-from thalweg.demo.scenes import Scene
+from thalweg.demo.scene import Scene
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from flowcore.rounds import RoundResult, run_one_by_one, run_round
+from thalweg.demo.constraints import across_pods
 from thalweg.demo.extender import exchanges
-from thalweg.demo.scenes import Scene, crowd, scenes
+from thalweg.demo.replacing import show_replacing
+from thalweg.demo.scene import Scene
+from thalweg.demo.scenes import crowd, scenes
 
 _WAITS = "[red]waits[/red]"
 
@@ -25,10 +28,12 @@ def show() -> None:
         "[bold]Thalweg plans all waiting pods at once.[/bold] Each scene below is planned twice with the same filters "
         "and costs:\nby a Thalweg round, and one by one as a scheduler does that takes each pod in turn.\n"
     )
-    for number, scene in enumerate(scenes(), start=1):
+    small = (*scenes(), *across_pods())
+    for number, scene in enumerate(small, start=1):
         _show_scene(console, number, scene)
-    _show_crowd(console, len(scenes()) + 1, crowd())
-    _show_extender(console, len(scenes()) + 2, scenes()[0])
+    _show_crowd(console, len(small) + 1, crowd())
+    _show_extender(console, len(small) + 2, small[0])
+    show_replacing(console, len(small) + 3)
     console.print(
         "Next: [bold]thalweg simulate -f FILE[/bold] plans a dump of your own cluster; "
         "[bold]thalweg up[/bold] starts a local one."
@@ -37,7 +42,7 @@ def show() -> None:
 
 def _show_scene(console: Console, number: int, scene: Scene) -> None:
     snapshot = scene.snapshot()
-    at_once, one_by_one = run_round(snapshot), run_one_by_one(snapshot)
+    at_once, one_by_one = run_round(snapshot, scene.policies), run_one_by_one(snapshot, scene.policies)
     asks = {f"demo/{w.name}{suffix}": w.asks for w in scene.wishes for suffix in _suffixes(w.count)}
     console.print(f"[bold]{number}. {scene.title}[/bold]\n{scene.story}")
     rooms = ", ".join(f"{n.name} ({dict(n.allocatable)['cpu'] // 1000} cores)" for n in scene.nodes)

@@ -7,6 +7,7 @@ quantity ``"abc"``) blocks that one pod or node, with the field named, and distu
 """
 
 from flowcore.model.wire.base import Interner, to_labels
+from flowcore.model.wire.gangs import WirePodGroup, to_pod_group, to_unreadable_pod_group
 from flowcore.model.wire.nodes import WireNamespace, WireNode, to_node
 from flowcore.model.wire.pod_objects import WirePod
 from flowcore.model.wire.pods import to_pod, to_unreadable_pod
@@ -27,12 +28,15 @@ __all__ = [
     "WireNamespace",
     "WireNode",
     "WirePod",
+    "WirePodGroup",
     "storage_decoder",
     "to_device_class",
     "to_label_selector",
     "to_labels",
     "to_node",
     "to_pod",
+    "to_pod_group",
     "to_storage_object",
     "to_unreadable_pod",
+    "to_unreadable_pod_group",
 ]

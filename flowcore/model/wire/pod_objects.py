@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from flowcore.model.policies import PLANNED
+from flowcore.model.policies import PLANNED, REPLACES
 from flowcore.model.wire.base import Int32, Quantities, Wire, WireMeta
+from flowcore.model.wire.gangs import WireGangAnnotations, WireSchedulingGroup
 from flowcore.model.wire.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
 from flowcore.model.wire.volumes import WireVolume
 
@@ -113,6 +114,7 @@ class WirePodSpec(Wire):
     host_network: bool | None = None
     host_users: bool | None = None
     topology_spread_constraints: list[WireSpread] | None = None
+    scheduling_group: WireSchedulingGroup | None = None
 
 
 class WireCondition(Wire):
@@ -138,13 +140,20 @@ class WirePodStatus(Wire):
     allocated_resources: Quantities | None = None
 
 
-class WirePodAnnotations(Wire):
+class WirePodAnnotations(WireGangAnnotations):
     """Those that we read; the others are often long, and many."""
 
     planned: str | None = msgspec.field(default=None, name=PLANNED)
+    replaces: str | None = msgspec.field(default=None, name=REPLACES)
+
+
+class WireOwner(Wire):
+    uid: str = ""
+    controller: bool | None = None
 
 
 class WirePodMeta(WireMeta):
+    owner_references: list[WireOwner] | None = None
     annotations: WirePodAnnotations | None = None
 
 

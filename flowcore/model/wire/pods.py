@@ -15,7 +15,8 @@ from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to
 from flowcore.model.volumes import ClaimVolume, Disk, Volumes
 from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
 from flowcore.model.wire.features import needed_features
-from flowcore.model.wire.pod_objects import WireNodeAffinity, WirePod, WirePodSpec, WirePodStatus
+from flowcore.model.wire.gangs import to_gang
+from flowcore.model.wire.pod_objects import WireNodeAffinity, WireOwner, WirePod, WirePodSpec, WirePodStatus
 from flowcore.model.wire.requests import has_resize, host_ports_of, images_of, requests_of
 from flowcore.model.wire.rules import to_rules
 from flowcore.model.wire.selectors import to_node_term
@@ -60,6 +61,9 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
             blocked = blocked or f"{rules.unreadable_affinity}: a selector in it cannot be parsed"
         if rules.unreadable_spread:
             blocked = blocked or f"{rules.unreadable_spread}.labelSelector: it cannot be parsed"
+    gang, unread = to_gang(spec.scheduling_group, meta.labels, meta.annotations, namespace)
+    if not node_name:
+        blocked = blocked or unread
     told = next(
         (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
     )
@@ -83,7 +87,15 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         planned=meta.annotations.planned or "" if meta.annotations else "",
         told=intern(told),
         rules=rules,
+        gang=intern(gang) if gang is not None else None,
+        succeeded=status.phase == "Succeeded",
+        owner=_controller(meta.owner_references) if gang is not None else "",
+        replaces=meta.annotations.replaces if meta.annotations else None,
     )
+
+
+def _controller(owners: Sequence[WireOwner] | None) -> str:
+    return next((owner.uid for owner in owners or () if owner.controller), "")
 
 
 class _WirePlace(Wire):

@@ -1,0 +1,61 @@
+"""Which running pod a new one is to take the place of, by the annotation that says so.
+
+Source: Fleet's Replaces, figures 4 and 5 of the seed pod-affinity-and-gangs.md. A pod that is not there (any more) has
+no place to be taken, nor has one that has ended: whoever names it is placed like any other pod. So a new pod is not
+stuck where the old one left before it was bound, and a name that never was does not hold it up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from flowcore.model.pods import HostPort, Pod
+from flowcore.model.policies import REPLACES
+from flowcore.model.snapshot import Replaced
+from flowcore.model.volumes import ClaimVolume, Disk
+
+#: A DNS subdomain (RFC 1123), of 253 characters at most.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST = 253
+
+
+def named_by(pod: Pod) -> str:
+    """Key of the pod that this one is to replace; "" where it names none, or nothing that is a name."""
+    name = pod.replaces
+    return f"{pod.namespace}/{name}" if name is not None and _is_name(name) else ""
+
+
+def replaced_by(
+    pod: Pod, pods: Mapping[str, Pod], ports: Mapping[HostPort, int], volumes: Mapping[ClaimVolume | Disk, int]
+) -> Replaced | None:
+    """Whose place a waiting pod is to take; None: it is placed like any other.
+
+    Args:
+        pods: all pods by key.
+        ports, volumes: how many pods hold each of them, on the node of the one that is to leave.
+    """
+    if pod.replaces is None:
+        return None
+    key = named_by(pod)
+    if not key:
+        return Replaced(flaw=f"its annotation {REPLACES} names no pod: {pod.replaces[:_LONGEST]!r} is no name of one")
+    if key == pod.key:
+        return Replaced(flaw=f"its annotation {REPLACES} names itself")
+    old = pods.get(key)
+    if old is None or old.terminal:
+        return None
+    if not old.node_name:
+        return Replaced(key, flaw=f"the pod it replaces, {key}, does not run yet")
+    return Replaced(
+        key=key,
+        node=old.node_name,
+        usage=old.usage,
+        host_ports=tuple(port for port in old.pod_class.host_ports if ports.get(port, 0) < 2),
+        kind=old.kind,
+        volumes=tuple(each for each in old.pod_class.volumes if volumes.get(each, 0) < 2),
+    )
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= _LONGEST and _NAME.fullmatch(text) is not None

@@ -1,0 +1,158 @@
+"""What pods and PodGroup objects say of gangs is read as their own projects do; what cannot be read blocks one pod."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
+from flowcore.model.pods import Pod
+from flowcore.model.wire import (
+    Interner,
+    WirePod,
+    WirePodGroup,
+    to_pod,
+    to_pod_group,
+    to_unreadable_pod_group,
+)
+
+OURS, KOORDINATOR = "scheduling.thalweg/gang", "gang.scheduling.koordinator.sh/"
+
+
+def pod(
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    spec: dict[str, Any] | None = None,
+    **status: Any,
+) -> Pod:
+    """Decoded from JSON."""
+    metadata = {"name": "p", "namespace": "ml", "annotations": annotations, "labels": labels}
+    raw = msgspec.json.encode({"metadata": metadata, "spec": spec or {}, "status": status})
+    return to_pod(msgspec.json.decode(raw, type=WirePod), Interner())
+
+
+def ref(source: Source, name: str = "train", **terms: Any) -> GangRef:
+    """A membership in namespace ml."""
+    return GangRef(GangKey(source, "ml", name), Terms(**terms))
+
+
+def test_every_source_names_a_gang() -> None:
+    """The field, two labels, three annotations and ours; what is said on the pod comes along."""
+    assert pod().gang is None
+    assert pod(spec={"schedulingGroup": {"podGroupName": "train"}}).gang == ref(Source.NATIVE)
+    assert pod(labels={"scheduling.x-k8s.io/pod-group": "train"}).gang == ref(Source.COSCHEDULING)
+    assert pod(labels={"pod-group.scheduling.sigs.k8s.io": "train"}).gang == ref(Source.COSCHEDULING)
+    assert pod({"scheduling.k8s.io/group-name": "train"}).gang == ref(Source.VOLCANO)
+    assert pod({"scheduling.volcano.sh/group-name": "train"}).gang == ref(Source.VOLCANO)
+    said = {
+        "min-available": "3",
+        "groups": '["ml/train", "web/eval"]',
+        "waiting-time": "1h0m30.5s",
+        "mode": "NonStrict",
+    }
+    found = pod({KOORDINATOR + "name": "train", **{KOORDINATOR + key: value for key, value in said.items()}})
+    group = (GangKey(Source.KOORDINATOR, "ml", "train"), GangKey(Source.KOORDINATOR, "web", "eval"))
+    assert (found.gang, found.blocked) == (ref(Source.KOORDINATOR, least=3, group=group, timeout=3630), "")
+    found = pod(
+        {OURS: "train", OURS + "-min-member": "4", OURS + "-group": "web/b, a", OURS + "-topology": "x.io/rack"}
+    )
+    group = tuple(GangKey(Source.THALWEG, ns, name) for ns, name in (("ml", "a"), ("ml", "train"), ("web", "b")))
+    assert (found.gang, found.blocked) == (ref(Source.THALWEG, least=4, group=group, topology="x.io/rack"), "")
+
+
+def test_the_first_source_counts() -> None:
+    """Kubernetes' own field before labels, labels before annotations, ours last; the others are not even parsed."""
+    every = {
+        "scheduling.k8s.io/group-name": "volcano",
+        KOORDINATOR + "name": "koordinator",
+        KOORDINATOR + "min-available": "none",
+        OURS: "ours",
+        OURS + "-min-member": "none",
+    }
+    labels = {"scheduling.x-k8s.io/pod-group": "label"}
+    order = [(Source.NATIVE, "native"), (Source.COSCHEDULING, "label"), (Source.VOLCANO, "volcano")]
+    found = pod(every, labels, {"schedulingGroup": {"podGroupName": "native"}})
+    assert (found.gang, found.blocked) == (ref(*order[0]), "")
+    assert pod(every, labels).gang == ref(*order[1])
+    found = pod(every)
+    assert (found.gang, found.blocked) == (ref(*order[2]), "")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        ({OURS: ""}, 'annotation scheduling.thalweg/gang: "" is no name of a gang'),
+        ({OURS: "other/train"}, 'annotation scheduling.thalweg/gang: "other/train" is no name of a gang'),
+        ({OURS: "a", OURS + "-min-member": "0"}, 'gang-min-member: "0" is no whole number above zero'),
+        ({OURS: "a", OURS + "-min-member": "٣"}, 'gang-min-member: "٣" is no whole number above zero'),
+        ({OURS: "a", OURS + "-min-member": "3000000000"}, "is no whole number above zero"),
+        ({OURS: "a", OURS + "-group": "b,"}, 'annotation scheduling.thalweg/gang-group: "" is no name of a gang'),
+        ({OURS: "a", OURS + "-topology": "no key"}, 'gang-topology: "no key" is no key of a label'),
+        ({KOORDINATOR + "name": "a", KOORDINATOR + "min-available": "x"}, 'min-available: "x" is no whole number'),
+        ({KOORDINATOR + "name": "a", KOORDINATOR + "groups": "[1]"}, 'groups: "[1]" is no JSON list of names'),
+        ({KOORDINATOR + "name": "a", KOORDINATOR + "waiting-time": "5"}, 'waiting-time: "5" is no duration'),
+    ],
+)
+def test_an_annotation_that_does_not_parse_blocks_the_pod(annotations: dict[str, str], problem: str) -> None:
+    """With a reason that names it; a pod that has its node is as it was."""
+    assert problem in pod(annotations).blocked
+    bound = pod(annotations, spec={"nodeName": "n"})
+    assert bound.blocked == ""
+    assert bound.gang is not None
+
+
+@given(st.text(), st.text(), st.text(), st.text())
+def test_garbage_in_annotations_never_raises(one: str, two: str, three: str, four: str) -> None:
+    """Whatever stands there, the pod is read: blocked, or in a gang of which only what parses counts."""
+    for name, keys in ((OURS, ("-min-member", "-group", "-topology")), (KOORDINATOR + "name", ())):
+        found = pod({name: one, **dict(zip((OURS + key for key in keys), (two, three, four), strict=False))})
+        assert found.gang is None or found.gang.key.name == one
+    koordinator = dict(zip(("name", "min-available", "groups", "waiting-time"), (one, two, three, four), strict=True))
+    found = pod({KOORDINATOR + key: value for key, value in koordinator.items()})
+    assert found.gang is None or (found.gang.terms.least or 1) > 0
+
+
+def test_pods_that_succeeded_say_so_and_whose_they_are() -> None:
+    """Failed pods are terminal as well, and not the same."""
+    owner = {"ownerReferences": [{"uid": "no"}, {"uid": "job", "controller": True}]}
+    raw = {"metadata": {"name": "p", "annotations": {OURS: "a"}, **owner}, "spec": {}, "status": {"phase": "Succeeded"}}
+    found = to_pod(msgspec.convert(raw, WirePod), Interner())
+    assert (found.terminal, found.succeeded, found.owner) == (True, True, "job")
+    assert (pod(phase="Failed").terminal, pod(phase="Failed").succeeded) == (True, False)
+
+
+def group_of(source: Source, spec: dict[str, Any] | None, **annotations: str) -> tuple[Terms, str]:
+    """Terms and problem of a decoded PodGroup."""
+    said = {key.replace("_", "/", 1): value for key, value in annotations.items()}
+    raw = {"metadata": {"name": "train", "namespace": "ml", "annotations": said}, "spec": spec}
+    found = to_pod_group(msgspec.convert(raw, WirePodGroup), source, Interner())
+    assert found.key == GangKey(source, "ml", "train")
+    return found.terms, found.problem
+
+
+def test_pod_groups_of_all_sources() -> None:
+    """Native gang and basic policy with a topology, the coscheduling plugin's with its timeout, Volcano's."""
+    gang = {"schedulingPolicy": {"gang": {"minCount": 5}}, "schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    assert group_of(Source.NATIVE, gang) == (Terms(least=5, topology="rack"), "")
+    assert group_of(Source.NATIVE, {"schedulingPolicy": {"basic": {}}}) == (Terms(least=0), "")
+    assert group_of(Source.NATIVE, None) == (Terms(least=0), "")
+    spec = {"minMember": 3, "scheduleTimeoutSeconds": 90, "minResources": {"cpu": "3"}}
+    assert group_of(Source.COSCHEDULING, spec) == (Terms(least=3, timeout=90), "")
+    spec = {"minMember": 2, "queue": "q", "minTaskMember": {"a": 1}}
+    assert group_of(Source.VOLCANO, spec) == (Terms(least=2), "")
+    keys = tuple(GangKey(Source.COSCHEDULING, "ml", name) for name in ("eval", "train"))
+    said = {"gang.scheduling.koordinator.sh_groups": '["ml/eval"]'}
+    assert group_of(Source.COSCHEDULING, {"minMember": 1}, **said)[0].group == keys
+    terms, problem = group_of(Source.VOLCANO, {"minMember": 1}, **{"scheduling.thalweg_gang-group": "/"})
+    assert (terms.group, problem) == ((), 'annotation scheduling.thalweg/gang-group: "/" is no name of a gang')
+
+
+def test_a_pod_group_of_another_shape_keeps_its_name() -> None:
+    """Its pods are to wait with the problem, not for an object that seems not to exist."""
+    raw = b'{"metadata": {"name": "train", "namespace": "ml"}, "spec": {"minMember": "three"}}'
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(raw, type=WirePodGroup)
+    found = to_unreadable_pod_group(raw, Source.VOLCANO, "no")
+    assert (found.key, found.problem) == (GangKey(Source.VOLCANO, "ml", "train"), "no")

@@ -1,0 +1,405 @@
+"""A new pod takes the place of a running one, which leaves only when the new one can start: figures 4 and 5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.model import amounts, node, pod
+from support.tied import tied
+
+from flowcore.filters import judge
+from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.model.nodes import Node
+from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.replacing import replaced_by
+from flowcore.model.resources import PODS
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.snapshot import NodeTable, PendingPod, Replaced, Snapshot, build_snapshot
+from flowcore.model.storage import Storage
+from flowcore.model.volumes import Claim, ClaimRef, ClaimVolume, PersistentVolume
+from flowcore.model.wire import Interner, WirePod, to_pod
+from flowcore.rounds import RoundResult, run_one_by_one, run_round
+
+_HTTP = HostPort("10.0.0.1", "TCP", 80)
+
+
+def running(
+    name: str, on: str, cpu: int = 0, *, ports: tuple[HostPort, ...] = (), kind: Kind | None = None
+) -> Replaced:
+    """A pod that runs."""
+    return Replaced(f"default/{name}", on, amounts(cpu), ports, kind or Kind())
+
+
+def instead(old: Replaced, new: PendingPod) -> PendingPod:
+    """A new pod that is to take an old one's place."""
+    return replace(new, replaces=old)
+
+
+def cluster(nodes: Sequence[Node], there: Sequence[Replaced], waiting: Sequence[PendingPod]) -> Snapshot:
+    """Nodes, the pods that run there, and those that wait."""
+    return build_snapshot(
+        generation=1,
+        now=0.0,
+        table=NodeTable.of(nodes),
+        running=[(each.node, each.usage, each.host_ports) for each in there],
+        pending=tuple(waiting),
+        neighbours=Neighbours.of((each.node, each.kind) for each in there),
+    )
+
+
+def outcome(result: RoundResult) -> dict[str, str]:
+    """Where each pod goes, or why it does not."""
+    placed = {each.pod.key.removeprefix("default/"): each.node for each in result.placements}
+    return placed | {each.pod.key.removeprefix("default/"): each.reason for each in result.left}
+
+
+def test_figures_4_and_5() -> None:
+    """T1 replaces T0 on M0: it goes there and nowhere else, although M0 is full and M1 has room."""
+    t0 = running("t0", "m0", 4000)
+    nodes = [node("m0", 4000), node("m1", 4000)]
+    result = run_round(cluster(nodes, [t0], [instead(t0, pod("t1", 4000))]))
+    assert outcome(result) == {"t1": "m0"}
+    assert result.cost == sum(each.price for each in result.placements) == result.lower_bound
+
+
+def test_what_does_not_fit_leaves_the_old_one_where_it_is() -> None:
+    """The new pod waits, and is told which filter keeps it out there; another node, however free, is not its place."""
+    t0 = running("t0", "m0", 2000)
+    nodes = [node("m0", 4000), node("m1", 4000)]
+    result = run_round(cluster(nodes, [t0, running("x", "m0", 1000)], [instead(t0, pod("t1", 3500))]))
+    assert outcome(result) == {"t1": "cannot take the place of default/t0 on node m0: Insufficient cpu"}
+    assert result.cost == result.left[0].price
+
+
+def test_nothing_that_comes_free_is_given_away() -> None:
+    """A small pod replaces a large one: until that has left, nobody else may have the difference."""
+    t0 = running("t0", "m0", 4000)
+    result = run_round(cluster([node("m0", 4000)], [t0], [instead(t0, pod("t1", 1000)), pod("other", 1000)]))
+    assert outcome(result)["t1"] == "m0"
+    assert "Insufficient cpu" in outcome(result)["other"]
+
+
+def test_what_the_new_one_needs_beyond_is_taken_first() -> None:
+    """A large pod replaces a small one: what it needs beside that one's room goes to no other pod of the round."""
+    t0 = running("t0", "m0", 1000)
+    other = pod("other", 1500, priority=1000)
+    result = run_round(cluster([node("m0", 4000)], [t0], [other, instead(t0, pod("t1", 3000))]))
+    assert outcome(result)["t1"] == "m0"
+    assert "Insufficient cpu" in outcome(result)["other"]
+
+
+def test_of_two_that_name_one_pod_the_dearest_has_its_place() -> None:
+    """The other is told so; where the dearest cannot start there, the other may."""
+    t0, nodes = running("t0", "m0", 4000), [node("m0", 4000)]
+    cheap, dear = instead(t0, pod("cheap", 1000)), instead(t0, pod("dear", 1000, priority=10))
+    found = outcome(run_round(cluster(nodes, [t0], [cheap, dear])))
+    assert found == {"dear": "m0", "cheap": "default/dear takes the place of default/t0 already"}
+    found = outcome(run_round(cluster(nodes, [t0], [cheap, instead(t0, pod("dear", 5000, priority=10))])))
+    assert found["cheap"] == "m0"
+    older = instead(t0, pod("older", 1000, created=1.0))
+    found = outcome(
+        run_round(replace(cluster(nodes, [t0], [instead(t0, pod("newer", 1000, created=9.0)), older]), now=10))
+    )
+    assert found["older"] == "m0"
+
+
+def test_host_ports_come_free_for_the_new_one_alone() -> None:
+    """Both want port 80: the new one may have it, a third pod may not."""
+    t0 = running("t0", "m0", ports=(_HTTP,))
+    third = pod("third", host_ports=(_HTTP,))
+    result = run_round(cluster([node("m0")], [t0], [third, instead(t0, pod("t1", host_ports=(_HTTP,)))]))
+    assert outcome(result)["t1"] == "m0"
+    assert "free ports" in outcome(result)["third"]
+
+
+def _apart(app: str, key: str) -> Rules:
+    return Rules(anti_affinity=(AffinityTerm(key, _of(app), ("default",)),))
+
+
+def _of(app: str) -> LabelSelector:
+    return LabelSelector((Requirement("app", "In", (app,)),))
+
+
+def test_a_claim_for_one_pod_passes_from_one_to_the_other() -> None:
+    """ReadWriteOncePod: nobody else may mount it while the old one does, the one that takes its place may."""
+    claim = ClaimVolume("default", "data")
+    storage = Storage.of(
+        [
+            Claim("default", "data", "uid", volume_name="v", bound=True, access_modes=("ReadWriteOncePod",)),
+            PersistentVolume("v", claim=ClaimRef("default", "data", "uid")),
+        ],
+        [("m0", (claim,))],
+    )
+    t0 = Replaced("default/t0", "m0", volumes=(claim,))
+    waiting = [pod("other", volumes=(claim,)), instead(t0, pod("t1", volumes=(claim,)))]
+    found = outcome(run_round(replace(cluster([node("m0")], [t0], waiting), storage=storage)))
+    assert found["t1"] == "m0"
+    assert "ReadWriteOncePod" in found["other"]
+
+
+def _kind(app: str, rules: Rules | None = None) -> Kind:
+    return Kind("default", (("app", app),), rules=rules)
+
+
+_HOSTS = [node(name, labels=(("host", name),)) for name in ("m0", "m1")]
+
+
+def test_rules_do_not_count_the_one_that_leaves() -> None:
+    """A pod that shuns its own kind takes the place of one of them; with another one of them there, it does not."""
+    web = _kind("web", _apart("web", "host"))
+    t0 = running("t0", "m0", kind=web)
+    new = instead(t0, pod("t1", kind=web))
+    assert outcome(run_round(cluster(_HOSTS, [t0], [new]))) == {"t1": "m0"}
+    found = outcome(run_round(cluster(_HOSTS, [t0, running("x", "m0", kind=web)], [new])))
+    assert "didn't match pod anti-affinity rules" in found["t1"]
+
+
+def test_others_shun_both_until_one_has_left() -> None:
+    """A pod that shuns the old one, and one that shuns the new one, both keep off the node."""
+    t0 = running("t0", "m0", kind=_kind("old"))
+    waiting = [
+        instead(t0, pod("t1", kind=_kind("new"))),
+        pod("a", kind=_kind("a", _apart("old", "host"))),
+        pod("b", kind=_kind("b", _apart("new", "host"))),
+    ]
+    assert outcome(run_round(cluster(_HOSTS, [t0], waiting))) == {"t1": "m0", "a": "m1", "b": "m1"}
+
+
+def test_spread_counts_the_one_that_stays() -> None:
+    """One web pod on each node, one of them replaced by another kind: its domain is the emptiest then."""
+    spread = Rules(spread=(SpreadConstraint("host", 1, _of("web")),))
+    there = [running("t0", "m0", kind=_kind("web")), running("t", "m1", kind=_kind("web"))]
+    waiting = [instead(there[0], pod("t1", kind=_kind("db"))), pod("web", kind=_kind("web", spread))]
+    assert outcome(run_round(cluster(_HOSTS, there, waiting))) == {"t1": "m0", "web": "m0"}
+
+
+def test_what_cannot_be_is_said_and_holds_up_nobody() -> None:
+    """Each with its reason; a pod beside them is placed."""
+    t0 = running("t0", "gone")
+    waiting = [
+        instead(Replaced(flaw="no name"), pod("flawed")),
+        instead(t0, pod("homeless")),
+        replace(instead(running("t", "m0"), pod("member")), gangs=("PodGroup ml/train",)),
+        pod("other"),
+    ]
+    assert outcome(run_round(cluster([node("m0")], [], waiting))) == {
+        "flawed": "no name",
+        "homeless": "the pod it replaces, default/t0, is on node gone, which does not exist",
+        "member": "it belongs to PodGroup ml/train, and a pod of a gang cannot take the place of another",
+        "other": "m0",
+    }
+
+
+def test_a_place_that_is_kept_is_judged_once_more() -> None:
+    """The old one has left and the room is kept for the new one: rules and room are asked again, itself left aside."""
+    web = _kind("web", _apart("web", "host"))
+    place = Replaced("default/t0", "m0", amounts(4000), (), web, left=True)
+    new = instead(place, pod("t1", 4000, kind=web))
+    assert outcome(run_round(cluster([_HOSTS[0]], [place], [new]))) == {"t1": "m0"}
+    cordoned = msgspec.structs.replace(_HOSTS[0], unschedulable=True)
+    assert "unschedulable" in outcome(run_round(cluster([cordoned], [place], [new])))["t1"]
+
+
+# --- from pods to whose place they take ---
+
+
+def _read(name: str, annotation: str | None = None, on: str = "", phase: str = "Pending", **spec: object) -> Pod:
+    annotations = {} if annotation is None else {"scheduling.thalweg/replaces": annotation}
+    manifest = {
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": annotations},
+        "spec": {"containers": [{"name": "c", **spec}], "nodeName": on},
+        "status": {"phase": phase},
+    }
+    return to_pod(msgspec.convert(manifest, WirePod), Interner())
+
+
+def _asked(annotation: str | None, *others: Pod, ports: Mapping[HostPort, int] | None = None) -> Replaced | None:
+    return replaced_by(_read("new", annotation), {each.key: each for each in others}, ports or {}, {})
+
+
+def test_the_annotation_names_a_pod_that_runs() -> None:
+    """Its node, room and ports are what the new one may have; a port that somebody else there holds too is not."""
+    old = _read(
+        "old",
+        on="n",
+        phase="Running",
+        resources={"requests": {"cpu": "1"}},
+        ports=[{"hostPort": 80, "hostIP": "10.0.0.1"}],
+    )
+    found = _asked("old", old, ports={_HTTP: 1})
+    assert found == Replaced("ns/old", "n", amounts(1000), (_HTTP,), old.kind)
+    found = _asked("old", old, ports={_HTTP: 2})
+    assert found is not None
+    assert not found.host_ports
+
+
+def test_what_the_annotation_may_say_wrongly() -> None:
+    """No name, its own name, or the name of a pod without a node: the pod waits, and why is told."""
+    for text in ("", "Old", "a/b", "old ", "-", "x" * 254, "ü"):
+        found = _asked(text)
+        assert found is not None, text
+        assert "scheduling.thalweg/replaces names no pod" in found.flaw
+    found = _asked("new")
+    assert found is not None
+    assert "names itself" in found.flaw
+    found = _asked("old", _read("old"))
+    assert found is not None
+    assert found.flaw == "the pod it replaces, ns/old, does not run yet"
+
+
+def test_nobody_to_replace() -> None:
+    """A pod that is not there, or has ended, has no place: the new one is placed like any other."""
+    assert _asked(None) is None
+    assert _asked("never.was") is None
+    assert _asked("old", _read("old", on="n", phase="Succeeded")) is None
+
+
+# --- whatever the cluster ---
+
+_apps = st.sampled_from(("a", "b"))
+_keys = st.sampled_from(("host", "zone"))
+_some_rules = st.one_of(
+    st.none(),
+    st.builds(_apart, _apps, _keys),
+    st.builds(lambda app, key: Rules(spread=(SpreadConstraint(key, 1, _of(app)),)), _apps, _keys),
+)
+_kinds = st.builds(_kind, _apps, _some_rules)
+_ports = st.sampled_from(((), (), (_HTTP,), (HostPort("10.0.0.2", "TCP", 80),)))
+
+
+@dataclass
+class Drawn:
+    """A cluster, and all its running pods."""
+
+    nodes: list[Node]
+    there: list[Replaced]
+    waiting: list[PendingPod]
+
+    def snapshot(self, there: Sequence[Replaced]) -> Snapshot:
+        """With these pods there."""
+        return cluster(self.nodes, there, self.waiting)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Drawn:
+    """A few nodes in two zones, pods that run, and pods that wait, some of which are to replace some of those."""
+    nodes = [
+        node(f"n{at}", draw(st.sampled_from((1000, 2000))), pods=4, labels=(("host", f"n{at}"), ("zone", f"z{at % 2}")))
+        for at in range(draw(st.integers(1, 4)))
+    ]
+    there: list[Replaced] = []
+    for at in range(draw(st.integers(1, 6))):
+        on = draw(st.sampled_from(nodes)).name
+        ports = draw(_ports) if not any(each.host_ports for each in there if each.node == on) else ()
+        old = running(f"old{at}", on, draw(st.sampled_from((0, 200, 500, 1000))), ports=ports, kind=draw(_kinds))
+        there.append(old)
+    waiting = []
+    for at in range(draw(st.integers(1, 8))):
+        cpu, priority = draw(st.sampled_from((0, 200, 500, 1000, 1500))), draw(st.sampled_from((0, 0, 100)))
+        new = pod(f"p{at}", cpu, kind=draw(_kinds), host_ports=draw(_ports), priority=priority)
+        waiting.append(instead(draw(st.sampled_from(there)), new) if draw(st.booleans()) else new)
+    return Drawn(nodes, there, waiting)
+
+
+def _left_room(snapshot: Snapshot, there: Sequence[Replaced], placed: Sequence[tuple[str, PodClass]]) -> None:
+    """No node that somebody is placed on gives more than it has of what is asked for, and no port twice."""
+    for at, each in enumerate(snapshot.table.nodes):
+        here = [pod_class for on, pod_class in placed if on == each.name]
+        old = [one for one in there if one.node == each.name]
+        for name, offered in each.allocatable:
+            wanted = sum(1 if name == PODS else dict(pod_class.requests).get(name, 0) for pod_class in here)
+            held = sum(1 if name == PODS else dict(one.usage).get(name, 0) for one in old)
+            assert not wanted or held + wanted <= offered, f"{each.name} gives too much {name}"
+        ports = [port for pod_class in here for port in pod_class.host_ports]
+        for port in ports:
+            others = [one for old_one in old for one in old_one.host_ports] + ports
+            assert sum(port.clashes(one) for one in others) == 1, f"a port of node {at} is given twice"
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters())
+def test_no_plan_counts_on_a_pod_that_has_not_left(drawn: Drawn) -> None:
+    """Whether all the old ones leave at once or never, nothing is overcommitted and nobody shuns whom it is with.
+
+    A new pod that is placed passes every filter at its turn in the cluster without the one that it replaces, and the
+    others after them. Each pod is placed or left with a reason, and the same pods give the same plan.
+    """
+    snapshot = drawn.snapshot(drawn.there)
+    result = run_round(snapshot)
+    again = run_round(snapshot)
+    assert (again.placements, again.left, again.cost) == (result.placements, result.left, result.cost)
+    assert sorted(each.key for each in drawn.waiting) == sorted(
+        each.pod.key for each in (*result.placements, *result.left)
+    )
+    assert all(each.reason for each in result.left)
+    prices = [each.price for each in result.placements] + [each.price for each in result.left]
+    assert result.lower_bound <= result.cost == sum(prices)
+
+    replacing = [each for each in result.placements if each.pod.replaces is not None]
+    others = [each for each in result.placements if each.pod.replaces is None]
+    gone = [each.pod.replaces.key for each in replacing if each.pod.replaces is not None]
+    assert len(set(gone)) == len(gone), "one pod was replaced by two"
+    # They never leave: the new ones never come.
+    _left_room(snapshot, drawn.there, [(each.node, each.pod.pod_class) for each in others])
+    # They leave: everybody is judged at its turn.
+    stays = [each for each in drawn.there if each.key not in gone]
+    _left_room(snapshot, stays, [(each.node, each.pod.pod_class) for each in result.placements])
+    come: list[tuple[str, Kind]] = []
+    for count, placement in enumerate(result.placements):
+        old = placement.pod.replaces
+        assert old is None or placement.node == old.node
+        left = gone[: count + 1]
+        now = replace(
+            drawn.snapshot([each for each in drawn.there if each.key not in left]),
+            neighbours=Neighbours.of([(one.node, one.kind) for one in drawn.there if one.key not in left] + come),
+        )
+        verdicts = judge(PodClass(), now, placement.pod.kind)  # rules between pods; room was looked at
+        at = now.table.index[placement.node]
+        spoken = verdicts.of_node(at)
+        assert not spoken[0] or spoken[0] == "NodeResourcesFit", f"{placement.pod.key} on {placement.node}: {spoken}"
+        come.append((placement.node, placement.pod.kind))
+    if not any(each.pod.kind.rules is not None and each.pod.kind.rules.spread for each in others):
+        both = Neighbours.of((one.node, one.kind) for one in drawn.there)
+        for placement in others:
+            now = replace(drawn.snapshot(drawn.there), neighbours=both)
+            spoken = judge(PodClass(), now, placement.pod.kind).of_node(now.table.index[placement.node])
+            assert spoken[0] in ("", "NodeResourcesFit"), f"{placement.pod.key} beside one that has not left: {spoken}"
+
+
+@settings(max_examples=50, deadline=None)
+@given(clusters())
+def test_whoever_could_start_there_does(drawn: Drawn) -> None:
+    """A new pod that is left to wait really has no place: another has it, or it passes not all filters there."""
+    snapshot = drawn.snapshot(drawn.there)
+    for result in (run_round(snapshot), run_one_by_one(snapshot)):
+        taken = {each.pod.replaces.key for each in result.placements if each.pod.replaces is not None}
+        for left in result.left:
+            old = left.pod.replaces
+            if old is None or old.key in taken or taken:
+                continue  # what others made of the cluster has its own test
+            without = drawn.snapshot([each for each in drawn.there if each.key != old.key])
+            at = without.table.index[old.node]
+            assert not judge(left.pod.pod_class, without, left.pod.kind).fits[at], left.reason
+
+
+@settings(max_examples=150, deadline=None)
+@given(tied(), st.data())
+def test_less_some_pods_is_as_if_they_had_never_been(snapshot: Snapshot, data: st.DataObject) -> None:
+    """Rules between pods find the same whether pods are counted out or were not counted at all."""
+    there = [(on, kind) for kind, on, count in snapshot.neighbours.counts() for _ in range(count)]
+    gone = data.draw(st.lists(st.sampled_from(range(len(there))), unique=True)) if there else []
+    stay = [each for at, each in enumerate(there) if at not in gone]
+    more = data.draw(st.lists(st.sampled_from(there), max_size=2)) if there else []
+    less = snapshot.neighbours.plus(more, [there[at] for at in gone])
+    fresh = Neighbours.of([*stay, *more], snapshot.neighbours.namespaces)
+    for waiting in snapshot.pending:
+        verdicts = [
+            judge(waiting.pod_class, replace(snapshot, neighbours=found), waiting.kind) for found in (less, fresh)
+        ]
+        nodes = range(len(snapshot.table.nodes))
+        assert [verdicts[0].of_node(at) for at in nodes] == [verdicts[1].of_node(at) for at in nodes]

@@ -1,0 +1,205 @@
+"""How plans are carried out: units whole or not at all, whatever happened between the plan and its delivery."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from thalweg_operator.dispatch import Dispatch
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.state import ClusterState
+from thalweg_operator.steering import Planned
+from thalweg_operator.wire import RoundReply, RoundRequest, Waiting, failed
+
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import STEERED_NAME
+from flowcore.model.rules import AffinityTerm, Rules
+from flowcore.model.selectors import LabelSelector, Requirement
+
+CLASS = PodClass(requests=(("cpu", 100),))
+BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
+
+
+class Case:
+    """A state, and what was handed on of a plan for it."""
+
+    def __init__(self) -> None:
+        self.state, self.policies = ClusterState(), PolicyStore()
+        selects = {"schedulerNames": [STEERED_NAME]}
+        self.policies.offer("steered", "u", 1, {"selects": selects, "delivery": "Extender"})
+        self.bound: list[str] = []
+        self.units: dict[str, str] = {}
+        self.rested: list[str] = []
+        self.dispatch = Dispatch(
+            self.state,
+            self.policies,
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            Metrics(),
+            lambda pod: self.rested.append(pod.name),
+        )
+        self.state.set_namespace("ns", ())
+        for name in ("a", "b"):
+            self.node(name)
+
+    def node(self, name: str, **changes: Any) -> None:
+        self.state.upsert_node(
+            Node(name, labels=(("host", name),), allocatable=(("cpu", 400), ("pods", 10)), **changes)
+        )
+
+    def bind(self, pod: Pod, node: str) -> None:
+        assert self.state.reservations[pod.key].node == node
+        self.bound.append(pod.name)
+
+    def send(self, planned: Sequence[Planned]) -> None:
+        for each in planned:
+            self.bind(each.pod, each.node)
+            self.units[each.pod.name] = each.unit
+
+    def pods(self, names: str, scheduler: str, **fields: Any) -> list[Pod]:
+        pods = [Pod("ns", name, f"u-{name}", CLASS, scheduler_name=scheduler, **fields) for name in names]
+        for pod in pods:
+            self.state.upsert_pod(pod)
+        return pods
+
+    def carry_out(
+        self, plan: Sequence[tuple[Pod, str, str, bool]], meanwhile: Callable[[], object] = lambda: None
+    ) -> bool:
+        """A plan (pod, node, unit, spare) made now, and carried out after something happened."""
+        ordered = self.policies.ordered
+        pods = [pod for pod, *_ in plan]
+        governing = [self.policies.of(pod, self.state.namespaces) for pod in pods]
+        waiting = [
+            Waiting(pod.key, 0, ordered.index(policy), 0.0, 0)
+            for pod, policy in zip(pods, governing, strict=True)
+            if policy is not None
+        ]
+        self.state.take_changes()
+        request = RoundRequest(
+            1, self.state.generation, 0.0, False, [], [], [], {}, [], [], [], [], list(ordered), [CLASS], waiting, 1.0
+        )
+        reply: RoundReply = failed(request, "")
+        reply.units = sorted({unit for *_, unit, _ in plan if unit})
+        reply.placements = [
+            (at, node, 0, 0, reply.units.index(unit) if unit else -1, spare)
+            for at, (_, node, unit, spare) in enumerate(plan)
+        ]
+        meanwhile()
+        return asyncio.run(self.dispatch.carry_out(request, pods, reply))
+
+
+@BOTH
+def test_a_whole_unit(scheduler: str) -> None:
+    """All of it is handed on; the steering is told which unit."""
+    case = Case()
+    pods = case.pods("pqr", scheduler)
+    assert not case.carry_out([(pod, "a", "gang", False) for pod in pods[:2]] + [(pods[2], "b", "", False)])
+    assert case.bound == ["p", "q", "r"]
+    if scheduler == STEERED_NAME:
+        assert case.units == {"p": "gang", "q": "gang", "r": ""}
+
+
+@BOTH
+@pytest.mark.parametrize("lost", ["p", "r"])
+def test_a_unit_that_lost_a_pod(scheduler: str, lost: str) -> None:
+    """Gone before the delivery: none of its unit is handed on, its room is free again, the others are not concerned."""
+    case = Case()
+    pods = case.pods("pqrs", scheduler)
+    plan = [(pod, "a", "gang", False) for pod in pods[:3]] + [(pods[3], "b", "", False)]
+    case.carry_out(plan, lambda: case.state.delete_pod(f"ns/{lost}"))
+    assert case.bound == ["s"]
+    assert list(case.state.reservations) == ["ns/s"]
+
+
+@BOTH
+def test_a_spare_pod(scheduler: str) -> None:
+    """A unit goes without a spare pod that is lost; a spare pod does not go without its unit."""
+    case = Case()
+    p, q, r, s = case.pods("pqrs", scheduler)
+    plan = [(p, "a", "one", False), (q, "a", "one", True), (r, "b", "two", True), (s, "b", "two", False)]
+    case.carry_out(plan, lambda: (case.state.delete_pod("ns/q"), case.state.delete_pod("ns/s")))
+    assert case.bound == ["p"]
+
+
+def test_a_unit_beside_which_kube_scheduler_is_at_work() -> None:
+    """What it may be placing there has no room beside the unit: all of it rests, and nothing is handed on."""
+    case = Case()
+    running = Pod("ns", "running", "u", CLASS, node_name="a", usage=CLASS.requests)
+    case.state.upsert_pod(running)
+    case.state.beside.pass_on(Pod("ns", "theirs", "u", PodClass(requests=(("cpu", 300),))), frozenset("a"), 10.0)
+    pods = case.pods("pq", "thalweg")
+    assert not case.carry_out([(pods[1], "b", "gang", False), (pods[0], "a", "gang", True)])
+    assert case.bound == ["q"]
+    case.state.release("ns/q", "u-q")
+    case.bound.clear()
+    case.rested.clear()
+    case.carry_out([(pods[1], "b", "gang", False), (pods[0], "a", "gang", False)])
+    assert case.bound == []
+    assert sorted(case.rested) == ["p", "q"]
+    assert not case.state.reservations
+
+
+def test_what_counted_on_a_unit_that_is_not_whole() -> None:
+    """A pod that wants to be near one of a unit's is not carried out without it, nor what counts on it in turn."""
+    case = Case()
+
+    def near(app: str) -> Rules:
+        selector = LabelSelector((Requirement("app", "In", (app,)),))
+        return Rules(affinity=(AffinityTerm("host", selector, ("ns",)),))
+
+    leader, other = (case.pods(name, "thalweg", labels=(("app", "leader"),))[0] for name in "lo")
+    (near_leader,) = case.pods("n", "thalweg", rules=near("leader"), labels=(("app", "follower"),))
+    (near_follower,) = case.pods("f", "thalweg", rules=near("follower"))
+    (free,) = case.pods("x", "thalweg")
+    plan = [
+        (leader, "a", "gang", False),
+        (near_leader, "a", "", False),
+        (near_follower, "a", "second", False),
+        (free, "a", "", False),
+        (other, "b", "gang", False),
+    ]
+    assert case.carry_out(plan, lambda: case.state.delete_pod("ns/o"))
+    assert case.bound == ["x"]
+    assert list(case.state.reservations) == ["ns/x"]
+
+
+@given(st.data())
+def test_units_are_whole_whatever_happens(data: st.DataObject) -> None:
+    """Random plans, random losses in between: of each unit all that it needs is handed on, or nothing."""
+    case = Case()
+    names = "abcdefghijkl"[: data.draw(st.integers(1, 12))]
+    scheduler = data.draw(st.sampled_from(["thalweg", STEERED_NAME]))
+    pods = case.pods(names, scheduler)
+    plan = [
+        (
+            pod,
+            data.draw(st.sampled_from("ab")),
+            data.draw(st.sampled_from(["", "one", "two"])),
+            data.draw(st.booleans()),
+        )
+        for pod in pods
+    ]
+    gone = data.draw(st.sets(st.sampled_from(names)))
+    tainted = data.draw(st.booleans())
+
+    def meanwhile() -> None:
+        for name in sorted(gone):
+            case.state.delete_pod(f"ns/{name}")
+        if tainted:
+            case.node("b", unschedulable=True)
+
+    case.carry_out(plan, meanwhile)
+    assert sorted(case.bound) == sorted(key.removeprefix("ns/") for key in case.state.reservations)
+    for unit in ("one", "two"):
+        needed = {pod.name for pod, _, of, spare in plan if of == unit and not spare}
+        spare = {pod.name for pod, _, of, spare in plan if of == unit and spare}
+        here = needed & set(case.bound)
+        assert here in (set(), needed)
+        assert here or not needed or not spare & set(case.bound)
+    alone = [(pod.name, node) for pod, node, of, _ in plan if not of]
+    lost = {name for name, node in alone if name in gone or (tainted and node == "b")}
+    assert not lost & set(case.bound)

@@ -1,0 +1,149 @@
+"""Every answer to an eviction leads to one pod less or to a pause, and budgets are kept to."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from support.fake_api import Answer, answering, hang_up, refusal, serving
+from support.operator import until
+from thalweg_operator import evictions as module
+from thalweg_operator.evictions import Evictor
+from thalweg_operator.metrics import Metrics
+
+from flowcore.model.pods import Pod, PodClass
+
+POD = Pod(namespace="ns", name="p", uid="u1", pod_class=PodClass(), node_name="n")
+
+
+class EvictionServer:
+    """Pods that can be evicted and read, by name; each eviction may be given an answer of its own."""
+
+    def __init__(self) -> None:
+        self.pods = {"p": "u1", "q": "u2"}
+        self.evicted: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        self.script: list[Answer] = []
+        self.posts = 0
+        self.app = web.Application()
+        self.app.router.add_post("/api/v1/namespaces/ns/pods/{name}/eviction", self._post)
+        self.app.router.add_get("/api/v1/namespaces/ns/pods/{name}", self._get)
+        self.app.router.add_post("/api/v1/namespaces/ns/events", self._event)
+
+    async def evict(self, request: web.Request) -> web.StreamResponse:
+        """What an API server does."""
+        name, body = request.match_info["name"], await request.json()
+        assert (body["apiVersion"], body["kind"], body["metadata"]["name"]) == ("policy/v1", "Eviction", name)
+        if name not in self.pods:
+            return refusal(404, "not found")
+        if body["deleteOptions"]["preconditions"]["uid"] != self.pods[name]:
+            return refusal(409, "the UID in the precondition does not match")
+        del self.pods[name]
+        self.evicted.append(name)
+        return web.json_response({"kind": "Status"}, status=201)
+
+    async def evict_and_hang_up(self, request: web.Request) -> web.StreamResponse:
+        """Evicts, and the answer is lost."""
+        await self.evict(request)
+        return await hang_up(request)
+
+    async def _post(self, request: web.Request) -> web.StreamResponse:
+        self.posts += 1
+        return await (self.script.pop(0) if self.script else self.evict)(request)
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        return web.json_response({"metadata": {"uid": self.pods[name]}}) if name in self.pods else refusal(404, "no")
+
+    async def _event(self, request: web.Request) -> web.StreamResponse:
+        self.events.append(await request.json())
+        return web.json_response({}, status=201)
+
+
+class Case:
+    """An evictor at work."""
+
+    def __init__(self, server: EvictionServer, evictor: Evictor) -> None:
+        self.server, self.evictor = server, evictor
+
+    async def evict(self, pod: Pod = POD, **options: Any) -> None:
+        """Asks for it, and waits until nothing more is in line."""
+        self.evictor.evict(pod, "Its gang is there in part.", **options)
+        await until(lambda: not self.evictor.evicting(pod.uid), 10, lambda: f"done after {self.server.posts} posts")
+
+
+@pytest.fixture
+async def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Case]:
+    """Pauses are short."""
+    monkeypatch.setattr(module, "_PAUSE", 0.001)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.01)
+    server = EvictionServer()
+    async with serving(server.app, tmp_path) as connection:
+        evictor = Evictor(connection, Metrics())
+        task = asyncio.create_task(evictor.run())
+        try:
+            yield Case(server, evictor)
+            assert not task.done(), task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_pod_is_evicted_once_and_told_why(case: Case) -> None:
+    """However often it is asked for while it is in line."""
+    case.evictor.evict(POD, "Its gang is there in part.")
+    await case.evict()
+    assert (case.server.evicted, case.server.posts) == (["p"], 1)
+    (event,) = case.server.events
+    assert (event["reason"], event["message"]) == ("Evicting", "Its gang is there in part.")
+    assert event["involvedObject"]["uid"] == "u1"
+
+
+async def test_a_budget_is_kept_to(case: Case) -> None:
+    """429 from a PodDisruptionBudget: the pod stays, is told once, and is asked for again until it may go."""
+    case.server.script = [answering(429, "violates the budget b", Retry_After="10")] * 3
+    await case.evict()
+    assert (case.server.evicted, case.server.posts) == (["p"], 4)
+    assert [event["message"].rpartition("part.")[2] for event in case.server.events] == [
+        " It cannot be evicted now: violates the budget b",
+        "",
+    ]
+
+
+async def test_what_a_budget_holds_up_does_not_hold_up_others(case: Case) -> None:
+    """Nor is it waited for at the end."""
+    case.server.script = [answering(429, "no")] * 5
+    for number in range(5):
+        case.evictor.evict(Pod("ns", "p", f"x{number}", PodClass()), "")
+    await asyncio.wait_for(case.evictor.drain(), 10)
+    await case.evict(Pod("ns", "q", "u2", PodClass()))
+    assert case.server.evicted == ["q"]
+
+
+async def test_an_eviction_that_is_not_wanted_any_more(case: Case) -> None:
+    """Between two tries the gang became whole: the pod stays."""
+    wanted = [True, True]
+    case.server.script = [answering(429, "no")] * 9
+    await case.evict(wanted=lambda: bool(wanted) and wanted.pop())
+    assert (case.server.evicted, case.server.posts) == ([], 2)
+
+
+@pytest.mark.parametrize("there", [{}, {"p": "another"}])
+async def test_a_pod_that_is_gone(case: Case, there: dict[str, str]) -> None:
+    """404, or another pod under its name: done, and nothing else is evicted."""
+    case.server.pods = dict(there)
+    await case.evict()
+    assert (case.server.evicted, case.server.posts) == ([], 1)
+
+
+async def test_other_answers(case: Case) -> None:
+    """A conflict with another write and a lost answer are tried again; a refusal for good is told and ends it."""
+    case.server.script = [answering(409, "the object has been modified"), answering(500), case.server.evict_and_hang_up]
+    await case.evict()
+    assert (case.server.evicted, case.server.posts) == (["p"], 4)
+    case.server.script = [answering(403, "pods is forbidden")]
+    await case.evict(Pod("ns", "q", "u2", PodClass()))
+    assert case.server.evicted == ["p"]
+    assert "It was not evicted: pods is forbidden" in case.server.events[-1]["message"]

@@ -1,0 +1,125 @@
+"""The state tells of gangs as they are now, and what changes about one starts a round, if anyone waits for it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from thalweg_operator.sinks import PodGroups, pod_group_decoder
+from thalweg_operator.state import By, ClusterState
+
+from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
+from flowcore.model.gangs import Gang
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import Delivery
+from flowcore.model.wire import Interner
+
+NATIVE, OURS = GangKey(Source.NATIVE, "ml", "train"), GangKey(Source.THALWEG, "ml", "train")
+
+
+class Case:
+    """A state, and how often it said that a round may place more."""
+
+    def __init__(self, gang: GangRef) -> None:
+        self.state, self.gang, self.changes = ClusterState(), gang, 0
+        for name, rack in (("n", "r1"), ("m", "r2")):
+            self.state.upsert_node(Node(name, labels=(("rack", rack),), allocatable=(("pods", 10),)))
+
+        def changed() -> None:
+            self.changes += 1
+
+        self.state.on_change = changed
+
+    def put(self, name: str, **fields: Any) -> Pod:
+        """A pod of the gang."""
+        pod = Pod("ml", name, name, PodClass(), **{"gang": self.gang, **fields})
+        self.state.upsert_pod(pod)
+        return pod
+
+    def gangs(self) -> list[Gang]:
+        """What a round would be told."""
+        return self.state.gangs_of([(pod, Delivery.BINDER) for pod in self.state.plannable() if not pod.blocked])[1]
+
+    def changed(self) -> bool:
+        """Since this was last asked."""
+        found, self.changes = self.changes > 0, 0
+        return found
+
+
+def group(name: str, count: int, **metadata: Any) -> bytes:
+    """A native PodGroup."""
+    spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
+    return msgspec.json.encode({"metadata": {"name": name, "namespace": "ml", **metadata}, "spec": spec})
+
+
+def test_pod_groups_that_come_change_and_go_start_rounds() -> None:
+    """Those that pods wait for; one of another name, or that is as it was, does not."""
+    case = Case(GangRef(NATIVE))
+    case.put("a")
+    assert case.gangs() == [Gang("PodGroup ml/train", 1, flaw="PodGroup ml/train does not exist")]
+    sink, decode = PodGroups(case.state, Source.NATIVE), pod_group_decoder(Source.NATIVE, Interner())
+    assert case.changed()
+    sink.upsert(decode(group("other", 1)))
+    assert not case.changed()
+    sink.upsert(decode(group("train", 1)))
+    assert case.changed()
+    assert case.gangs() == [Gang("PodGroup ml/train", 1)]
+    sink.upsert(decode(group("train", 1, labels={"new": "label"})))
+    assert not case.changed()
+    assert sorted(sink.keys()) == ["ml/other", "ml/train"]
+    sink.delete("ml/train")
+    assert case.changed()
+    sink.upsert(decode(b'{"metadata": {"name": "train", "namespace": "ml"}, "spec": {"schedulingPolicy": "gang"}}'))
+    assert case.changed()
+    assert "PodGroup ml/train: it cannot be read: " in case.gangs()[0].flaw
+
+
+def test_reservations_are_on_their_way() -> None:
+    """They count like bound pods, for the domain too; given back, they do not."""
+    case = Case(GangRef(OURS, Terms(least=3, topology="rack")))
+    pods = [case.put(name) for name in "abc"]
+    assert case.gangs() == [Gang("gang ml/train", 3, topology="rack")]
+    assert case.state.reserve(pods[0], "m", By.BINDER)
+    assert case.gangs() == [Gang("gang ml/train", 2, topology="rack", domain="r2", started=True)]
+    case.state.release("ml/a", "a")
+    assert case.gangs() == [Gang("gang ml/train", 3, topology="rack")]
+
+
+def test_what_comes_as_it_was_planned_starts_no_round() -> None:
+    """A pod that is bound where we bound it changes nothing; one that others bound may have been what was missing."""
+    case = Case(GangRef(OURS, Terms(least=2)))
+    pods = [case.put(name) for name in "abc"]
+    assert case.state.reserve(pods[0], "m", By.BINDER)
+    case.changed()
+    case.put("a", node_name="m")
+    assert not case.changed()
+    case.put("b", node_name="n")
+    assert case.changed()
+    assert case.gangs() == []
+
+
+@pytest.mark.parametrize("end", ["failed", "deleting", "gone"])
+def test_a_member_that_ends_starts_a_round(end: str) -> None:
+    """Its replacement is needed from now on."""
+    case = Case(GangRef(OURS, Terms(least=2)))
+    case.put("a", node_name="n")
+    case.put("b", node_name="n")
+    case.put("c")
+    assert case.gangs() == []
+    case.changed()
+    if end == "gone":
+        case.state.delete_pod("ml/a")
+    else:
+        case.put("a", node_name="n", terminal=end == "failed", deleting=end == "deleting")
+    assert case.changed()
+    assert case.gangs() == [Gang("gang ml/train", 1, started=True)]
+
+
+def test_status_reports_of_kubelets_start_no_round() -> None:
+    """Most updates of running pods are those."""
+    case = Case(GangRef(OURS, Terms(least=2)))
+    pod = case.put("a", node_name="n")
+    case.put("b")
+    case.changed()
+    case.state.upsert_pod(msgspec.structs.replace(pod, told="x"))
+    assert not case.changed()

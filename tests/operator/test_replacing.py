@@ -1,0 +1,429 @@
+"""The old pod leaves only when the new one can start in its place, and nobody else gets that place."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from thalweg_operator.batcher import Batcher
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.replacing import PATIENCE, Replacing
+from thalweg_operator.rounds import RoundLoop
+from thalweg_operator.state import ClusterState
+from thalweg_operator.steering import Planned
+from thalweg_operator.wire import RoundReply, RoundRequest
+from thalweg_operator.worker import Replica, answer
+
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import STEERED_NAME
+
+BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
+
+
+def sized(cpu: int) -> PodClass:
+    """A class of pods that ask for so much."""
+    return PodClass(requests=(("cpu", cpu),))
+
+
+@dataclass
+class Asked:
+    """An eviction that was asked for."""
+
+    pod: Pod
+    wanted: Callable[[], bool]
+    refused: Callable[[str], None]
+
+
+@dataclass
+class Scene:
+    """A cluster's books, rounds in this process, and the ears of binder, steering, evictor and waiting pods."""
+
+    now: float = 1000.0
+    alive: bool = True
+    bound: dict[str, str] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+    #: Run between the plan and its delivery.
+    meanwhile: Callable[[], object] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.state, self.policies, self.replica = ClusterState(), PolicyStore(), Replica()
+        selects = {"schedulerNames": [STEERED_NAME]}
+        self.policies.offer("steered", "u", 1, {"selects": selects, "delivery": "Extender"})
+        us: Any = self
+        self.loop = RoundLoop(
+            self.state, self.policies, us, us, us, us, Metrics(), Batcher(0.001, 0.01), 60.0, 0.1, lambda: self.now
+        )
+        self.replacing = Replacing(
+            self.state,
+            self.policies,
+            us,
+            self.tell,
+            lambda pod, why, steered: self.loop.refused(pod, why, steered=steered),
+            lambda: self.now,
+        )
+        self.state.set_namespace("ns", ())
+
+    # --- the worker, binder, steering, evictor, waiting pods ---
+
+    async def start(self) -> None:
+        self.alive, self.replica = True, Replica()
+
+    async def ask(self, request: RoundRequest) -> RoundReply:
+        request = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=RoundRequest)
+        reply = answer(self.replica, request)
+        self.meanwhile()
+        return reply
+
+    def bind(self, pod: Pod, node: str) -> None:
+        assert pod.key not in self.bound, "bound twice"
+        assert self.state.reservations[pod.key].node == node
+        self.bound[pod.key] = node
+
+    def send(self, planned: Sequence[Planned]) -> None:
+        for each in planned:
+            self.bind(each.pod, each.node)
+
+    def give_way(self, _pod: Pod) -> None:
+        raise AssertionError
+
+    def score(self, *_: object) -> None:
+        pass
+
+    def open(self, _pod: Pod) -> None:
+        raise AssertionError
+
+    def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
+        assert steered == (pod.scheduler_name == STEERED_NAME)
+        self.told[pod.name] = reason
+
+    def evict(self, pod: Pod, _why: str, wanted: Callable[[], bool], refused: Callable[[str], None]) -> None:
+        assert not self.evicting(pod.uid)
+        self.asked.append(Asked(pod, wanted, refused))
+
+    def evicting(self, uid: str) -> bool:
+        return any(each.pod.uid == uid for each in self.asked)
+
+    # --- the cluster ---
+
+    def node(self, name: str, cpu: int = 1000, **changes: Any) -> None:
+        self.state.upsert_node(Node(name, allocatable=(("cpu", cpu), ("pods", 10)), **changes))
+
+    def pod(self, name: str, cpu: int, **fields: Any) -> Pod:
+        fields = {"uid": f"u-{name}", "scheduler_name": "thalweg", "usage": sized(cpu).requests, **fields}
+        pod = Pod("ns", name, pod_class=sized(cpu), **fields)
+        self.state.upsert_pod(pod)
+        return pod
+
+    def change(self, name: str, **changes: Any) -> None:
+        self.state.upsert_pod(msgspec.structs.replace(self.state.pods[f"ns/{name}"], **changes))
+
+    def gone(self, name: str) -> None:
+        self.state.delete_pod(f"ns/{name}")
+
+    async def turn(self, rounds: int = 2) -> None:
+        """Rounds, and what is due between them."""
+        for _ in range(rounds):
+            await self.loop._round()
+            self.replacing.look_after()
+
+    def evictions(self) -> list[str]:
+        """Names of the pods that are to be evicted now."""
+        return [each.pod.name for each in self.asked if each.wanted()]
+
+
+def figure_4(scheduler: str = "thalweg", cpu: int = 1000) -> Scene:
+    """The old pod fills its node; another node is empty. Then the new one comes: figure 5."""
+    scene = Scene()
+    scene.node("m0")
+    scene.node("m1")
+    scene.pod("t0", 1000, node_name="m0", scheduler_name="default-scheduler")
+    scene.pod("t1", cpu, replaces="t0", scheduler_name=scheduler)
+    return scene
+
+
+@BOTH
+async def test_figure_5(scheduler: str) -> None:
+    """The old one is evicted first; when it is gone the new one is bound (or nominated) there, no earlier."""
+    scene = figure_4(scheduler)
+    await scene.turn()
+    assert scene.evictions() == ["t0"]
+    assert scene.told["t1"] == "it is to take the place of ns/t0 and waits for that one to leave node m0"
+    assert not scene.bound
+    scene.change("t0", deleting=True)
+    await scene.turn()
+    assert not scene.bound
+    scene.gone("t0")
+    await scene.turn()
+    assert scene.bound == {"ns/t1": "m0"}
+    assert not scene.evictions()
+
+
+async def test_one_that_ended_has_left() -> None:
+    """Its room is free although it is still there to be read."""
+    scene = figure_4()
+    await scene.turn()
+    scene.change("t0", terminal=True)
+    await scene.turn()
+    assert scene.bound == {"ns/t1": "m0"}
+
+
+async def test_another_pod_of_the_same_name_is_not_the_one() -> None:
+    """A StatefulSet makes a pod of that name anew: the old one has left all the same."""
+    scene = figure_4()
+    await scene.turn()
+    scene.pod("t0", 1000, uid="u-again", scheduler_name="default-scheduler")
+    await scene.turn()
+    assert scene.bound == {"ns/t1": "m0"}
+
+
+async def test_what_does_not_fit_evicts_nobody() -> None:
+    """The new one is told why, the old one stays."""
+    scene = figure_4(cpu=1500)
+    await scene.turn()
+    assert not scene.asked
+    assert scene.told["t1"] == "cannot take the place of ns/t0 on node m0: Insufficient cpu"
+
+
+async def test_nobody_else_gets_the_room() -> None:
+    """Neither while the old one leaves nor once it has left: a dearer pod and one that fits the difference wait."""
+    scene = figure_4(cpu=600)
+    scene.node("m1", unschedulable=True)
+    await scene.turn()
+    scene.pod("dear", 500, created=1.0)
+    scene.pod("small", 400)
+    await scene.turn()
+    assert not scene.bound
+    scene.gone("t0")
+    await scene.turn()
+    assert scene.bound == {"ns/t1": "m0", "ns/small": "m0"}
+    assert "Insufficient cpu" in scene.told["dear"]
+
+
+async def test_what_it_needs_beyond_is_kept_from_the_first() -> None:
+    """A larger pod takes the place of a smaller one: what is free beside that one is given to nobody meanwhile."""
+    scene = Scene()
+    scene.node("m0")
+    scene.pod("t0", 300, node_name="m0")
+    scene.pod("t1", 800, replaces="t0")
+    await scene.turn()
+    assert scene.evictions() == ["t0"]
+    scene.pod("large", 500)
+    scene.pod("small", 200)
+    await scene.turn()
+    assert scene.bound == {"ns/small": "m0"}
+    scene.gone("t0")
+    await scene.turn()
+    assert scene.bound == {"ns/small": "m0", "ns/t1": "m0"}
+
+
+async def test_a_budget_that_forbids() -> None:
+    """The new pod is told the API server's reason; past the patience its room is given back, and it is tried again."""
+    scene = Scene()
+    scene.node("m0")
+    scene.pod("t0", 300, node_name="m0")
+    scene.pod("t1", 800, replaces="t0")
+    await scene.turn()
+    scene.asked[0].refused("it would violate the pod's disruption budget")
+    assert "but that one cannot be evicted now: it would violate the pod's disruption budget" in scene.told["t1"]
+    scene.now += PATIENCE + 1
+    scene.replacing.look_after()
+    assert not scene.evictions()
+    assert not scene.state.reservations
+    assert "disruption budget" in scene.told["t1"]
+    scene.pod("other", 500)
+    await scene.turn()
+    assert scene.bound == {"ns/other": "m0"}
+    scene.asked.clear()
+    scene.change("other", terminal=True)
+    scene.now += 100
+    await scene.turn()
+    assert scene.evictions() == ["t0"]
+    assert not scene.state.awaits("ns/t0")
+    scene.gone("t0")
+    await scene.turn()
+    assert scene.bound["ns/t1"] == "m0"
+
+
+async def test_one_that_is_being_deleted_is_waited_for() -> None:
+    """As after a restart: it is evicted no more, however long it takes, and its place is taken when it is gone."""
+    scene = figure_4()
+    scene.change("t0", deleting=True)
+    await scene.turn()
+    scene.now += 10 * PATIENCE
+    await scene.turn()
+    assert not scene.asked
+    scene.gone("t0")
+    await scene.turn()
+    assert scene.bound == {"ns/t1": "m0"}
+
+
+async def test_nobody_to_replace() -> None:
+    """As after a restart when the old one is gone, or where it never was: the new pod is placed like any other."""
+    scene = figure_4()
+    scene.gone("t0")
+    scene.node("m0", unschedulable=True)
+    await scene.turn()
+    assert scene.bound == {"ns/t1": "m1"}
+
+
+_CHANGES: dict[str, Callable[[Scene], object]] = {
+    "the new one is deleted": lambda scene: scene.gone("t1"),
+    "the new one is being deleted": lambda scene: scene.change("t1", deleting=True, blocked="it is being deleted"),
+    "the annotation is gone": lambda scene: scene.change("t1", replaces=None),
+    "the policy only observes": lambda scene: scene.policies.offer(
+        "o", "u", 1, {"selects": {"podSelector": {}, "schedulerNames": ["thalweg"]}, "delivery": "Observe"}
+    ),
+}
+
+
+@pytest.mark.parametrize("change", _CHANGES.values(), ids=_CHANGES)
+async def test_an_eviction_that_is_not_wanted_any_more(change: Callable[[Scene], object]) -> None:
+    """It is not asked for again, and the room is everybody's."""
+    scene = figure_4()
+    await scene.turn()
+    assert scene.evictions() == ["t0"]
+    change(scene)
+    scene.replacing.look_after()
+    assert not scene.evictions()
+    assert not scene.state.reservations
+    assert not scene.state.successors
+
+
+async def test_a_place_that_is_no_good_any_more() -> None:
+    """The node is cordoned while the old one leaves: the new pod is told, and then placed like any other."""
+    scene = figure_4()
+    scene.node("m1", unschedulable=True)
+    await scene.turn()
+    scene.node("m0", unschedulable=True)
+    scene.gone("t0")
+    await scene.turn(1)
+    assert scene.told["t1"] == "cannot take the place of ns/t0 on node m0: node(s) were unschedulable"
+    assert not scene.state.reservations
+    scene.node("m1")
+    await scene.turn()
+    assert scene.bound == {"ns/t1": "m1"}
+
+
+async def test_two_name_one() -> None:
+    """The second learns who was first, in the same round and in later ones."""
+    scene = figure_4()
+    await scene.turn()
+    scene.pod("t2", 100, replaces="t0")
+    await scene.turn()
+    assert scene.told["t2"] == "ns/t1 takes the place of ns/t0 already"
+    assert scene.evictions() == ["t0"]
+
+
+async def test_it_waits_for_the_old_one_to_run() -> None:
+    """That one has no node yet; that it gets one is news."""
+    scene = Scene()
+    scene.node("m0")
+    scene.pod("t0", 1000, scheduler_name="default-scheduler")
+    scene.pod("t1", 1000, replaces="t0")
+    await scene.turn()
+    assert scene.told["t1"] == "the pod it replaces, ns/t0, does not run yet"
+    news: list[int] = []
+    scene.state.on_change = lambda: news.append(1)
+    scene.change("t0", node_name="m0")
+    assert news
+    await scene.turn()
+    assert scene.evictions() == ["t0"]
+
+
+async def test_the_old_one_leaves_while_the_plan_is_made() -> None:
+    """Nobody is left to evict: the new one has the place at once."""
+    scene = figure_4()
+    scene.meanwhile = lambda: scene.gone("t0") if "ns/t0" in scene.state.pods else None
+    await scene.turn(1)
+    assert not scene.asked
+    await scene.turn()
+    assert scene.bound["ns/t1"] in ("m0", "m1")
+
+
+_EVENTS = st.sampled_from(
+    ["t0 leaves", "t0 gone", "t0 ended", "no", "time", "bully", "bully gone", "cordon", "uncordon", "t1 gone",
+     "t1", "t2", "small", "round", "round", "round", "confirm", "policy"]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(_EVENTS, max_size=25), st.sampled_from((300, 1000)), st.sampled_from((300, 800, 1000)))
+async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
+    """What is bound fits beside all that is there, and no pod is evicted but for one that waits for its place.
+
+    In the end each new pod is bound, or told why not, and no room is kept for nobody.
+    """
+    scene = Scene()
+    scene.node("m0")
+    scene.pod("t0", old, node_name="m0")
+    versions = count(1)
+
+    def happens(event: str) -> None:
+        there = scene.state.pods
+        if event in ("t1", "t2", "small") and f"ns/{event}" not in there:
+            scene.bound.pop(f"ns/{event}", None)
+            scene.pod(event, 200 if event == "small" else new, replaces=None if event == "small" else "t0")
+        elif event == "t0 leaves" and "ns/t0" in there:
+            scene.change("t0", deleting=True)
+        elif event == "t0 ended" and "ns/t0" in there:
+            scene.change("t0", terminal=True)
+        elif event in ("t0 gone", "bully gone", "t1 gone"):
+            name = event.removesuffix(" gone")
+            scene.gone(name)
+            scene.bound.pop(f"ns/{name}", None)
+        elif event == "bully" and "ns/bully" not in there:
+            scene.pod("bully", 600, node_name="m0", scheduler_name="default-scheduler")
+        elif event == "no":
+            for each in scene.asked:
+                each.refused("no")
+            scene.asked.clear()
+        elif event == "time":
+            scene.now += PATIENCE + 1
+        elif event in ("cordon", "uncordon"):
+            scene.node("m0", unschedulable=event == "cordon")
+        elif event == "confirm":
+            for key in list(scene.bound):
+                if key in scene.state.waiting:
+                    scene.change(key.removeprefix("ns/"), node_name="m0")
+        elif event == "policy":
+            delivery = "Observe" if scene.policies.ordered[0].delivery != "Observe" else "Binder"
+            spec = {"selects": {"podSelector": {}, "schedulerNames": ["thalweg"]}, "delivery": delivery}
+            scene.policies.offer("o", "u", next(versions), {**spec, "precedence": 1})
+
+    async def one_round() -> None:
+        before = set(scene.bound)
+        await scene.loop._round()
+        for key in set(scene.bound) - before:
+            # Bound beside all that runs or was bound there before it.
+            there = [p for p in scene.state.pods.values() if p.node_name == "m0" and not p.terminal]
+            also = [scene.state.pods[k] for k in scene.bound if k in scene.state.waiting]
+            taken = sum(dict(p.usage).get("cpu", 0) for p in (*there, *also))
+            assert taken <= 1000, f"{key} overcommits the node"
+        scene.replacing.look_after()
+        for each in scene.asked:
+            if each.wanted():
+                new_one = scene.state.successors[each.pod.key]
+                assert scene.state.waiting[new_one].replaces == each.pod.name
+
+    for event in events:
+        if event == "round":
+            await one_round()
+        else:
+            happens(event)
+    for _ in range(2):
+        scene.now += 1000
+        await one_round()
+        await one_round()
+    observed = scene.policies.ordered[0].delivery == "Observe"
+    for key, pod in scene.state.waiting.items():
+        waits = key in scene.bound or pod.name in scene.told or observed
+        assert waits, f"{key} was forgotten"
+    for key, reservation in scene.state.reservations.items():
+        assert key in scene.bound or reservation.awaits is not None
