@@ -15,6 +15,7 @@ from flowcore.rounds.account import Account
 from flowcore.rounds.admission import Admission, Choice, Contest, better, completed
 from flowcore.rounds.choosing import Contenders
 from flowcore.rounds.constraining import under_constraints
+from flowcore.rounds.constraint_gangs import with_constraint_gangs
 from flowcore.rounds.demands import demands_of
 from flowcore.rounds.exact import decide
 from flowcore.rounds.field import Field
@@ -50,6 +51,7 @@ class Round:
     ) -> None:
         """See ``run_round``."""
         snapshot, self._contradictions = under_constraints(snapshot, policies)
+        snapshot = with_constraint_gangs(snapshot, policies)
         self._replaced = replace_first(snapshot, policies, models, cache)
         self._snapshot = snapshot = self._replaced.rest
         self._start, self._seed = Room(snapshot), seed
