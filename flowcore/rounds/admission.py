@@ -22,7 +22,9 @@ from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
+from flowcore.rounds.placing import Bundles
 from flowcore.rounds.pricing import pod_prices
+from flowcore.rounds.relaxation import guide, least_tolls
 from flowcore.rounds.room import Room
 from flowcore.rounds.units import Unit, Units, narrowed
 
@@ -139,11 +141,15 @@ class Contest:
         return int(pod_prices(commits, self.demands, self.load).sum()) + waiting
 
 
-def completed(contest: Contest, choice: Choice) -> tuple[Choice, dict[int, int]]:
-    """A choice with the units that find room beside its plan after all; for each other unit, how many pods would."""
+def completed(contest: Contest, choice: Choice, *, full: bool = False) -> tuple[Choice, dict[int, int]]:
+    """A choice with the units that find room beside its plan after all; for each other unit, how many pods would.
+
+    Args:
+        full: fills in pods that stand for themselves too, where no unit is left.
+    """
     left = np.nonzero(~choice.chosen)[0]
     left = left[[not contest.units.all[at].flaw for at in left.tolist()]]
-    if not len(left):
+    if not len(left) and not full:
         return choice, {}
     order = sorted(left.tolist(), key=lambda at: (-contest.units.all[at].value, at))
     run = _Run(contest, choice)
@@ -153,11 +159,21 @@ def completed(contest: Contest, choice: Choice) -> tuple[Choice, dict[int, int]]
     return found, {at: run.room_for(contest.units.all[at]) for at in order if not found.chosen[at]}
 
 
+def better(contest: Contest, one: Choice, other: Choice) -> bool:
+    """Whether one choice is to be preferred: units that have begun come first, then the round is to be cheap."""
+
+    def rank(choice: Choice) -> tuple[int, int]:
+        units = zip(contest.units.all, choice.chosen.tolist(), strict=True)
+        return sum(unit.value for unit, chosen in units if unit.started and not chosen), choice.cost
+
+    return rank(one) < rank(other)
+
+
 class Admission:
     """Decides which units are in, one way a step.
 
     Attributes:
-        best: the cheapest choice so far.
+        best: the choice to be preferred of all so far.
         bound: a cost that no plan of the round goes below.
     """
 
@@ -173,12 +189,32 @@ class Admission:
         value = np.array([unit.value for unit in units], dtype=np.float64)
         size = np.array([max(1, unit.size) for unit in units], dtype=np.float64)
         shares = np.array([max(demand.share, 1e-12) for demand in demands])
-        self.bound = lower_bound(contest.field) if contest.demands else self.best.cost
         of_pod = contest.pods[2].astype(np.float64)
+        self.bound = lower_bound(contest.field, units=units) if contest.demands else self.best.cost
         self.offer(self.admit("gangs by price", value / size, of_pod))
         yield
+        if self.best.cost == self.bound:
+            return
         by_share = value / np.maximum(contest.required @ shares, 1e-12)
         self.offer(self.admit("gangs by share", by_share, of_pod / shares[contest.pods[0]]))
+        yield
+        yield from self._by_tolls(value, of_pod)
+
+    def _by_tolls(self, value: Float64s, of_pod: Float64s) -> Generator[None, None, None]:
+        """The linear program with units says what room is worth, and with that what each unit is worth in it."""
+        contest = self._contest
+        flawed = np.array([bool(unit.flaw) for unit in contest.units.all], dtype=np.bool_)
+        prices = [demand.prices[~needed] for demand, needed in zip(contest.demands, contest.units.needed, strict=True)]
+        found = guide(contest.field, prices, Bundles(contest.required[~flawed].astype(np.float64), value[~flawed]))
+        if found is None:
+            return
+        self.bound = max(self.bound, lower_bound(contest.field, tolls=found.tolls, units=contest.units.all))
+        tolls = np.array(least_tolls(contest.field, found.tolls))
+        tolls[~np.isfinite(tolls)] = 0.0
+        tolls = np.maximum(tolls, 1e-9)
+        self.offer(
+            self.admit("gangs by toll", value / (contest.required @ tolls + 1e-9), of_pod / tolls[contest.pods[0]])
+        )
         yield
 
     def admit(self, method: str, units: Float64s, pods: Float64s) -> Choice:
@@ -193,7 +229,7 @@ class Admission:
 
     def offer(self, choice: Choice) -> None:
         """Takes a choice over if it is cheaper than the best so far."""
-        if choice.cost < self.best.cost:
+        if better(self._contest, choice, self.best):
             self.best = choice
 
     def _ordered(self, units: Float64s, pods: Float64s) -> tuple[Int64s, Int64s]:

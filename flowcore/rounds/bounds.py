@@ -15,12 +15,15 @@ from flowcore.costs.model import Float64s, Load
 from flowcore.model.snapshot import Int64s
 from flowcore.rounds.demands import Demand
 from flowcore.rounds.field import Field
+from flowcore.rounds.units import Unit
 
 #: Slots of a node that are looked at in one go.
 _DEPTH = 8
 
 
-def lower_bound(field: Field, *, tolls: Float64s | None = None, worth: Int64s | None = None) -> int:
+def lower_bound(
+    field: Field, *, tolls: Float64s | None = None, worth: Int64s | None = None, units: Sequence[Unit] = ()
+) -> int:
     """A cost that no plan of the round goes below, whatever is passed.
 
     Each pod pays at least the cheaper of its price and of its cheapest node, where a node costs its arc, its worth and
@@ -30,19 +33,23 @@ def lower_bound(field: Field, *, tolls: Float64s | None = None, worth: Int64s | 
     Args:
         tolls: float64[N, R], not negative; none if not given.
         worth: int64[N], what a slot of each node is taken to cost; the least possible if not given.
+        units: pods that are placed together or not at all; without them the bound holds too, and is weaker.
     """
     demands = field.demands
     bounds = _Bounds.of(demands)
     floors = bounds.floors(field.room.load(), np.zeros(1, dtype=np.int64))[:, 0]
     slots = floors if worth is None else np.maximum(worth, floors)
     total = 0.0
+    paid = np.full(len(demands), np.inf)
     for at, demand in enumerate(demands):
         cost = (demand.arc + slots).astype(np.float64)
         if tolls is not None:
             asked = demand.wanted > 0
             cost += tolls[:, asked] @ demand.wanted[asked]
         cheapest = cost.min(where=field.counts[at] > 0, initial=np.inf)
+        paid[at] = cheapest
         total += float(np.minimum(demand.prices, cheapest).sum())
+    total += sum(_more_of_unit(unit, demands, paid) for unit in units)
     over = 0.0
     if tolls is not None:
         over += float((tolls * np.maximum(field.room.free, 0)).sum())
@@ -50,6 +57,29 @@ def lower_bound(field: Field, *, tolls: Float64s | None = None, worth: Int64s | 
         over += _overcharged(field, bounds, slots, np.nonzero(slots > floors)[0])
     # Sums of floats are off by less than one in 10^12 of what was added up.
     return int(np.floor(total - over - 1e-11 * (abs(total) + over) + 1e-6))
+
+
+def _more_of_unit(unit: Unit, demands: Sequence[Demand], paid: Float64s) -> float:
+    """What a unit's pods pay at least beyond what each would by itself: all are left, or enough of each gang placed.
+
+    Args:
+        paid: float64[C], what a placed pod of each demand pays at least.
+    """
+    places = {(at, place) for members in unit.members for at, found in members.items() for place in found}
+    alone = sum(min(float(demands[at].prices[place]), float(paid[at])) for at, place in places)
+    left = sum(float(demands[at].prices[place]) for at, place in places)
+    if unit.flaw:
+        return left - alone
+    forced = 0.0
+    for gang, members in zip(unit.gangs, unit.members, strict=True):
+        dearer = sorted(
+            max(float(paid[at]) - float(demands[at].prices[place]), 0.0)
+            for at, found in members.items()
+            for place in found
+        )
+        # Pods that several gangs share are forced once: of gangs the one that forces most counts.
+        forced = max(forced, sum(dearer[: max(0, gang.least)]))
+    return min(left - alone, forced)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,7 +45,8 @@ class RoundResult:
 
     Attributes:
         generation: of the snapshot that it was made from.
-        placements: in commit order; each passed every filter against the snapshot and those before it.
+        placements: in commit order; each passed every filter against the snapshot and those before it, one that
+            replaces another without that one.
         left: what stays pending.
         cost: sum of all prices, of what is left too.
         lower_bound: no plan for the snapshot that replaces the same pods costs less; computed from the snapshot by our

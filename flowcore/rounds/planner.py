@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.costs.model import Float64s
 from flowcore.model.snapshot import Bools, Int64s
 from flowcore.rounds.bounds import lower_bound
 from flowcore.rounds.commits import Commit
@@ -21,7 +20,7 @@ from flowcore.rounds.fill import plan_by_filling
 from flowcore.rounds.flow import plan_by_flow
 from flowcore.rounds.neighbourhoods import Neighbourhoods
 from flowcore.rounds.pricing import total_cost, unplaced
-from flowcore.rounds.relaxation import guide
+from flowcore.rounds.relaxation import guide, least_tolls
 from flowcore.rounds.room import Room
 from flowcore.rounds.topology import FREE
 
@@ -170,7 +169,7 @@ class Planner:
         self.bound = max(self.bound, lower_bound(field, tolls=guided.tolls))
         yield
         demands = self._demands
-        worth = _least_tolls(field, guided.tolls)
+        worth = least_tolls(field, guided.tolls)
         order = sorted(range(len(demands)), key=lambda at: (-worth[at], -demands[at].share, at))
         everyone = np.array([0 if demand.ties.bound else demand.count for demand in demands], dtype=np.int64)
         chosen = np.minimum(np.floor(guided.placed + 1e-6).astype(np.int64), everyone)
@@ -256,14 +255,6 @@ def by_price(demands: Sequence[Demand], left: Sequence[int]) -> list[int]:
         for price in demand.prices_of_last(count)
     ]
     return [at for *_, at in sorted(entries)]
-
-
-def _least_tolls(field: Field, tolls: Float64s) -> list[float]:
-    """What each demand's pod pays in tolls where it pays the least."""
-    return [
-        float((tolls[counts > 0] @ demand.wanted).min(initial=np.inf))
-        for demand, counts in zip(field.demands, field.counts, strict=True)
-    ]
 
 
 def _in_parts(counts: Int64s, order: Sequence[int], parts: int) -> list[tuple[int, int]]:

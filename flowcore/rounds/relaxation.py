@@ -7,6 +7,7 @@ one pool, so the program is a relaxation. Its duals are tolls: the worth of a un
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from flowcore.costs.model import Float64s
 from flowcore.model.snapshot import Bools, Int64s
 from flowcore.rounds.field import Field
-from flowcore.rounds.placing import Pairs, merged, placing_program
+from flowcore.rounds.placing import Bundles, Pairs, merged, placing_program
 from flowcore.solve import solve_relaxed
 
 #: Runs that a class's prices are merged into for the program; the bound uses each pod's own.
@@ -30,14 +31,21 @@ class Guide:
     Attributes:
         tolls: float64[N, R], worth of a unit of each resource on each node.
         placed: float64[C], how many pods of each demand have room.
+        bundles: float64[U], which share of each bundle does.
     """
 
     tolls: Float64s
     placed: Float64s
+    bundles: Float64s
 
 
-def guide(field: Field) -> Guide | None:
-    """Solves the linear program; None where it is too large or the solver failed."""
+def guide(field: Field, prices: Sequence[Int64s] | None = None, bundles: Bundles | None = None) -> Guide | None:
+    """Solves the linear program; None where it is too large or the solver failed.
+
+    Args:
+        prices: of the pods of each demand that are in no bundle; None: of all.
+        bundles: pods that are left only together.
+    """
     usable = np.asarray((field.counts > 0).any(axis=0), dtype=np.bool_)
     group, groups = _groups(np.array([demand.allowed for demand in field.demands]), usable)
     free = np.maximum(field.room.free, 0).astype(np.float64)
@@ -57,9 +65,14 @@ def guide(field: Field) -> Guide | None:
     scale = np.maximum(pools.max(axis=0), 1.0)
     wanted = np.array([demand.wanted for demand in field.demands], dtype=np.float64) / scale
     who, where = np.nonzero(most > 0)
-    prices = [merged(demand.prices, _STEPS) for demand in field.demands]
+    runs = [
+        merged(each, _STEPS) for each in ([demand.prices for demand in field.demands] if prices is None else prices)
+    ]
+    if bundles is not None:
+        # Where room runs out just as counts do, its price is to be on the room.
+        most *= 1.001
     pairs = Pairs(who, where, cost[who, where], most[who, where])
-    solution = solve_relaxed(placing_program(pairs, wanted, pools / scale, prices))
+    solution = solve_relaxed(placing_program(pairs, wanted, pools / scale, runs, bundles))
     if solution is None:
         return None
     # Rows: a class each, then a resource of a group each; a resource that runs short has a negative dual.
@@ -68,7 +81,16 @@ def guide(field: Field) -> Guide | None:
     tolls[usable] = worth[group[usable]]
     placed = np.zeros(classes)
     np.add.at(placed, who, solution.values[: len(who)])
-    return Guide(tolls, placed)
+    out = solution.values[len(solution.values) - len(bundles.prices) :] if bundles is not None else np.zeros(0)
+    return Guide(tolls, placed, 1.0 - out)
+
+
+def least_tolls(field: Field, tolls: Float64s) -> list[float]:
+    """What each demand's pod pays in tolls where it pays the least."""
+    return [
+        float((tolls[counts > 0] @ demand.wanted).min(initial=np.inf))
+        for demand, counts in zip(field.demands, field.counts, strict=True)
+    ]
 
 
 def _groups(allowed: Bools, usable: Bools) -> tuple[Int64s, int]:

@@ -12,10 +12,12 @@ from flowcore.costs import MODELS, CostModel
 from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.model.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.rounds.account import Account
-from flowcore.rounds.admission import Admission, Choice, Contest, completed
+from flowcore.rounds.admission import Admission, Choice, Contest, better, completed
 from flowcore.rounds.choosing import Contenders
 from flowcore.rounds.constraining import under_constraints
+from flowcore.rounds.constraint_gangs import with_constraint_gangs
 from flowcore.rounds.demands import demands_of
+from flowcore.rounds.exact import decide
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
 from flowcore.rounds.plan import RoundResult
@@ -28,6 +30,8 @@ from flowcore.rounds.units import kept_to_domains, no_units, units_of
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
 #: Steps of a round that nobody gives a budget: all that are quick, and some neighbourhoods.
 DEFAULT_STEPS = 40
+#: CP-SAT's deterministic time for deciding gangs exactly, at first and in the end: some tenths of a second, a second.
+EXACT_WORK = (0.1, 0.5)
 
 
 class Round:
@@ -47,6 +51,7 @@ class Round:
     ) -> None:
         """See ``run_round``."""
         snapshot, self._contradictions = under_constraints(snapshot, policies)
+        snapshot = with_constraint_gangs(snapshot, policies)
         self._replaced = replace_first(snapshot, policies, models, cache)
         self._snapshot = snapshot = self._replaced.rest
         self._start, self._seed = Room(snapshot), seed
@@ -55,6 +60,7 @@ class Round:
         self._contest = Contest(demands, units_of(snapshot, demands), self._start, snapshot)
         self._admission: Admission | None = None
         self._contenders: Contenders | None = None
+        self._chosen: Choice
         self._planner = Planner(demands, self._start, seed)
         if self._contest.units.all:
             self._admission = Admission(self._contest)
@@ -72,14 +78,26 @@ class Round:
 
     def _run(self) -> Generator[None, None, None]:
         """First which gangs are in, then where all pods go."""
-        if self._admission is not None:
-            yield from self._admission.run()
-            self._decide(self._admission.best)
+        admission = self._admission
+        if admission is not None:
+            yield from admission.run()
+            self._decide(admission.best)
         while self._planner.step():
             yield
+        if admission is None:
+            return
+        # Pods may have made room for another gang by going elsewhere; and where it is small, all is decided at once.
+        for work in EXACT_WORK:
+            known = completed(self._contest, self._choice()[0])[0]
+            found = decide(self._contest, known, work=work, seed=self._seed)
+            self._decide(found if found is not None and better(self._contest, found, known) else known)
+            yield
+            while self._planner.step():
+                yield
 
     def _decide(self, choice: Choice) -> None:
         """From now on pods of other units than these are out."""
+        self._chosen = choice
         self._contenders = contenders = Contenders.of(choice, self._contest.units)
         self._planner = Planner(
             contenders.demands,
@@ -97,7 +115,7 @@ class Round:
         if self._admission is None or self._contenders is None:
             none = np.zeros(0, dtype=np.bool_)
             return Choice(draft.method, none, contest.demands, tuple(draft.commits), draft.room, draft.cost), bound
-        best, commits = self._admission.best, tuple(self._contenders.named(draft.commits))
+        best, commits = self._chosen, tuple(self._contenders.named(draft.commits))
         cost = contest.cost(commits, best.chosen)
         choice = replace(best, method=draft.method, commits=commits, room=draft.room, cost=cost)
         return choice, self._admission.bound

@@ -109,7 +109,7 @@ class Dispatch:
             or (policy.delivery, policy.constraints) != (planned.delivery, planned.constraints)
             or (current.pod_class, current.kind) != (pod.pod_class, pod.kind)
             or state.node_changed_since(node, generation)
-            or self._breaks(constrained(current.kind, policy), node)
+            or self._breaks(constrained(current.kind, policy), node, reserved=current.key in state.kept)
             or not state.reserve(pod, node, _by(policy))
         ):
             return None

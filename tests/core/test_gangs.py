@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import msgspec
 from hypothesis import given, settings
 from support.crowds import ganged
-from support.model import node, pod, snapshot
+from support.model import amounts, node, pod, snapshot
 from support.safety import check_plan, plan_checked
 
+from flowcore.model.constraints import Constraint, Global, OneDomain
 from flowcore.model.gangs import Gang
+from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node
+from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.rules import AffinityTerm, Rules
+from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
-from flowcore.rounds import Round, RoundResult, run_one_by_one
+from flowcore.rounds import Round, RoundResult, run_one_by_one, run_round
+from flowcore.rounds.constraining import under_constraints
+from flowcore.rounds.constraint_gangs import with_constraint_gangs
 
 
 def gang(name: str, count: int, cpu: int = 1000, **fields: object) -> list[PendingPod]:
@@ -108,6 +116,12 @@ def test_priority_decides_between_gangs_and_then_waiting() -> None:
     assert placed(plan_checked(cluster(slots(3), [*cheap, *old]))) == {"old": 3}
 
 
+def test_small_gangs_fill_what_a_large_one_leaves() -> None:
+    """Among equals as many pods as there is room for."""
+    crowd = cluster(slots(8), [*gang("large", 5), *gang("one", 3), *gang("two", 4), *gang("three", 2)])
+    assert sum(placed(plan_checked(crowd)).values()) == 8
+
+
 def test_pods_beyond_what_a_gang_needs_are_spare() -> None:
     """They are placed where there is room, are told apart, and nothing without their gang."""
     needs = Gang("g", 3)
@@ -194,3 +208,73 @@ def test_a_gang_that_has_begun_comes_first() -> None:
     pending = [*gang("dear", 3, priority=10), *gang("begun", 2)]
     result = plan_checked(cluster(slots(3), pending, Gang("begun", 2, started=True)))
     assert placed(result) == {"begun": 2}
+
+
+def governed(*constraints: Constraint) -> dict[str, Policy]:
+    """The built-in policy with these constraints."""
+    return {BUILT_IN.name: msgspec.structs.replace(BUILT_IN, name=BUILT_IN.name, constraints=constraints)}
+
+
+WEB = LabelSelector((Requirement("app", "In", ("web",)),))
+
+
+def webs(count: int, cpu: int = 1000) -> list[PendingPod]:
+    """Pods that the description speaks of."""
+    return [pod(f"w{at}", cpu, kind=Kind("default", (("app", "web"),))) for at in range(count)]
+
+
+def test_together_as_a_policy_says_it() -> None:
+    """All in one rack or none; where some run, the others go there; where they run in two, the reason says so."""
+    policies = governed(OneDomain("pair", WEB, "rack"))
+    racks = [*slots(2, "a"), *slots(3, "b")]
+
+    def plan(count: int, *running: str) -> RoundResult:
+        near = Neighbours.of((name, Kind("default", (("app", "web"),))) for name in running)
+        crowd = snapshot(racks, webs(count), [(name, amounts(1000), ()) for name in running], neighbours=near)
+        result = run_round(crowd, policies)
+        check_plan(with_constraint_gangs(crowd, policies), result)
+        return result
+
+    assert {each.node[:2] for each in plan(3).placements} == {"nb"}
+    whole = "constraint pair of policy (built-in) needs 4 pods at once in one domain of rack"
+    assert set(reasons(plan(4)).values()) == {f"{whole}, and none can hold them even when empty."}
+    assert [each.node for each in plan(1, "na0").placements] == ["na1"]
+    assert not plan(2, "na0").placements
+    assert reasons(plan(1, "na0", "nb0"))["w0"] == (
+        "Constraint pair of policy (built-in) keeps its pods in one rack, and some run in a and b already."
+    )
+
+
+def test_global_all_or_none_as_a_policy_says_it() -> None:
+    """One on each matching node or none placed; what is beyond that waits, and nodes that have one need none."""
+    gpu = LabelSelector((Requirement("gpu", "Exists"),))
+    policies = governed(Global("agent", WEB, gpu, all_or_none=True))
+    nodes = [node(name, 4000, labels=(("gpu", "yes"), ("kubernetes.io/hostname", name))) for name in "abc"]
+    nodes.append(node("d", labels=(("kubernetes.io/hostname", "d"),)))
+
+    def plan(count: int, *running: str, cpu: int = 1000) -> RoundResult:
+        near = Neighbours.of((name, Kind("default", (("app", "web"),))) for name in running)
+        crowd = snapshot(nodes, webs(count, cpu), [(name, amounts(1000), ()) for name in running], neighbours=near)
+        result = run_round(crowd, policies)
+        check_plan(with_constraint_gangs(under_constraints(crowd, policies)[0], policies), result)
+        return result
+
+    assert sorted(each.node for each in plan(4).placements) == ["a", "b", "c"]
+    assert not plan(2).placements
+    assert reasons(plan(2))["w0"] == "Constraint agent of policy (built-in) needs 3 pods at once, 2 wait."
+    assert sorted(each.node for each in plan(2, "b").placements) == ["a", "c"]
+    assert not plan(2, "b", cpu=5000).placements
+
+
+def test_what_a_gang_must_not_and_what_it_needs_hold_both() -> None:
+    """Anti-affinity among the pods of a gang: three nodes hold three of them whatever room there is; four wait."""
+    term = AffinityTerm("kubernetes.io/hostname", WEB, ("default",))
+    kind = Kind("default", (("app", "web"),), rules=Rules(anti_affinity=(term,)))
+    nodes = [node(name, 9000, labels=(("kubernetes.io/hostname", name),)) for name in "abc"]
+
+    def plan(count: int) -> RoundResult:
+        pending = [replace(pod(f"w{at}", 1000, kind=kind), gangs=("g",)) for at in range(count)]
+        return plan_checked(cluster(nodes, pending))
+
+    assert sorted(each.node for each in plan(3).placements) == ["a", "b", "c"]
+    assert reasons(plan(4))["w0"] == "g needs 4 pods at once, and there is room for 3 beside what is placed."
