@@ -20,6 +20,7 @@ from flowcore.rounds.demands import demands_of
 from flowcore.rounds.exact import decide
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
+from flowcore.rounds.holding import holding_room
 from flowcore.rounds.plan import RoundResult
 from flowcore.rounds.planner import Planner
 from flowcore.rounds.replacing import replace_first
@@ -61,9 +62,11 @@ class Round:
         self._admission: Admission | None = None
         self._contenders: Contenders | None = None
         self._chosen: Choice
-        self._planner = Planner(demands, self._start, seed)
         if self._contest.units.all:
+            self._contest = holding_room(self._contest, snapshot)
+            self._start = self._contest.start
             self._admission = Admission(self._contest)
+        self._planner = Planner(demands, self._start, seed)
         self._steps = 0
         self._going = self._run()
 
