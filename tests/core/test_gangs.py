@@ -15,7 +15,7 @@ from flowcore.model.constraints import Constraint, Global, OneDomain
 from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node
-from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.policies import BUILT_IN, GangTerms, Policy
 from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
@@ -80,7 +80,7 @@ def test_two_gangs_do_not_take_each_others_room() -> None:
         for at in range(3)
         for late, name in enumerate(("a", "b"), start=1)
     ]
-    crowd = cluster(slots(4), pending)
+    crowd = cluster(slots(4), pending, now=100.0)
     assert placed(run_one_by_one(crowd)) == {"a": 2, "b": 2}
     result = plan_checked(crowd)
     assert placed(result) == {"a": 3}
@@ -278,3 +278,33 @@ def test_what_a_gang_must_not_and_what_it_needs_hold_both() -> None:
 
     assert sorted(each.node for each in plan(3).placements) == ["a", "b", "c"]
     assert reasons(plan(4))["w0"] == "g needs 4 pods at once, and there is room for 3 beside what is placed."
+
+
+def test_a_large_gang_does_not_starve_beside_small_ones() -> None:
+    """Small gangs come and end for ever, two slots at a time: room is kept for the large one as it comes free."""
+    nodes, terms = slots(8), GangTerms(hold_room_after=300)
+    policies = {BUILT_IN.name: msgspec.structs.replace(BUILT_IN, gangs=terms)}
+    running = [(f"n{at}", amounts(1000), ()) for at in range(8)]
+    large = gang("large", 8, created=1.0)
+    taken: list[int] = []
+    for number in range(12):
+        now = 200.0 + 60 * number
+        # The two pods that ran longest end; two more small gangs are there.
+        running = running[2:]
+        small = [each for at in range(2) for each in gang(f"small{number}{at}", 2, created=now - 1, priority=5)]
+        crowd = replace(snapshot(nodes, [*large, *small], running, now=now))
+        crowd = replace(
+            crowd, gangs={each.gangs[0]: Gang(each.gangs[0], 2) for each in small} | {"large": Gang("large", 8)}
+        )
+        result = run_round(crowd, policies)
+        check_plan(crowd, result)
+        if placed(result)["large"]:
+            assert taken
+            return
+        if now - 1.0 > 300:
+            taken.append(number)
+            kept = f"large needs 8 pods at once, and room for {len(taken) * 2} is kept for it until there is more."
+            assert reasons(result)["large-0"] == kept
+            assert not result.placements
+        running += [(each.node, amounts(1000), ()) for each in result.placements]
+    raise AssertionError("the large gang never ran")
