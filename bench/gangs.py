@@ -5,9 +5,9 @@
 
 No cluster takes part. Instances: `slots` (one resource, nodes of ten slots, gangs of 2 to 16 pods, all pods worth the
 same), `slots, by gang` (the same, all gangs worth the same), `resources` (cpu, memory and GPUs, gangs of one or two of
-ten classes, nodes of two kinds, four priorities). Methods: pod by pod in the order in which they came, gangs by turns, as
-a scheduler without gangs has it; a round with a budget in CPU seconds. The bound: what no choice of gangs is worth more
-than, by CP-SAT up to 100 gangs within its seconds, above by the linear program over units, classes and nodes.
+ten classes, nodes of two kinds, four priorities). Methods: pod by pod in the order in which they came, gangs by turns,
+as a scheduler without gangs has it; a round with a budget in CPU seconds. The bound: what no choice of gangs is worth
+more than, by CP-SAT up to 100 gangs within its seconds, above by the linear program over units, classes and nodes.
 """
 
 from __future__ import annotations

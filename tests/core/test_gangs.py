@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from support.crowds import ganged
 from support.model import amounts, node, pod, snapshot
 from support.safety import check_plan, plan_checked
+from support.tied import tied
 
 from flowcore.model.constraints import Constraint, Global, OneDomain
 from flowcore.model.gangs import Gang
@@ -56,6 +57,13 @@ def reasons(result: RoundResult) -> dict[str, str]:
 @given(ganged())
 def test_no_gang_is_ever_half_placed(crowd: Snapshot) -> None:
     """Whatever the gangs: all safety properties hold, and the same snapshot gives the same plan."""
+    plan_checked(crowd)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ganged(tied()))
+def test_gangs_of_pods_that_rules_bind(crowd: Snapshot) -> None:
+    """Affinity, anti-affinity, spread and ports among the pods of gangs: all safety properties hold."""
     plan_checked(crowd)
 
 
