@@ -24,7 +24,7 @@ from typing import Any
 
 import click
 import msgspec
-from harness import loads, options, plane, room, workload
+from harness import legal, loads, options, plane, room, workload
 from harness.conditions import conditions
 from harness.errors import BenchError
 from harness.extended import GATED, HELD, KUBE_SCHEDULER, PASS_THROUGH, STEERED, Holding, PassThrough, Steered
@@ -56,6 +56,7 @@ _EXPLAINED = {
     "CPU s": "of kube-scheduler and extender or Thalweg together, over that time; API CPU s of the API server",
     "own p99": "ms, the bucket of Thalweg's own time per filter answer that holds the 99th percentile",
     "over": "nodes overcommitted at the end, from the API server's objects; anything but 0 is a bug",
+    "wrong": "pods of sets that kube-scheduler's filters would refuse where they are, in whatever order they came",
 }
 
 
@@ -90,6 +91,7 @@ class Measured:
     writes: float | None
     own_p99_ms: float | None
     overcommitted: int
+    misplaced: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,7 @@ async def _load(
         writes=_labelled(samples, {}, "thalweg_steering_writes_total", "done") if ours else None,
         own_p99_ms=_own_p99(samples) if ours else None,
         overcommitted=len(room.overcommitted(nodes, there)),
+        misplaced=len(legal.misplaced(plane.binaries(), nodes, there)),
     )
 
 
@@ -256,6 +259,7 @@ async def _measure_all(nodes: int, cases: list[Case], given: Options, warm_up: i
         for case in cases:
             plane.say(f"{case.kind}: {nodes} nodes, {case.pods} {case.mix} pods, {case.arrival}, run {case.run}")
             found.append(await measure(control_plane, api, case, given))
+            plane.say(f"  {found[-1].bound} bound, {found[-1].pods_per_second:.0f} pods/s")
     return found
 
 
@@ -265,7 +269,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
     table = Table(title=f"{rows[0][0].pods} pods through kube-scheduler{beside}")
     table.add_column("scheduler")
     for column in ("nodes", "mix", "arrival", "bound", "pods/s", "x alone", "p50", "p99", "calls", "held", "writes",
-                   "attempts", "CPU s", "API CPU s", "own p99", "over"):  # fmt: skip
+                   "attempts", "CPU s", "API CPU s", "own p99", "over", "wrong"):  # fmt: skip
         table.add_column(column, justify="right")
     alone = {_group(case): found.pods_per_second for case, found in rows if case.kind == KUBE_SCHEDULER}
     for case, found in rows:
@@ -288,6 +292,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
             f"{found.api_server_cpu_seconds:.1f}",
             "-" if found.own_p99_ms is None else f"{found.own_p99_ms:g}",
             str(found.overcommitted),
+            str(found.misplaced),
         )
     console.print(table)
     print_conditions({**_EXPLAINED, **told})
@@ -359,7 +364,7 @@ def main(
         click.echo(msgspec.json.encode({"conditions": told, "results": results}))
     else:
         _print(rows, told)
-    sys.exit(any(found.overcommitted for _, found in rows))
+    sys.exit(any(found.overcommitted or found.misplaced for _, found in rows))
 
 
 if __name__ == "__main__":

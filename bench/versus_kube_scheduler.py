@@ -20,7 +20,7 @@ from pathlib import Path
 
 import click
 import msgspec
-from harness import loads, options, plane, room, schedulers, workload
+from harness import legal, loads, options, plane, room, schedulers, workload
 from harness.conditions import conditions
 from harness.errors import BenchError
 from harness.pod_watch import PodWatch
@@ -47,6 +47,7 @@ _EXPLAINED = {
     "cut": "watches that the API server ended because they did not keep up, the scheduler's + the benchmark's own; the"
     " more warm-up or running pods before, the fewer",
     "over": "nodes overcommitted at the end, from the API server's objects; anything but 0 is a bug",
+    "wrong": "pods of sets that kube-scheduler's filters would refuse where they are, in whatever order they came",
 }
 
 
@@ -82,6 +83,7 @@ class Measured:
     longest_lag_ms: float | None
     longest_busy_ms: float | None
     overcommitted: int
+    misplaced: int
     cut_watches: int
     cut_own_watches: int
 
@@ -176,6 +178,7 @@ async def _load(
         longest_lag_ms=_milliseconds(samples.get("thalweg_event_loop_longest_lag_seconds")),
         longest_busy_ms=_milliseconds(samples.get("thalweg_event_loop_longest_busy_seconds")),
         overcommitted=len(room.overcommitted(nodes, there)),
+        misplaced=len(legal.misplaced(plane.binaries(), nodes, there)),
         cut_watches=cut,
         cut_own_watches=seen.reopened,
     )
@@ -199,7 +202,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
     table = Table(title=f"{pods} pods in a {arrival}, {running} pods bound before")
     table.add_column("scheduler")
     for column in ("nodes", "mix", "bound", "pods/s", "binding/s", "p50", "p99", "created", "CPU s", "API CPU s",
-                   "peak MiB", "lag", "busy", "cut", "over"):  # fmt: skip
+                   "peak MiB", "lag", "busy", "cut", "over", "wrong"):  # fmt: skip
         table.add_column(column, justify="right")
     for case, found in rows:
         table.add_row(
@@ -219,6 +222,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
             _shown(found.longest_busy_ms),
             f"{found.cut_watches}+{found.cut_own_watches}",
             str(found.overcommitted),
+            str(found.misplaced),
         )
     console.print(table)
     print_conditions({**_EXPLAINED, **told})
@@ -269,12 +273,13 @@ def main(
         case = Case(name, count, running, pods, kind, arrival, run)
         plane.say(f"{name}: {count} nodes, {pods} {kind} pods, run {run}")
         rows.append((case, asyncio.run(measure(executables, case, given))))
+        plane.say(f"  {rows[-1][1].bound} bound, {rows[-1][1].pods_per_second:.0f} pods/s")
     if output == "json":
         results = [{**asdict(case), **asdict(found)} for case, found in rows]
         click.echo(msgspec.json.encode({"conditions": told, "results": results}))
     else:
         _print(rows, told)
-    sys.exit(any(found.overcommitted for _, found in rows))
+    sys.exit(any(found.overcommitted or found.misplaced for _, found in rows))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from thalweg_controlplane.objects import Manifest, node, pod
@@ -12,9 +12,14 @@ from thalweg_controlplane.objects import Manifest, node, pod
 MEASURED = "default"
 #: Namespace of the pods that are there before, so that a watch of the measured ones does not see them.
 RUNNING = "running"
-MIXES = ("plain", "mixed", "apart")
-#: Pods of one set are never on the same node.
+MIXES = ("plain", "mixed", "apart", "spread", "rack")
+#: Pods that constrain each other: sets of so many, told apart by a label.
 _SET = 100
+SET = "set"
+_HOST, _HALL, _RACK = "kubernetes.io/hostname", "example.com/hall", "example.com/rack"
+#: Halls are what zones are to `spread`: ten, so that a set puts ten pods into each; nodes of a rack are in one hall.
+_HALLS, _RACK_NODES = 10, 25
+SPREAD_OVER = _HALL
 
 _SEED = 20230501
 _ZONE = "topology.kubernetes.io/zone"
@@ -43,13 +48,17 @@ _SIZES = (
 
 
 def make_nodes(count: int) -> list[Manifest]:
-    """Three zones; every tenth node is tainted. Large enough that all pods of a usual run fit."""
+    """Three zones, ten halls of racks of 25; every tenth node is tainted. All pods of a usual run fit easily."""
     return [
         node(
             f"node-{i:05}",
             cpu="64",
             memory="512Gi",
-            labels={_ZONE: _ZONES[i % len(_ZONES)]},
+            labels={
+                _ZONE: _ZONES[i % len(_ZONES)],
+                _HALL: f"hall-{i // _RACK_NODES % _HALLS}",
+                _RACK: f"rack-{i // _RACK_NODES:03}",
+            },
             taints=[_TAINT] if i % 10 == 9 else None,
         )
         for i in range(count)
@@ -71,11 +80,15 @@ def make_running(count: int, nodes: int) -> Iterator[Manifest]:
 
 
 def make_pods(mix: str, count: int, scheduler: str) -> list[Manifest]:
-    """The pods to place: `plain` (all alike), `mixed` (see the README), or `apart` (hostname anti-affinity)."""
+    """The pods to place: `plain` (all alike), `mixed` (see the README), or sets of a hundred.
+
+    The pods of a set are on different nodes (`apart`: anti-affinity), in all halls alike (`spread`: maxSkew 1,
+    DoNotSchedule), or in one rack, whichever (`rack`: affinity to their own set). All of that is required.
+    """
     if mix == "plain":
         return [pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels={"app": "plain"}) for i in range(count)]
-    if mix == "apart":
-        return [_apart(i, scheduler) for i in range(count)]
+    if mix in _IN_SETS:
+        return [_in_set(mix, i, scheduler) for i in range(count)]
     draw = random.Random(_SEED)
     return [_mixed(i, draw, scheduler) for i in range(count)]
 
@@ -94,12 +107,29 @@ def _mixed(i: int, draw: random.Random, scheduler: str) -> Manifest:
     return pod(f"pod-{i:06}", f"{cpu}m", f"{memory}Mi", MEASURED, scheduler, labels={"app": f"size-{at}"}, **rules)
 
 
-def _apart(i: int, scheduler: str) -> Manifest:
-    """One of a set of pods with required anti-affinity on the hostname."""
-    labels = {"set": str(i // _SET)}
-    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels=labels, affinity=affinity)
+def _in_set(mix: str, i: int, scheduler: str) -> Manifest:
+    labels = {SET: str(i // _SET)}
+    selector = {"labelSelector": {"matchLabels": labels}}
+    return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels=labels, **_IN_SETS[mix](selector))
+
+
+def _required(affinity: str, key: str) -> Callable[[Manifest], Manifest]:
+    return lambda selector: {
+        "affinity": {affinity: {"requiredDuringSchedulingIgnoredDuringExecution": [{**selector, "topologyKey": key}]}}
+    }
+
+
+def _evenly(selector: Manifest) -> Manifest:
+    constraint = {"maxSkew": 1, "topologyKey": _HALL, "whenUnsatisfiable": "DoNotSchedule", **selector}
+    return {"topologySpreadConstraints": [constraint]}
+
+
+#: Fields of the spec, given the set's selector.
+_IN_SETS: Mapping[str, Callable[[Manifest], Manifest]] = {
+    "apart": _required("podAntiAffinity", _HOST),
+    "spread": _evenly,
+    "rack": _required("podAffinity", _RACK),
+}
 
 
 def _in_zones(zones: list[str]) -> Manifest:

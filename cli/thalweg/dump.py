@@ -19,6 +19,7 @@ from thalweg_operator.policies import parse
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.gang_book import GangBook
 from flowcore.model.gang_terms import GangKey, PodGroup, Source
+from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
@@ -95,14 +96,18 @@ class Dump:
         ports = Counter(port for each in there for port in each.pod_class.host_ports)
         return replaced_by(pod, self.pods, ports, Counter(each for pod in there for each in pod.pod_class.volumes))
 
-    def gangs(self) -> GangBook:
-        """Which pods belong together."""
+    def gangs(self, policies: Mapping[str, Policy]) -> tuple[dict[str, tuple[str, ...]], list[Gang]]:
+        """Gangs that waiting pods belong to: their names by the pods' keys, and what they need."""
         book = GangBook()
         for group in self.pod_groups.values():
             book.put_group(group)
         for pod in self.pods.values():
             book.put(pod)
-        return book
+        governed = ((pod, self.policy_of(pod, policies).delivery) for pod in self.waiting())
+        asked = [(pod, delivery) for pod, delivery in governed if not pod.left_alone(delivery)]
+        labels = {node.name: dict(node.labels) for node in self.nodes.values()}
+        names, gangs = book.of_waiting(asked, {}, lambda node, key: labels.get(node, {}).get(key, ""))
+        return {pod.key: of_it for (pod, _), of_it in zip(asked, names, strict=True)}, gangs
 
     def neighbours(self) -> Neighbours:
         """The running pods as rules between pods see them."""

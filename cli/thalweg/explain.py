@@ -33,10 +33,15 @@ class UnknownPodError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A waiting pod with its verdicts. Pods that filters cannot tell apart share theirs."""
+    """A waiting pod with its verdicts. Pods that filters cannot tell apart share theirs.
+
+    Attributes:
+        gang: why it waits wherever there is room: what is the matter with its gang; "" where nothing is.
+    """
 
     pod: Pod
     verdicts: Verdicts
+    gang: str = ""
 
 
 def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
@@ -88,12 +93,15 @@ def explain(dump: Dump, pods: list[Pod]) -> Iterator[Explanation]:
     )
     snapshot, _ = under_constraints(seen, policies)
     groups = {pod.key: found for found in group(snapshot.pending, snapshot.neighbours) for pod in found.pods}
+    names, gangs = dump.gangs(policies)
+    flaws = {gang.name: gang.flaw for gang in gangs}
     known: dict[int, Verdicts] = {}
     for pod in pods:
         found = groups[pod.key]
         if id(found) not in known:
             known[id(found)] = judge(found.pod_class, snapshot, found.kind)
-        yield Explanation(pod, known[id(found)])
+        flaw = next((flaws[name] for name in names.get(pod.key, ()) if flaws[name]), "")
+        yield Explanation(pod, known[id(found)], flaw)
 
 
 def as_json(explanations: Iterator[Explanation]) -> list[dict[str, Any]]:
@@ -105,6 +113,8 @@ def as_json(explanations: Iterator[Explanation]) -> list[dict[str, Any]]:
         if kind not in nodes:
             nodes[kind] = msgspec.Raw(msgspec.json.encode(_by_node(each.verdicts)))
         entry: dict[str, Any] = {"pod": each.pod.key, "nodes": nodes[kind]}
+        if each.gang:
+            entry["gang"] = each.gang
         alone = each.pod.left_alone(Delivery.BINDER)
         found.append({**entry, "blocked": alone} if alone else entry)
     return found
@@ -166,4 +176,6 @@ def _print_nodes(explanations: Iterator[Explanation]) -> None:
 
 def _in_words(each: Explanation) -> str:
     text, alone = summary(each.verdicts), each.pod.left_alone(Delivery.BINDER)
+    if each.gang:
+        text += f" {each.gang[:1].upper()}{each.gang[1:]}."
     return f"{text} Thalweg leaves it alone: {alone}." if alone else text

@@ -49,9 +49,7 @@ def plan(dump: Dump, now: float) -> Simulation:
     waiting, running = dump.waiting(), dump.running()
     governed = {pod.key: dump.policy_of(pod, policies) for pod in waiting}
     alone = {pod.key: reason for pod in waiting if (reason := pod.left_alone(governed[pod.key].delivery))}
-    asked = [(pod, governed[pod.key].delivery) for pod in waiting if pod.key not in alone]
-    labels = {node.name: dict(node.labels) for node in dump.nodes.values()}
-    names, gangs = dump.gangs().of_waiting(asked, {}, lambda node, key: labels.get(node, {}).get(key, ""))
+    names, gangs = dump.gangs(policies)
     pending = tuple(
         PendingPod(
             key=pod.key,
@@ -61,9 +59,10 @@ def plan(dump: Dump, now: float) -> Simulation:
             created=pod.created,
             kind=pod.kind,
             replaces=dump.replaced(pod),
-            gangs=of_it,
+            gangs=names[pod.key],
         )
-        for (pod, _), of_it in zip(asked, names, strict=True)
+        for pod in waiting
+        if pod.key not in alone
     )
     snapshot = build_snapshot(
         generation=0,

@@ -152,12 +152,15 @@ _GANG_API: Final = (
     "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
     "--runtime-config=scheduling.k8s.io/v1alpha2=true",
 )
+#: It takes the finalizer off a PodGroup that no pod names any more.
+_GANG_UPKEEP: Final = "--feature-gates=GenericWorkload=true"
 
 
 def _api_server(layout: Layout, *, controller_manager: bool) -> list[str]:
-    # Nobody makes the default service account, nor takes the not-ready taint off a new node, but the
-    # controller manager: without it these two would let no pod be created, and none be placed.
-    useless = [] if controller_manager else ["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]
+    # Nobody makes the default service account, takes the not-ready taint off a new node or lets go of a PodGroup that
+    # is deleted, but the controller manager: without it no pod could be created, none be placed, no PodGroup go.
+    plugins = "ServiceAccount,TaintNodesByCondition,PodGroupProtection"
+    useless = [] if controller_manager else [f"--disable-admission-plugins={plugins}"]
     return [
         f"--etcd-servers=http://127.0.0.1:{layout.ports.etcd}",
         "--bind-address=127.0.0.1",
@@ -199,6 +202,7 @@ def _controller_manager(layout: Layout) -> list[str]:
         "--leader-elect=false",
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
+        _GANG_UPKEEP,
         *(f"--concurrent-{controller}-syncs=20" for controller in eager),
         "--profiling=false",
         *_serving(layout, layout.ports.controller_manager),

@@ -20,8 +20,8 @@ label that a constraint wants costs the whole 1000.
 The last is no score of kube-scheduler's. Cpu and memory of a GPU node are what its GPUs need to be of use: a pod that
 wants none of them leaves them stranded, and goes elsewhere while it can. (Bandwidth is no such resource.)
 
-The best is sought among the nodes that the pod may use. What runs is read as the round begins: pods of one round do not
-attract, repel or spread each other by preference.
+The best is sought among the nodes that the pod may use. What runs is read as the round begins; what pods of the round
+are to each other is added as they are placed (rounds/leaning.py).
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def preferences(
     if weights.pod_affinity:
         drawn = attraction(kind, snapshot.neighbours, table)
         if drawn is not None:
-            cost += weights.pod_affinity * _by_attraction(drawn, allowed)
+            cost += weights.pod_affinity * by_attraction(drawn, allowed)
     if weights.spread:
         crowded = crowding(pod_class, kind, snapshot.neighbours, table, allowed)
         if crowded is not None:
-            cost += weights.spread * _by_crowding(crowded, allowed)
+            cost += weights.spread * by_crowding(crowded, allowed)
     if weights.image_locality and pod_class.images:
         score = locality(pod_class, snapshot.reports, table)
         cost += _POINT * weights.image_locality * _short_of_best(score, allowed)
@@ -110,15 +110,15 @@ def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
     return offers
 
 
-def _by_attraction(drawn: Int64s, allowed: Bools) -> Int64s:
-    """int64[N], 0..OMEGA for allowed nodes."""
+def by_attraction(drawn: Int64s, allowed: Bools) -> Int64s:
+    """int64[N], 0..OMEGA for allowed nodes, of which there must be one: what attraction there costs."""
     short = _short_of_best(drawn, allowed)
     cost: Int64s = OMEGA * short // max(100, int(short[allowed].max()))
     return cost
 
 
-def _by_crowding(crowded: Crowding, allowed: Bools) -> Int64s:
-    """int64[N], 0..OMEGA for allowed nodes."""
+def by_crowding(crowded: Crowding, allowed: Bools) -> Int64s:
+    """int64[N], 0..OMEGA for allowed nodes: what being crowded costs."""
     score, judged = crowded.score, allowed & ~crowded.lacking
     if not judged.any():
         return np.zeros(len(score), dtype=np.int64)

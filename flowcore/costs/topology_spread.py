@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowcore.filters.pod_topology_spread import included
 from flowcore.model.neighbours import Alike, Kind, Neighbours
@@ -17,7 +18,7 @@ from flowcore.model.rules import SpreadConstraint
 from flowcore.model.snapshot import Bools, Int64s, NodeTable
 
 #: The topology in which every node is a domain: pods are counted on the node itself, whatever else it is like.
-_HOSTNAME = "kubernetes.io/hostname"
+HOSTNAME = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,20 @@ class Crowding:
     """How crowded nodes are with pods of a kind.
 
     Attributes:
-        score: int64[N], pods in the node's domains weighed with how many domains there are; 0 where ``lacking``.
+        exact: float64[N], pods in the node's domains weighed with how many domains there are.
         lacking: bool[N], nodes without the label of some constraint: the last choice.
+        weights: what a pod in the node's domain counts, for each constraint.
     """
 
-    score: Int64s
+    exact: NDArray[np.float64]
     lacking: Bools
+    weights: tuple[float, ...]
+
+    @property
+    def score(self) -> Int64s:
+        """int64[N]: rounded; 0 where ``lacking``."""
+        rounded = np.sign(self.exact) * np.floor(np.abs(self.exact) + 0.5)  # away from zero, as Go rounds
+        return np.where(self.lacking, 0, rounded.astype(np.int64))
 
 
 def crowding(
@@ -52,10 +61,11 @@ def crowding(
     for constraint in constraints:
         labelled &= table.column(constraint.topology_key).codes >= 0
     score = np.zeros(len(table.nodes), dtype=np.float64)
+    weights = []
     for constraint in constraints:
         column = table.column(constraint.topology_key)
         there = _on_nodes(constraint, kind, neighbours, table)
-        if constraint.topology_key == _HOSTNAME:
+        if constraint.topology_key == HOSTNAME:
             domains, count = int((allowed & labelled).sum()), there
         else:
             used = np.zeros(len(column.values) + 1, dtype=np.bool_)
@@ -65,9 +75,9 @@ def crowding(
             sums: Int64s = np.zeros(len(column.values) + 1, dtype=np.int64)
             np.add.at(sums, column.codes[counted], there[counted])
             count = sums[column.codes]
-        score += count * np.log(domains + 2) + (constraint.max_skew - 1)
-    rounded = (np.sign(score) * np.floor(np.abs(score) + 0.5)).astype(np.int64)  # away from zero, as Go rounds
-    return Crowding(np.where(labelled, rounded, 0), ~labelled)
+        weights.append(float(np.log(domains + 2)))
+        score += count * weights[-1] + (constraint.max_skew - 1)
+    return Crowding(score, ~labelled, tuple(weights))
 
 
 def _on_nodes(constraint: SpreadConstraint, kind: Kind, neighbours: Neighbours, table: NodeTable) -> Int64s:

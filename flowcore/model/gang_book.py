@@ -158,8 +158,9 @@ class GangBook:
         names: list[tuple[str, ...]] = [()] * len(asked)
         places: dict[GangKey, list[int]] = {}
         for at, (pod, _) in enumerate(asked):
-            if pod.gang is not None:
-                places.setdefault(pod.gang.key, []).append(at)
+            now = self._pods.get(pod.key)  # it may have changed since the round was begun
+            if now is not None and now.gang is not None and _place(now) == "waiting":
+                places.setdefault(now.gang.key, []).append(at)
         if not places:
             return names, []
         looks = {key: _Look(self, key, [asked[at] for at in at_them], reserved) for key, at_them in places.items()}
@@ -184,7 +185,7 @@ class GangBook:
             return None
         return Gang(
             name=key.shown,
-            least=max(1, look.missing),
+            least=max(0, look.missing),
             unit=_unit(terms.group) if look.missing > 0 else "",
             topology=terms.topology,
             domain=self._domain(key, terms.topology, reserved, domain_of) if terms.topology else "",

@@ -46,12 +46,14 @@ class Account:
                 place = next(next_of[at])
                 waiting[at][place] = False
                 owner = int(units.owner[at][place])
+                chain, wave = next(waves)
                 placements.append(
                     Placement(
                         contest.demands[at].group.pods[place],
                         nodes[commit.node].name,
                         next(prices),
-                        next(waves),
+                        wave,
+                        chain,
                         units.all[owner].name if owner >= 0 else "",
                         owner >= 0 and not units.needed[at][place],
                     )

@@ -18,11 +18,14 @@ from flowcore.rounds.capped import cheapest_within, promising
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
 from flowcore.rounds.field import Field
+from flowcore.rounds.leaning import Leanings
 from flowcore.rounds.room import Room
 from flowcore.rounds.topology import Domains
 
 #: Of so many domains the cheapest node of each is looked for; of more, the cheapest nodes whatever their domain.
 _FEW_DOMAINS = 64
+#: What a class prefers among the pods of the round is looked at so often at most in each of its turns.
+_MOST_LOOKS = 256
 
 
 def plan_by_filling(
@@ -56,8 +59,8 @@ def plan_by_filling(
             if standing is None:
                 standing = standings[at] = _Standing(field, at, room, tolls, packed=packed)
             ties = field.demands[at].ties
-            if ties.bound:
-                found = standing.place_bound(count)
+            if ties.in_turn:
+                found = standing.place_in_turn(count)
                 commits.extend(Commit(at, node, pods) for node, pods in found)
                 short = count - sum(pods for _, pods in found)
                 if ties.may_open and short:
@@ -90,39 +93,61 @@ class _Standing:
             self._toll = tolls[:, self._asked] @ self._demand.wanted[self._asked]
             self._next = self._next + self._toll[self._nodes]
         self._seen = 0
+        #: What its preferences among the pods of the round add to the cost of each node, and what they had read then.
+        leaning = self._demand.ties.leaning
+        self._leanings = None if leaning is None else Leanings(self._demand, leaning, room.snapshot)
+        self._leant: Int64s | None = None
+        self._leant_at: tuple[int, ...] = ()
         #: What the rules read when the demand's last pod found no node; None: it found one.
         self._hopeless: tuple[int, ...] | None = None
 
-    def place_bound(self, count: int) -> list[tuple[int, int]]:
-        """Commits up to so many pods of a demand that rules bind: node and pods, in turn."""
+    def place_in_turn(self, count: int) -> list[tuple[int, int]]:
+        """Commits up to so many pods of a demand that rules bind or that leans on others: node and pods, in turn."""
         demand, room = self._demand, self._room
         together, ties = room.together, demand.ties
-        if self._hopeless is not None and (not ties.may_open or self._hopeless == together.stamp(ties)):
+        if self._hopeless is not None and (not ties.may_open or self._hopeless == together.stamp(ties.reads)):
             return []
         found: list[tuple[int, int]] = []
         left = count
+        # Preferences change with each pod; where there are very many, a handful of pods sees the same.
+        at_once = left if ties.leaning is None else -(-left // _MOST_LOOKS)
         while left:
-            allowed = together.allowed(ties)
-            if self._packed:
+            most = min(left, at_once)
+            self._lean()
+            allowed = together.allowed(ties) if ties.bound else None
+            if self._packed and allowed is not None:
                 allowed = self._few_domains(left, allowed)
             if together.alone(ties):
                 # The first of a group decides where the others go.
                 allowed = together.gathering(ties, room.counts(demand), demand.count)
                 nodes, pods = self.choose(1, allowed)
-            elif ties.narrowing is None:
-                several = ties.filling and left > 1
-                nodes, pods = self._within_caps(left, allowed) if several else self.choose(left, allowed)
+            elif allowed is None or ties.narrowing is None:
+                if allowed is not None and ties.filling and most > 1:
+                    nodes, pods = self._within_caps(most, allowed)
+                else:
+                    nodes, pods = self.choose(most, allowed)
             else:
-                nodes = self._one_a_domain(ties.narrowing, allowed, left)
+                nodes = self._one_a_domain(ties.narrowing, allowed, most)
                 pods = np.ones_like(nodes)
             wave = zip(nodes.tolist(), pods.tolist(), strict=True)
             placed = [(node, taken) for node, pods in wave if (taken := room.take(demand, node, pods))]
             if not placed:
-                self._hopeless = together.stamp(ties)
+                self._hopeless = together.stamp(ties.reads)
                 break
             found += placed
             left -= sum(pods for _, pods in placed)
         return found
+
+    def _lean(self) -> None:
+        leaning, together = self._demand.ties.leaning, self._room.together
+        if leaning is None or self._leanings is None:
+            return
+        stamp = together.stamp(leaning.reads)
+        if stamp == self._leant_at:
+            return
+        before, self._leant, self._leant_at = self._leant, self._leanings.more(together), stamp
+        more = self._leant if before is None else self._leant - before
+        self._next = self._next + more[self._nodes]
 
     def _few_domains(self, count: int, allowed: Bools) -> Bools:
         """bool[N]: domains that its own pods have closed already; where those are full the next one that it closes.
@@ -218,6 +243,8 @@ class _Standing:
 
     def _arc(self, nodes: Int64s) -> Float64s:
         arc: Float64s = self._demand.arc[nodes].astype(np.float64)
+        if self._leant is not None:
+            arc += self._leant[nodes]
         return arc if self._toll is None else arc + self._toll[nodes]
 
     def _slots(self, nodes: Int64s, levels: Int64s) -> Int64s:

@@ -84,7 +84,7 @@ def plan_by_flow(demands: Sequence[Demand], room: Room, known: Sequence[Commit])
     """
     commits: list[Commit] = []
     # Rules between pods are not in the network.
-    left = [0 if demand.ties.bound else demand.count for demand in demands]
+    left = [0 if demand.ties.in_turn else demand.count for demand in demands]
     worth = np.zeros(len(room.free), dtype=np.int64)
     flows = solves = arcs = 0
     while flows < _MOST_FLOWS:

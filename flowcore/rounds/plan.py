@@ -15,9 +15,10 @@ def gap(cost: int, lower_bound: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A pod, the node it is to go to, what that costs, and when its turn is (``waves``; 0: whenever).
+    """A pod, the node it is to go to, what that costs, and when its turn is.
 
     Attributes:
+        chain, wave: those of one chain go wave by wave, no chain waits for another (``waves``); 0: whenever.
         unit: placements with the same unit are carried out all or not at all; "": by itself.
         spare: its unit does without it, but it is nothing without its unit: a gang's pod beyond those it needs.
     """
@@ -26,6 +27,7 @@ class Placement:
     node: str
     price: int
     wave: int = 0
+    chain: int = 0
     unit: str = ""
     spare: bool = False
 
@@ -45,7 +47,8 @@ class RoundResult:
 
     Attributes:
         generation: of the snapshot that it was made from.
-        placements: in commit order; each passed every filter against the snapshot and those before it.
+        placements: in commit order; each passed every filter against the snapshot and those before it, one that
+            replaces another without that one.
         left: what stays pending.
         cost: sum of all prices, of what is left too.
         lower_bound: no plan for the snapshot that replaces the same pods costs less; computed from the snapshot by our

@@ -105,7 +105,7 @@ class Planner:
         hopeful = sum(demand.count for demand, hope in zip(demands, placeable, strict=True) if hope)
         if not hopeful or self.best.cost == self.bound:
             return
-        tied = np.array([demand.ties.bound for demand in demands], dtype=np.bool_)
+        tied = np.array([demand.ties.in_turn for demand in demands], dtype=np.bool_)
         if self._left(placeable & tied) and hopeful <= _FEW:
             self._rules_first(field)
             yield
@@ -142,7 +142,7 @@ class Planner:
         for commit in self.best.commits:
             demand = self._demands[commit.demand]
             # What counted on a pod that is still to be placed does not hold yet: it is filled in last.
-            taken = self._base.take(demand, commit.node, commit.count) if demand.ties.bound else 0
+            taken = self._base.take(demand, commit.node, commit.count) if demand.ties.in_turn else 0
             if taken:
                 self._settled.append(Commit(commit.demand, commit.node, taken))
 
@@ -171,7 +171,7 @@ class Planner:
         demands = self._demands
         worth = least_tolls(field, guided.tolls)
         order = sorted(range(len(demands)), key=lambda at: (-worth[at], -demands[at].share, at))
-        everyone = np.array([0 if demand.ties.bound else demand.count for demand in demands], dtype=np.int64)
+        everyone = np.array([0 if demand.ties.in_turn else demand.count for demand in demands], dtype=np.int64)
         chosen = np.minimum(np.floor(guided.placed + 1e-6).astype(np.int64), everyone)
         for parts in _PARTS:
             for counts in (chosen, everyone):

@@ -43,6 +43,11 @@ class Room:
         other.together = self.together.copy()
         return other
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """As it was before the first commit."""
+        return self._snapshot
+
     def load(self) -> Load:
         """How full the nodes are."""
         return self._load_of(slice(None))

@@ -8,17 +8,20 @@ these are those of ``filters.judge`` on a snapshot in which the round's placemen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from flowcore.classes import Group
+from flowcore.costs.topology_spread import HOSTNAME
 from flowcore.filters import pod_topology_spread, policy_constraints
 from flowcore.filters.inter_pod_affinity import speaks_of_itself
 from flowcore.model.neighbours import Alike, Crowd, Described, Description, SelectorIndex, Together, term_matches
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.pods import PodClass
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint, WeightedTerm
 from flowcore.model.snapshot import Bools, Int64s, NodeTable, Snapshot
 
 #: More pods than any node takes.
@@ -120,6 +123,24 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Leaning:
+    """What a group would rather have of the pods of the round.
+
+    Attributes:
+        drawn: counters of pods that it wants near (weight above zero) or far, or that want it so.
+        crowded: counters of its ScheduleAnyway constraints, in their order.
+    """
+
+    drawn: tuple[tuple[Counter, int], ...]
+    crowded: tuple[Counter, ...]
+
+    @property
+    def reads(self) -> tuple[Counter, ...]:
+        """All its counters."""
+        return (*(counter for counter, _ in self.drawn), *self.crowded)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Cap:
     """What a policy's constraint demands of a group: at most ``most`` counted pods in a domain, its own included.
 
@@ -147,6 +168,7 @@ class Ties:
         apart: counters that must be zero in a node's domain.
         near: counters of one description, that of its affinity terms; each must be above zero in a node's domain.
         first: the terms speak of the group itself: while nobody meets them, its first pod may go anywhere.
+        leaning: what it prefers of pods of the round, None where that is nothing.
     """
 
     feeds: tuple[Counter, ...] = ()
@@ -157,14 +179,24 @@ class Ties:
     caps: tuple[Cap, ...] = ()
     #: Those of ``feeds`` that close domains to other groups.
     closes: tuple[Counter, ...] = ()
-    #: Whether rules that kube-scheduler knows bind it or speak of it; caps are ours alone.
-    shared: bool = False
+    leaning: Leaning | None = None
+
+    def without_idle(self, raised: AbstractSet[Counter]) -> Ties:
+        """The same, less preferences that no placement of the round has to do with."""
+        if self.leaning is not None and raised.isdisjoint(self.leaning.reads):
+            rest = replace(self, leaning=None)
+            return rest if rest.feeds or rest.bound else FREE
+        return self
 
     @cached_property
     def reads(self) -> tuple[Counter, ...]:
         """All counters that allow it nodes or forbid them."""
-        spreads, caps = (spread.counter for spread in self.spreads), (cap.counter for cap in self.caps)
-        return (*self.apart, *self.near, *spreads, *caps)
+        return (*self.theirs, *(cap.counter for cap in self.caps))
+
+    @cached_property
+    def theirs(self) -> tuple[Counter, ...]:
+        """Those of rules that kube-scheduler knows; caps are ours alone."""
+        return (*self.apart, *self.near, *(spread.counter for spread in self.spreads))
 
     @cached_property
     def narrowing(self) -> Domains | None:
@@ -188,6 +220,11 @@ class Ties:
         return bool(self.apart or self.near or self.spreads or self.caps)
 
     @property
+    def in_turn(self) -> bool:
+        """Whether placements, of its own or of others, may decide where its next pod goes: only filling knows that."""
+        return self.bound or self.leaning is not None
+
+    @property
     def may_open(self) -> bool:
         """Whether placements may allow it a node that was forbidden."""
         return bool(self.near or self.spreads)
@@ -205,7 +242,9 @@ def ties_of(groups: Sequence[Group], snapshot: Snapshot) -> tuple[Ties, ...]:
     if all(each.kind.rules is None for each in groups):
         return (FREE,) * len(groups)
     counters = _Counters(groups, snapshot)
-    return tuple(counters.ties(each) for each in groups)
+    found = [counters.ties(each) for each in groups]
+    raised = {counter for each in found for counter in each.feeds}
+    return tuple(each.without_idle(raised) for each in found)
 
 
 @dataclass(slots=True)
@@ -213,6 +252,8 @@ class _Draft:
     apart: list[Counter] = field(default_factory=list)
     near: list[Counter] = field(default_factory=list)
     spreads: list[Spread] = field(default_factory=list)
+    drawn: list[tuple[Counter, int]] = field(default_factory=list)
+    crowded: list[Counter] = field(default_factory=list)
     caps: list[Cap] = field(default_factory=list)
 
 
@@ -228,13 +269,18 @@ class _Counters:
         #: Pods of the round that bring an anti-affinity term, for those whom it keeps away.
         self._bringing: dict[AffinityTerm, Counter] = {}
         self._repelling: SelectorIndex[AffinityTerm] = SelectorIndex()
+        #: The same for preferred terms, of affinity and of anti-affinity.
+        self._wishing: dict[WeightedTerm, Counter] = {}
+        self._attracting: SelectorIndex[WeightedTerm] = SelectorIndex()
         self._own = {id(each): self._draft(each, each.kind.rules) for each in groups if each.kind.rules is not None}
         for crowd in self._of_crowd:
             self._reading.add(crowd, crowd.selector)
         closing = (cap for draft in self._own.values() for cap in draft.caps if not (cap.most or cap.itself))
         self._closing = {id(cap.counter) for cap in closing}
         self._repelled = {id(each): self._repelling_of(each) for each in groups}
+        self._wished = {id(each): self._wished_by(each) for each in groups}
         self._read = {id(counter) for found in self._repelled.values() for counter in found}
+        self._read |= {id(counter) for found in self._wished.values() for counter, _ in found}
 
     def ties(self, group: Group) -> Ties:
         """See ``ties_of``."""
@@ -247,9 +293,11 @@ class _Counters:
         feeds = [counter for crowd in found for counter in self._of_crowd[crowd].values()]
         brought = (self._bringing[term] for term in dict.fromkeys(rules.anti_affinity if rules is not None else ()))
         feeds += [counter for counter in brought if id(counter) in self._read]
-        ours = sum(len(self._of_crowd[crowd]) for crowd in found if isinstance(crowd, Described))
-        shared = bool(len(feeds) > ours or self._repelled[id(group)] or own.apart or own.near or own.spreads)
-        if not (shared or feeds or own.caps):
+        wishes = (self._wishing[wish] for wish in dict.fromkeys(rules.preferred if rules is not None else ()))
+        feeds += [counter for counter in wishes if id(counter) in self._read]
+        drawn = (*own.drawn, *self._wished[id(group)])
+        leaning = Leaning(drawn, tuple(own.crowded)) if drawn or own.crowded else None
+        if not (feeds or leaning or self._repelled[id(group)] or own.apart or own.near or own.spreads or own.caps):
             return FREE
         return Ties(
             feeds=tuple(feeds),
@@ -259,8 +307,17 @@ class _Counters:
             spreads=tuple(own.spreads),
             caps=tuple(own.caps),
             closes=tuple(counter for counter in feeds if id(counter) in self._closing),
-            shared=shared,
+            leaning=leaning,
         )
+
+    def _wished_by(self, group: Group) -> list[tuple[Counter, int]]:
+        """Pods of the round that would rather have it near, or far."""
+        kind, labels = group.kind, self._neighbours.namespaces.get(group.kind.namespace, ())
+        return [
+            (self._wishing[wish], wish.weight)
+            for wish in self._attracting.find(kind.labels)
+            if term_matches(wish.term, kind.namespace, kind.labels, labels)
+        ]
 
     def _repelling_of(self, group: Group) -> list[Counter]:
         kind = group.kind
@@ -282,20 +339,33 @@ class _Counters:
             draft.near.append(self._counter(Together(rules.affinity), key))
         keys = tuple(constraint.topology_key for constraint in rules.spread)
         draft.spreads += [self._spread(group, constraint, keys) for constraint in rules.spread]
+        for wish in rules.preferred:
+            draft.drawn.append((self._counter(Together((wish.term,)), wish.term.topology_key), wish.weight))
+            if wish not in self._wishing:
+                self._wishing[wish] = Counter.of(None, self._domains_of(wish.term.topology_key), None, self._table)
+                self._attracting.add(wish, wish.selector)
+        draft.crowded += [self._crowded(group, constraint) for constraint in rules.soft_spread]
         for limit in rules.limits:
             counter = self._counter(policy_constraints.description(limit), limit.topology_key)
             itself = policy_constraints.counts_itself(limit, group.kind, self._neighbours)
             draft.caps.append(Cap(counter, limit.most, int(itself)))
         return draft
 
+    def _crowded(self, group: Group, constraint: SpreadConstraint) -> Counter:
+        pod_class, feeding = group.pod_class, None
+        read: tuple[object, ...] = ("soft",)
+        if constraint.topology_key != HOSTNAME:
+            keys = tuple(each.topology_key for each in group.kind.rules.soft_spread) if group.kind.rules else ()
+            feeding = pod_topology_spread.included(constraint, pod_class, self._table)
+            for key in keys:
+                feeding = feeding & (self._table.column(key).codes >= 0)
+            read = (*read, *_inclusion(constraint, pod_class), keys)
+        return self._counter(Alike(group.kind.namespace, constraint.selector), constraint.topology_key, read, feeding)
+
     def _spread(self, group: Group, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Spread:
         pod_class, kind, selector = group.pod_class, group.kind, constraint.selector
         counted = pod_topology_spread.counted(constraint, keys, pod_class, self._table)
-        read = (
-            keys,
-            constraint.honors_affinity and (pod_class.node_selector, pod_class.required_affinity),
-            constraint.honors_taints and pod_class.tolerations,
-        )
+        read = (keys, *_inclusion(constraint, pod_class))
         counter = self._counter(Alike(kind.namespace, selector), constraint.topology_key, read, counted)
         inside = np.unique(counter.domains.codes[counted])
         least = None if len(inside) else _NO_DOMAIN
@@ -319,6 +389,14 @@ class _Counters:
         if found is None:
             found = self._domains[key] = Domains.of(key, self._table)
         return found
+
+
+def _inclusion(constraint: SpreadConstraint, pod_class: PodClass) -> tuple[object, ...]:
+    """What of a class decides which nodes a constraint counts."""
+    return (
+        constraint.honors_affinity and (pod_class.node_selector, pod_class.required_affinity),
+        constraint.honors_taints and pod_class.tolerations,
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -384,9 +462,14 @@ class Counts:
         """int64[D + 1]: how many pods it counts in each domain now."""
         return self._counts.get(counter, counter.first)
 
-    def stamp(self, ties: Ties) -> tuple[int, ...]:
-        """Changes whenever a counter that the group's rules read does."""
-        return tuple(len(self._logs.get(counter, ())) for counter in ties.reads)
+    def stamp(self, counters: Iterable[Counter]) -> tuple[int, ...]:
+        """Changes whenever one of these counters does."""
+        return tuple(len(self._logs.get(counter, ())) for counter in counters)
+
+    def came(self, counter: Counter) -> Int64s:
+        """int64[N]: how many pods the round has put into each node's domain, of those that it counts."""
+        came: Int64s = (self.of(counter) - counter.first)[counter.domains.codes]
+        return came
 
     def allowed(self, ties: Ties) -> Bools:
         """bool[N]: nodes that no rule between pods forbids the next pod of the group.

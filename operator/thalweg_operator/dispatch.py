@@ -21,6 +21,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import By, ClusterState
 from thalweg_operator.steering import Planned, PodSteering
+from thalweg_operator.turns import Turn
 from thalweg_operator.wire import RoundReply, RoundRequest
 
 _T = TypeVar("_T")
@@ -35,7 +36,7 @@ class _Placed:
     pod: Pod
     node: str
     kind: Kind
-    wave: int
+    turn: Turn
     unit: int
     spare: bool
     by: By
@@ -68,7 +69,7 @@ class Dispatch:
         #: Units that are not whole any more, and whether because kube-scheduler is at a node.
         broken: dict[int, bool] = {}
         dropped = False
-        async for at, node, _price, wave, unit, spare in in_bursts(reply.placements):
+        async for at, node, _price, turn, unit, spare in in_bursts(reply.placements):
             pod, policy = pods[at], request.policies[request.waiting[at].policy]
             if policy.delivery is Delivery.OBSERVE:
                 self._metrics.placements.labels("observed").inc()
@@ -80,7 +81,7 @@ class Dispatch:
                 if unit >= 0 and not spare:
                     broken.setdefault(unit, contended)
                 continue
-            this = _Placed(found, node, constrained(found.kind, policy), wave, unit, spare, _by(policy))
+            this = _Placed(found, node, constrained(found.kind, policy), turn, unit, spare, _by(policy))
             if reply.units:
                 placed.append(this)
             else:
@@ -91,7 +92,7 @@ class Dispatch:
             for each in placed:
                 self._hand_on(each, steered)
         names = (*reply.units, "")
-        self._steering.send([Planned(each.pod, each.node, each.wave, names[each.unit]) for each in steered])
+        self._steering.send([Planned(each.pod, each.node, each.turn, names[each.unit]) for each in steered])
         return dropped
 
     def _reserved(self, pod: Pod, node: str, planned: Policy, generation: int) -> Pod | None:
@@ -109,7 +110,7 @@ class Dispatch:
             or (policy.delivery, policy.constraints) != (planned.delivery, planned.constraints)
             or (current.pod_class, current.kind) != (pod.pod_class, pod.kind)
             or state.node_changed_since(node, generation)
-            or self._breaks(constrained(current.kind, policy), node)
+            or self._breaks(constrained(current.kind, policy), node, reserved=current.key in state.kept)
             or not state.reserve(pod, node, _by(policy))
         ):
             return None

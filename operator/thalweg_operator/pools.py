@@ -1,4 +1,4 @@
-"""Planned pods in line for their nomination: kube-scheduler may come to them by itself before their turn.
+"""Planned pods that are not nominated yet: kube-scheduler may come to them by itself before their turn.
 
 kube-scheduler asks about a fresh pod with a sample of the nodes. The pod's own node is rarely among them, but that of a
 pod like it may well be; the two then change places, and neither needs a nomination.
@@ -28,7 +28,7 @@ class Alike(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Pools:
-    """Pods in line, in the order in which they came, by what they are like and by node."""
+    """Such pods, in the order in which they came, by what they are like and by node."""
 
     def __init__(self) -> None:
         self._pools: dict[Alike, dict[str, set[str]]] = {}
@@ -61,21 +61,19 @@ class Pools:
         if not pool:
             del self._pools[alike]
 
-    def alike(self, key: str) -> Alike:
-        """What a pod is like."""
-        return self._places[key][0]
+    def alike(self, key: str) -> Alike | None:
+        """What a pod is like; None: it is not here."""
+        place = self._places.get(key)
+        return None if place is None else place[0]
 
-    def partner(self, key: str, nodes: Sequence[str]) -> str:
-        """A pod like this one that is planned for one of these nodes, itself if it can be; "" if there is none."""
-        alike, own = self._places[key]
-        if own in nodes:
-            return key
-        pool = self._pools[alike]
-        return next((next(iter(pool[node])) for node in nodes if node in pool), "")
+    def partners(self, alike: Alike, nodes: Sequence[str]) -> Iterator[str]:
+        """For each of these nodes that is planned for pods like that, one of them."""
+        pool = self._pools.get(alike, {})
+        return (next(iter(pool[node])) for node in nodes if node in pool)
 
-    def swap(self, key: str, other: str) -> None:
-        """Two that are alike change places; each keeps its turn."""
-        (alike, node), (_, its) = self._places[key], self._places[other]
-        for each, before, after in ((key, node, its), (other, its, node)):
-            self._take(each, alike, before)
-            self.add(each, alike, after)
+    def move(self, key: str, node: str) -> None:
+        """It is planned for another node now, and keeps its turn; one that is not here is passed over."""
+        place = self._places.get(key)
+        if place is not None:
+            self._take(key, *place)
+            self.add(key, place[0], node)

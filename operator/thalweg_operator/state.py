@@ -506,8 +506,8 @@ class ClusterState:
 
     def replaced(self, pod: Pod) -> Replaced | None:
         """Whose place a waiting pod is to take; None: it is placed like any other."""
-        reservation = self.reservations.get(pod.key)
-        if reservation is not None:
+        if pod.key in self.kept:
+            reservation = self.reservations[pod.key]
             what, use = reservation.pod, self._uses[reservation.node]
             return Replaced(
                 key=named_by(pod),

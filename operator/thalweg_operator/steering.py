@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -26,6 +25,7 @@ from thalweg_operator.nominator import Nominator, Write
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.pools import Alike, Pools
 from thalweg_operator.state import By, ClusterState
+from thalweg_operator.turns import WHENEVER, Turn, Turns
 from thalweg_operator.wire import decode_scores
 
 _log = structlog.get_logger()
@@ -37,8 +37,6 @@ _BINDING_GRACE = 2.0
 _ATTEMPT_SECONDS = 5.0
 #: A nomination is written again this often before it counts as refused.
 _REWRITES = 5
-#: A wave that is not let through by then no longer holds up the next one.
-_WAVE_SECONDS = 2.0
 #: A nomination that nobody followed is taken back; kube-scheduler provisions volumes for ten minutes at most.
 _FOLLOWED_SECONDS = 60.0
 _PROVISIONED_SECONDS = 660.0
@@ -73,11 +71,11 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A placement that has its reservation; wave and unit as in ``flowcore.rounds.plan.Placement``."""
+    """A placement that has its reservation; chain and wave, unit as in ``flowcore.rounds.plan.Placement``."""
 
     pod: Pod
     node: str
-    wave: int = 0
+    turn: Turn = WHENEVER
     unit: str = ""
 
 
@@ -98,6 +96,7 @@ class _Steered:
 
     Attributes:
         company: of which it is a part, by unit and wave; None for pods by themselves.
+        turn: its chain and wave.
         since: when it came into its phase.
         writes: nominations so far; only the last one counts.
         writing: that one is on its way to the API server.
@@ -111,6 +110,7 @@ class _Steered:
     phase: Phase
     since: float
     company: tuple[str, int] | None = None
+    turn: Turn = WHENEVER
     rewrites: int = 0
     writes: int = 0
     writing: bool = False
@@ -126,12 +126,6 @@ class _Held:
     uid: str
     when: float
     nominated: str
-
-
-@dataclass(slots=True)
-class _Wave:
-    pods: dict[str, Pod]
-    begun: float = field(default=0.0)
 
 
 class PodSteering:
@@ -157,9 +151,11 @@ class PodSteering:
         self._steered: dict[str, _Steered] = {}
         #: Those of them in line.
         self._line = Pools()
+        #: Those queued for their wave.
+        self._queue = Pools()
         #: When to look at pods whose nomination may be lost.
         self._doubtful: dict[str, float] = {}
-        self._waves: deque[_Wave] = deque()
+        self._turns = Turns(self._queued)
         #: Those that are not complete yet.
         self._companies: dict[tuple[str, int], _Company] = {}
         #: Pods answered with no node, by key: they sleep until something wakes them.
@@ -184,7 +180,7 @@ class PodSteering:
         The gates of a unit's pods open together once all of them are nominated, those of one wave at a time. Placements
         whose reservation ended since then are left out: the pod was bound, is gone, or somebody nominated it.
         """
-        waves: dict[int, dict[str, Pod]] = {}
+        queued: list[tuple[Pod, Turn]] = []
         alone: list[tuple[Pod, str]] = []
         for each in planned:
             pod, node = each.pod, each.node
@@ -196,26 +192,31 @@ class PodSteering:
             ):
                 continue
             self._free.pop(pod.key, None)
-            company = (each.unit, each.wave) if each.unit else None
-            self._steered[pod.key] = _Steered(pod.uid, node, Phase.QUEUED, self._clock(), company)
+            company = (each.unit, each.turn[1]) if each.unit else None
+            self._steered[pod.key] = _Steered(pod.uid, node, Phase.QUEUED, self._clock(), company, each.turn)
             if company is not None:
                 self._companies.setdefault(company, _Company()).missing.add(pod.key)
-            if each.wave:
-                waves.setdefault(each.wave, {})[pod.key] = pod
-            else:
+            if each.turn == WHENEVER:
                 alone.append((pod, node))
+            else:
+                queued.append((pod, each.turn))
+                policy = self._policies.of(pod, self._state.namespaces)
+                if policy is not None and company is None:
+                    self._queue.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), node)
         for pod, node in alone:
             policy = self._policies.of(pod, self._state.namespaces)
             steered = self._steered[pod.key]
-            # One that was tried in vain sleeps until it is nominated; kube-scheduler comes to the others by itself.
-            if policy is None or pod.gated or pod.told or pod.key in self._held or steered.company is not None:
+            # One that was tried in vain sleeps until it is nominated; kube-scheduler comes to the others by itself. But
+            # those with rules are like few others: it would rarely meet a node that is planned for one like them.
+            asleep = pod.gated or pod.told or pod.key in self._held or steered.company is not None
+            if policy is None or asleep or pod.rules is not None:
                 self._nominate(pod)
                 continue
             steered.phase = Phase.IN_LINE
             self._line.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), node)
         self._advance()
-        self._waves.extend(_Wave(waves[wave]) for wave in sorted(waves))
-        self._next_wave()
+        self._turns.add(queued)
+        self._begin()
 
     def give_way(self, pod: Pod) -> None:
         """The plan has no node for a pod of ``Prefer``: kube-scheduler may look for itself."""
@@ -257,9 +258,13 @@ class PodSteering:
                 self._adopt(pod)
             return
         if steered.phase is Phase.QUEUED:
+            alike = self._queue.alike(key)
+            if alike is not None and not alike.fits(pod):
+                self._queue.remove(key)
             return
         if steered.phase is Phase.IN_LINE:
-            if pod.told or not self._line.alike(key).fits(pod):
+            alike = self._line.alike(key)
+            if pod.told or alike is None or not alike.fits(pod):
                 self._nominate(pod)  # it sleeps now, or is like no other any more
             return
         lost = pod.nominated != steered.node and (pod.planned == steered.node or steered.expired)
@@ -290,7 +295,7 @@ class PodSteering:
         steered = self._forgotten(key)
         if pod is not None and pod.node_name:
             self._metrics.steered.labels("bound" if pod.node_name == steered.node else "elsewhere").inc()
-        self._next_wave()
+        self._through(key)
 
     # --- for the extender ---
 
@@ -309,11 +314,11 @@ class PodSteering:
         require = policy.steering is Steering.REQUIRE
         steered = self._steered.get(pod.key)
         if steered is not None and steered.uid == asked.uid and not steered.refused:
-            refuses = asked.nominated == steered.node and steered.node not in nodes
-            if steered.phase is Phase.QUEUED:
+            holder = self._holder(pod, steered, policy.name, nodes)
+            refuses = asked.nominated == steered.node and steered.node not in nodes and holder == pod.key
+            if not holder:
                 return Guidance(managed=True, hold=True)
             if require or not refuses:
-                holder = (self._line.partner(pod.key, nodes) if steered.phase is Phase.IN_LINE else "") or pod.key
                 # What one that it would change places with holds there is its own then.
                 guidance = self._to(self._state.pods[holder], self._steered[holder].node, nodes, hold=True)
                 steered.crowded = guidance.node in guidance.taken
@@ -340,7 +345,9 @@ class PodSteering:
         key, now, pod = asked.key, self._clock(), self._pod(asked)
         self._state.beside.pass_on(pod, frozenset(passed), now + _PASSING_SECONDS)
         steered = self._steered.get(key)
-        if steered is not None and (steered.uid != asked.uid or steered.phase is Phase.QUEUED):
+        if steered is not None and (
+            steered.uid != asked.uid or (steered.phase is Phase.QUEUED and outcome != "steered")
+        ):
             steered = None
         if steered is not None or outcome == "held":
             self._asked = now
@@ -348,12 +355,14 @@ class PodSteering:
             self._meetings += _MEETING_WEIGHT * ((1.0 if outcome == "steered" else 0.0) - self._meetings)
         if steered is not None and outcome == "steered":
             if passed[0] != steered.node:
-                self._swap(key, self._line.partner(key, passed))
+                policy = self._policies.of(asked, self._state.namespaces)
+                self._swap(key, self._holder(pod, steered, "" if policy is None else policy.name, passed))
             self._line.remove(key)
+            self._queue.remove(key)
             if steered.phase is not Phase.LET_THROUGH:
                 steered.phase, steered.since = Phase.LET_THROUGH, now
             self._held.pop(key, None)
-            self._next_wave()
+            self._through(key)
             return
         if steered is not None and asked.nominated == steered.node:
             if steered.crowded:
@@ -379,12 +388,32 @@ class PodSteering:
         if there is not None and there.by is By.OTHERS and nominated == there.node:
             self._nominator.put(Write("clear", pod, wanted=lambda: self._state.reservations.get(pod.key) is there))
 
+    def _holder(self, pod: Pod, steered: _Steered, policy: str, nodes: Sequence[str]) -> str:
+        """Whose planned node, of these, the pod may go to: its own or that of one like it; "" if it is not its turn.
+
+        kube-scheduler's own filters let these nodes pass with all that it knows of: so before its turn, too, the pod
+        may go there. Of those that wait for a wave the first changes places.
+        """
+        own, phase = pod.key, steered.phase
+        if phase is Phase.LET_THROUGH or (phase is not Phase.QUEUED and steered.node in nodes):
+            return own
+        pool = self._line if phase is Phase.IN_LINE else self._queue
+        alike = pool.alike(own) or (Alike(pod.pod_class, pod.kind, policy) if phase is Phase.NOMINATED else None)
+        found = () if alike is None else pool.partners(alike, nodes)
+        partner = min(found, key=lambda key: self._steered[key].turn, default="")
+        return partner if partner or phase is Phase.QUEUED else own
+
     def _swap(self, key: str, other: str) -> None:
-        """Two pods that are alike change places."""
+        """Two pods that are alike change places, and if both wait for their wave, turns: those go with the nodes."""
         steered, its = self._steered[key], self._steered[other]
         steered.node, its.node = its.node, steered.node
         self._state.swap(key, other)
-        self._line.swap(key, other)
+        for pool in (self._line, self._queue):
+            pool.move(key, steered.node)
+            pool.move(other, its.node)
+        if steered.phase is Phase.QUEUED:
+            steered.turn, its.turn = its.turn, steered.turn
+            self._turns.swap(key, other)
 
     def _advance(self) -> None:
         """Nominates pods in line: those that stand there for too long, and while kube-scheduler is idle the newest."""
@@ -420,7 +449,8 @@ class PodSteering:
             del self._doubtful[key]
             self._look(key)
         self._advance()
-        self._next_wave()
+        self._turns.late(now, self._asked)
+        self._begin()
         if self._heeded is not self._policies.ordered:
             self._heeded = self._policies.ordered
             self._give_up_unsteered()
@@ -477,6 +507,7 @@ class PodSteering:
         steered = self._steered.pop(key)
         self._doubtful.pop(key, None)
         self._line.remove(key)
+        self._queue.remove(key)
         company = None if steered.company is None else self._companies.get(steered.company)
         if steered.company is not None and company is not None and key in company:
             waiting = [each for each in self._companies if each[0] == steered.company[0]]
@@ -497,7 +528,7 @@ class PodSteering:
         if pod is not None and outcome == "rejected":
             _log.info("nomination refused", pod=key, node=steered.node, told=pod.told)
             self.on_rejected(pod, steered.node)
-        self._next_wave()
+        self._through(key)
 
     def _expire(self, now: float) -> None:
         for key, steered in list(self._steered.items()):
@@ -530,6 +561,7 @@ class PodSteering:
     def _nominate(self, pod: Pod) -> None:
         steered = self._steered[pod.key]
         self._line.remove(pod.key)
+        self._queue.remove(pod.key)
         steered.phase, steered.since, steered.writing = Phase.NOMINATED, self._clock(), True
         steered.writes += 1
         number, node = steered.writes, steered.node
@@ -551,6 +583,20 @@ class PodSteering:
 
         self._nominator.put(Write("nominate", pod, node, wanted, done))
 
+    def _queued(self, pod: Pod) -> bool:
+        steered = self._steered.get(pod.key)
+        return steered is not None and steered.uid == pod.uid and steered.phase is Phase.QUEUED
+
+    def _through(self, key: str) -> None:
+        """Nobody waits for this pod any more."""
+        self._turns.through(key)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nominates those whose turn has come."""
+        for pod in self._turns.begin(self._clock()):
+            self._nominate(pod)
+
     def _written(self, pod: Pod, steered: _Steered) -> None:
         """Its nomination is there: its gate may open, or those of all its company if it was the last."""
         if self._steered.get(pod.key) is not steered or steered.expired:
@@ -567,22 +613,6 @@ class PodSteering:
             for each in company.ready.values():
                 if each.gated:
                     self.open(each)
-
-    def _next_wave(self) -> None:
-        """Begins the next wave where the one before is through, given up or late."""
-        while self._waves:
-            wave, now = self._waves[0], self._clock()
-            if not wave.begun:
-                wave.begun = now
-                for key, pod in wave.pods.items():
-                    steered = self._steered.get(key)
-                    if steered is not None and steered.uid == pod.uid and steered.phase is Phase.QUEUED:
-                        self._nominate(pod)
-            if now - wave.begun < _WAVE_SECONDS and any(
-                self._steered[key].phase is not Phase.LET_THROUGH for key in wave.pods if key in self._steered
-            ):
-                return
-            self._waves.popleft()
 
     def _wake(self, pod: Pod) -> None:
         held = self._held.pop(pod.key, None)

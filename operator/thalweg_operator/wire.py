@@ -126,13 +126,13 @@ class RoundReply(msgspec.Struct):
     """A plan. Pods by their place in the request's ``waiting``, reasons by their place in ``reasons``.
 
     Attributes:
-        placements: pod, node, price, wave (rounds/waves.py), unit by its place in ``units`` (-1: by itself) and
-            whether its unit does without it (rounds/plan.py Placement), in commit order.
+        placements: pod, node, price, chain and wave (rounds/waves.py), unit by its place in ``units`` (-1: by itself)
+            and whether its unit does without it (rounds/plan.py Placement), in commit order.
     """
 
     number: int
     generation: int
-    placements: list[tuple[int, str, int, int, int, bool]]
+    placements: list[tuple[int, str, int, tuple[int, int], int, bool]]
     left: list[tuple[int, int]]
     reasons: list[str]
     #: Cost per policy, by its place in the request.

@@ -300,7 +300,8 @@ def _reply(
         for placement in result.placements:
             unit = units.setdefault(placement.unit, len(units)) if placement.unit else -1
             place = at[placement.pod.key]
-            placements.append((place, placement.node, placement.price, placement.wave, unit, placement.spare))
+            turn = placement.chain, placement.wave
+            placements.append((place, placement.node, placement.price, turn, unit, placement.spare))
             costs[placement.pod.policy] += placement.price
         for out in result.left:
             left.append((at[out.pod.key], reasons.setdefault(out.reason, len(reasons))))

@@ -1,4 +1,4 @@
-"""What docs/policies.md shows does what it says."""
+"""What docs/policies.md and docs/gangs.md show does what they say."""
 
 import re
 from collections import Counter
@@ -9,12 +9,12 @@ import pytest
 import yaml
 from support.cli import Manifest, node, simulate
 
-DOCS = Path(__file__).parents[2] / "docs" / "policies.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def example(heading: str) -> list[Manifest]:
+def example(heading: str, page: str = "policies.md") -> list[Manifest]:
     """The objects of the last YAML block under a heading."""
-    section = DOCS.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    section = (DOCS / page).read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
     return list(yaml.safe_load_all(re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[-1]))
 
 
@@ -45,6 +45,23 @@ def test_zones_and_the_freest_node_within_the_zone(model: str) -> None:
     running += [of(other, "o4", "c1", cpu="100m"), of(other, "o5", "c3", cpu="100m")]
     answer = simulate(*nodes, *running, policy, of(template, "new"))
     assert answer["placements"] == {"default/new": "c2"}
+
+
+def test_a_gang_without_any_object() -> None:
+    """All four in one zone, or none; the reasons are those that the page lists."""
+    (job,) = example("Where they come from", "gangs.md")
+    template = job["spec"]["template"]
+    pods = [of(template, f"train-{at}") for at in range(job["spec"]["parallelism"])]
+    other: Manifest = {"metadata": {}, "spec": {}}
+    nodes = [in_zone("a1", "a"), in_zone("b1", "b"), of(other, "x", "a1"), of(other, "y", "b1")]
+    answer = simulate(*nodes, *pods)
+    assert answer["placements"] == {}
+    answer = simulate(*nodes, in_zone("b2", "b"), *pods)
+    assert set(answer["placements"].values()) <= {"b1", "b2"}
+    assert len(answer["placements"]) == 4
+    answer = simulate(*nodes, *pods[:3])
+    assert {each["reason"] for each in answer["pending"].values()} == {"Gang default/train: 3 of 4 pods exist."}
+    assert "`Gang ml/train: 3 of 5 pods exist.`" in (DOCS / "gangs.md").read_text()
 
 
 def test_constraints_across_pods() -> None:

@@ -282,3 +282,14 @@ def test_a_storage_object_that_cannot_be_read_is_named() -> None:
     assert done.stderr == (
         "Error: standard input: PersistentVolumeClaim shop/data: metadata.labels[...]: Expected `str`, got `int`\n"
     )
+
+
+def test_what_is_the_matter_with_its_gang_is_said() -> None:
+    """A pod that fits everywhere and waits all the same; one whose gang lacks nothing but room says nothing."""
+    ours = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "2"}
+    pods = [pod(name, metadata={"annotations": ours}) for name in "pq"]
+    (alone,) = explain(node("a"), pods[0])
+    assert (alone["gang"], alone["nodes"]) == ("gang default/train: 1 of 2 pods exist", {"a": FITS})
+    assert all("gang" not in each for each in explain(node("a"), *pods))
+    text = thalweg("explain", "-f", "-", stdin=dump_of(node("a"), pods[0])).stdout
+    assert "Gang default/train: 1 of 2 pods exist." in " ".join(text.split())

@@ -3,7 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +24,7 @@ from flowcore.model.rules import Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.rounds import RoundResult, run_one_by_one
+from flowcore.rounds.capped import cheapest_within, promising
 
 ZONE = "zone"
 TEAM = LabelSelector((Requirement("team", "Exists"),))
@@ -244,6 +248,39 @@ def test_a_policy_without_a_say_leaves_kinds_alone() -> None:
     assert held != web
     assert constrained(held, policy) is held
     assert constrained(held, Policy("shop")) == web
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(1, 9), max_size=3), st.integers(0, 2)), min_size=1, max_size=4),
+    st.lists(st.integers(0, 3), min_size=3, max_size=3),
+    st.integers(0, 3),
+    st.integers(0, 5),
+)
+def test_slots_within_caps_are_the_cheapest_that_there_are(
+    nodes: list[tuple[list[int], int]], zones: list[int], host: int, count: int
+) -> None:
+    """Against all ways to choose them, under a cap on zones and under one on nodes beside it."""
+    steps = np.full((len(nodes), 3), np.inf)
+    for at, (rises, _) in enumerate(nodes):
+        steps[at, : len(rises)] = np.cumsum(rises)
+    zone = np.array([each for _, each in nodes], dtype=np.int64)
+    of_zones = (zone, np.array(zones, dtype=np.int64))
+    of_hosts = (np.arange(len(nodes), dtype=np.int64), np.full(len(nodes), host, dtype=np.int64))
+
+    def fine(given: tuple[int, ...], caps: list[tuple[Any, Any]]) -> bool:
+        held = all((np.bincount(at, given, len(room)) <= room).all() for at, room in caps)
+        return sum(given) <= count and held
+
+    for caps in ([of_zones], [of_zones, of_hosts]):
+        found = cheapest_within(steps, caps, count)
+        ways = product(*(range(len(rises) + 1) for rises, _ in nodes))
+        costs = {way: sum(steps[at, :n].sum() for at, n in enumerate(way)) for way in ways if fine(way, caps)}
+        most = max(map(sum, costs))
+        best = min(cost for way, cost in costs.items() if sum(way) == most)
+        assert (found.sum(), costs[tuple(found.tolist())]) == (most, best)
+        kept = promising(steps[:, 0], *of_zones)
+        rest = cheapest_within(np.where(kept[:, np.newaxis], steps, np.inf), [of_zones], count)
+        assert rest.sum() == cheapest_within(steps, [of_zones], count).sum()
 
 
 # -- contradictions ----------------------------------------------------------------------------------------------------

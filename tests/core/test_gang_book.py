@@ -163,7 +163,7 @@ def test_one_topology_domain() -> None:
     ]
     of = book(first, bound("y", node="n3", terms=terms), *waiting)
     late = told(of, waiting[2], coming=("ml/a", "ml/b"))
-    assert late == [Gang("gang ml/train", 1, topology="rack", domain="r2")]
+    assert late == [Gang("gang ml/train", 0, topology="rack", domain="r2")]
 
 
 def test_gangs_of_a_group_wait_for_each_other() -> None:
@@ -196,6 +196,18 @@ def test_all_pods_of_a_gang_are_delivered_the_same_way() -> None:
     ways = [Delivery.BINDER, Delivery.BINDER, Delivery.OBSERVE]
     _, gangs = book(*pods).of_waiting(list(zip(pods, ways, strict=True)), {}, _rack)
     assert gangs[0].flaw == "gang ml/train: its pods are not delivered the same way: Binder, Observe"
+
+
+def test_pods_that_changed_since_the_round_was_begun() -> None:
+    """Bound, gone or in another gang by now: what is true now counts, and nothing is raised."""
+    pods = [member(name, least=1) for name in "abc"]
+    of = book(*pods)
+    of.put(bound("a"))
+    of.drop("ml/b")
+    of.put(member("c", key("other"), least=1))
+    names, gangs = of.of_waiting([(pod, Delivery.BINDER) for pod in pods], {}, _rack)
+    assert names == [(), (), ("gang ml/other",)]
+    assert gangs == [Gang("gang ml/other", 1)]
 
 
 def test_gangs_that_are_there_in_part() -> None:

@@ -12,9 +12,11 @@ from support.model import amounts, node, pod
 from support.tied import tied
 
 from flowcore.filters import judge
+from flowcore.model.constraints import Conflict
 from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.replacing import replaced_by
 from flowcore.model.resources import PODS
 from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
@@ -157,6 +159,21 @@ def test_rules_do_not_count_the_one_that_leaves() -> None:
     assert outcome(run_round(cluster(_HOSTS, [t0], [new]))) == {"t1": "m0"}
     found = outcome(run_round(cluster(_HOSTS, [t0, running("x", "m0", kind=web)], [new])))
     assert "didn't match pod anti-affinity rules" in found["t1"]
+
+
+def test_a_policys_cap_counts_one_of_both() -> None:
+    """At most one web pod a node: one takes another's place, and a third finds none there."""
+    policy = Policy(BUILT_IN.name, constraints=(Conflict("one", _of("web"), "host"),))
+    t0 = running("t0", "m0", kind=_kind("web"))
+    waiting = [pod("third", kind=_kind("web")), instead(t0, pod("t1", kind=_kind("web")))]
+    result = run_round(cluster([_HOSTS[0]], [t0], waiting), {policy.name: policy})
+    assert outcome(result)["t1"] == "m0"
+    assert "third" in {each.pod.uid for each in result.left}
+    # Beside one that stays there is no place for another.
+    result = run_round(
+        cluster([_HOSTS[0]], [t0, running("x", "m0", kind=_kind("web"))], waiting), {policy.name: policy}
+    )
+    assert "cannot take the place of default/t0 on node m0" in outcome(result)["t1"]
 
 
 def test_others_shun_both_until_one_has_left() -> None:

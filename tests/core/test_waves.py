@@ -45,11 +45,11 @@ def test_pods_without_rules_wait_for_nobody() -> None:
     assert all(p.wave for p in found.placements if "free" not in p.pod.key)
 
 
-def test_anti_affinity_is_one_wave() -> None:
+def test_anti_affinity_waits_for_nobody() -> None:
     """Where all may be together, so may any part of them."""
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": HOST, **selector()}]}}  # fmt: skip
-    assert waves(plan(pods(6, affinity=apart))) == [1] * 6
+    assert waves(plan(pods(6, affinity=apart))) == [0] * 6
 
 
 def test_a_spread_goes_round_by_round() -> None:
@@ -62,10 +62,37 @@ def test_a_spread_goes_round_by_round() -> None:
     assert max(waves(plan(pods(12, topologySpreadConstraints=spread(4))))) <= 3
 
 
-def test_the_first_of_a_group_goes_ahead() -> None:
-    """Pods that want to be near each other follow the first; where one runs already, all go at once."""
-    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-        {"topologyKey": HOST, **selector()}]}}  # fmt: skip
-    assert waves(plan(pods(4, affinity=near))) == [1, 2, 2, 2]
+def near(*keys: str) -> dict[str, object]:
+    """Required affinity to their own app."""
+    terms = [{"topologyKey": key, **selector()} for key in keys]
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def test_a_group_in_one_place_is_one_wave() -> None:
+    """Any of its pods may be the first; where one runs already there is no first."""
+    assert waves(plan(pods(4, affinity=near(HOST)))) == [1] * 4
     running = [pod("there", "100m", labels={"app": "web"}, nodeName="n3")]
-    assert waves(plan(pods(4, affinity=near), running)) == [1] * 4
+    assert waves(plan(pods(4, affinity=near(HOST)), running)) == [1] * 4
+
+
+def test_the_first_of_a_group_goes_ahead() -> None:
+    """Where several topologies are asked, the others follow the first of those that want to be near each other."""
+    assert waves(plan(pods(4, affinity=near(HOST, ZONE)))) == [1, 2, 2, 2]
+
+
+def test_chains_count_their_own_waves() -> None:
+    """Sets that no rule links do not wait for each other; nor does a pod that only reads what runs."""
+
+    def spread(app: str) -> dict[str, object]:
+        constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+        return {"topologySpreadConstraints": [{**constraint, "labelSelector": {"matchLabels": {"app": app}}}]}
+
+    pending = [
+        pod(f"{app}{i}", "100m", labels={"app": own}, **spread(app))
+        for app, own in (("web", "web"), ("db", "db"), ("gone", "none"))
+        for i in range(6)
+    ]
+    found = plan(pending).placements
+    turns = {app: [p.wave for p in found if app in p.pod.key] for app in ("web", "db", "gone")}
+    assert turns == {"web": [1, 1, 1, 2, 2, 2], "db": [1, 1, 1, 2, 2, 2], "gone": [0] * 6}
+    assert len({(p.pod.key.strip("0123456789"), p.chain) for p in found}) == len({p.chain for p in found}) == 3

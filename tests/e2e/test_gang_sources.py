@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 import yaml
 from support.operator import until
+from support.scene import Scene
 from support.watching import watching
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import node, object_path, pod
@@ -91,6 +92,10 @@ async def test_native_pod_groups(plane: tuple[ControlPlane, Api], api: Api, ml: 
         await api.create(pod("d", namespace=ml, nodeName="n", **group_of))
         await told(state, ml, Gang(name, 3, topology="example.com/rack", domain="r7", started=True))
         await api.delete(object_path(node("n")))
+        await api.delete(object_path(group(NATIVE, "train", ml)))
+        await api.delete(f"/api/v1/namespaces/{ml}/pods", gracePeriodSeconds="0")
+        # The API server keeps it as long as a pod names it.
+        await until(lambda: not state.gangs.groups, 30, lambda: str(state.gangs.groups))
 
 
 async def test_pod_groups_whose_kinds_are_installed_later(
@@ -169,3 +174,31 @@ async def test_evictions_keep_to_budgets(plane: tuple[ControlPlane, Api], api: A
 
 async def _said(api: Api, path: str, text: str) -> bool:
     return any(text in each.get("message", "") and each.get("reason") == "Evicting" for each in await api.list(path))
+
+
+async def test_pods_wait_for_their_pod_group(scene: Scene) -> None:
+    """They say that it does not exist; when it does, they are placed, all at once."""
+    await scene.nodes("n")
+    group_of = {"schedulingGroup": {"podGroupName": "train"}}
+    for name in "abc":
+        await scene.create(name, **group_of)
+    await scene.reason_of("a", f"PodGroup {scene.namespace}/train does not exist.")
+    await scene.api.create(group(NATIVE, "train", scene.namespace, **gang(3)))
+    await scene.nodes_of("a", "b", "c")
+
+
+async def test_what_is_there_in_part_is_evicted(scene: Scene) -> None:
+    """After the policy's time; pods that others bound, and that we govern, too."""
+    await scene.policy(
+        "all", selects={"podSelector": {}}, delivery="Binder", gangs={"timeout": "2s", "onPartialBind": "Evict"}
+    )
+    await scene.nodes("n")
+    ours = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "3"}
+    for name in "ab":
+        await scene.create(name, annotations=ours, nodeName="n")
+    await scene.create("c", "100", annotations=ours)
+    await until(lambda: _only(scene, "c"), 60, lambda: "a and b to be evicted")
+
+
+async def _only(scene: Scene, *names: str) -> bool:
+    return {each["metadata"]["name"] for each in await scene.pods()} == {*names}

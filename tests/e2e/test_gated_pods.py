@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from support.operator import until
 from support.scene import Scene
-from support.steered import count, filters, nobody_binds, nominated, silence
+from support.steered import count, filters, gates_in_effect, nobody_binds, nominated, silence
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import collection_path
 
 from flowcore.model.policies import GATE
 
@@ -57,13 +56,7 @@ async def test_gated_pods_without_room(scene: Scene) -> None:
 async def test_the_api_server_gates_them_itself(scene: Scene) -> None:
     """Nobody writes a gate into a pod: those with room come through, the others wait behind it and know why."""
     await scene.nodes("a", cpu="2")
-    gated = scene.pod("gated", "64")
-
-    async def in_effect() -> bool:
-        made = await scene.api.request("POST", collection_path(gated), gated, params={"dryRun": "All"})
-        return bool(made["spec"].get("schedulingGates"))
-
-    await until(in_effect, 30, lambda: "new pods to be gated")
+    await gates_in_effect(scene, scene.pod("gated", "64"))
     await scene.api.create_many([scene.pod(f"p{n}", "500m") for n in range(7)])
     bound: list[dict[str, Any]] = []
 

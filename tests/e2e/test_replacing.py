@@ -104,3 +104,22 @@ async def test_the_old_one_stays_where_the_new_one_cannot_start(scene: Scene) ->
     assert await scene.node_of("other") == "m1"
     assert not await gone(scene, "t0")
     assert await count(scene.operator, "thalweg_evictions_total") == before
+
+
+@BOTH
+async def test_a_restart_while_the_old_one_leaves(scene: Scene, scheduler: str) -> None:
+    """It takes long to go, for somebody's finalizer: the new operator waits for it too, and then takes its place."""
+    await scene.nodes("m0", cpu="4")
+    slow = scene.pod("t0", "4", scheduler=SCHEDULER_NAME)
+    slow["metadata"]["finalizers"] = ["example.com/slow"]
+    await scene.api.create(slow)
+    await runs(scene, "t0")
+    await scene.nodes("m1", cpu="4")
+    await scene.create("t1", "4", scheduler=scheduler, **instead_of("t0"))
+    await scene.api.wait_for(scene.path("t0"), lambda each: "deletionTimestamp" in each["metadata"])
+    await scene.operator.kill()
+    await scene.operator.start()
+    await scene.another_round("later")
+    assert "nodeName" not in (await scene.get("t1"))["spec"]
+    await scene.api.patch(scene.path("t0"), {"metadata": {"finalizers": None}})
+    assert await scene.node_of("t1") == "m0"

@@ -39,6 +39,50 @@ async def test_plain_pods_go_where_the_plan_says(scene: Scene) -> None:
     assert await count(scene.operator, "thalweg_steered_total", "elsewhere") == 0
 
 
+async def test_constraints_that_kube_scheduler_does_not_know(scene: Scene) -> None:
+    """Caps and exclusive groups hold for pods that it binds, those too that change places with pods like them."""
+    nodes = {f"n{number}": "abc"[number % 3] for number in range(12)}
+    for name, zone in nodes.items():
+        await scene.nodes(name, labels={"zone": zone})
+    noise = {"groups": [{"matchLabels": {"app": app}} for app in ("loud", "quiet")]}
+    await scene.policy(
+        "apart",
+        precedence=1,
+        selects={"podSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}},
+        delivery="Extender",
+        constraints=[
+            {
+                "name": "az",
+                "conflict": {"pods": {"matchLabels": {"app": "web"}}, "topologyKey": "zone", "maxPerDomain": 8},
+            },
+            {"name": "noise", "exclusive": {**noise, "topologyKey": "kubernetes.io/hostname", "maxPerDomain": 5}},
+        ],
+    )
+    pods = [
+        scene.pod(f"{app}{number}", labels={"app": app}) for number in range(30) for app in ("web", "loud", "quiet")
+    ]
+    await scene.api.create_many([*pods, *(scene.pod(f"free{number}") for number in range(30))], 16)
+    apps: dict[str, Counter[str]] = {}
+
+    async def all_that_fit() -> bool:
+        nonlocal apps
+        where = {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in await scene.pods()}
+        apps = {
+            app: Counter(node for name, node in where.items() if name.startswith(app) and node)
+            for app in ("web", "loud", "quiet", "free")
+        }
+        return (apps["web"].total(), apps["free"].total()) == (24, 30)
+
+    await until(all_that_fit, 60, lambda: f"24 and 30 to be bound, not {apps}")
+    zones: Counter[str] = Counter()
+    for node, pods_there in apps["web"].items():
+        zones[nodes[node]] += pods_there
+    assert zones == {"a": 8, "b": 8, "c": 8}
+    assert not apps["loud"].keys() & apps["quiet"].keys()
+    assert apps["loud"]
+    assert max((apps["loud"] + apps["quiet"]).values()) <= 5
+
+
 async def test_selectors_taints_and_affinity(scene: Scene) -> None:
     """Kubernetes' own fields hold; a pod that no node may take is told so by our Event, in the filters' words."""
     await scene.nodes("plain")

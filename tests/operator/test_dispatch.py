@@ -12,6 +12,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import ClusterState
 from thalweg_operator.steering import Planned
+from thalweg_operator.turns import WHENEVER
 from thalweg_operator.wire import RoundReply, RoundRequest, Waiting, failed
 
 from flowcore.model.nodes import Node
@@ -85,7 +86,7 @@ class Case:
         reply: RoundReply = failed(request, "")
         reply.units = sorted({unit for *_, unit, _ in plan if unit})
         reply.placements = [
-            (at, node, 0, 0, reply.units.index(unit) if unit else -1, spare)
+            (at, node, 0, WHENEVER, reply.units.index(unit) if unit else -1, spare)
             for at, (_, node, unit, spare) in enumerate(plan)
         ]
         meanwhile()

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.world import World
+from thalweg_extender.answers import Outcome
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
@@ -427,3 +429,19 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
         assert waits, f"{key} was forgotten"
     for key, reservation in scene.state.reservations.items():
         assert key in scene.bound or reservation.awaits is not None
+
+
+def test_prefer_lets_kube_scheduler_choose_no_other_node() -> None:
+    """While there is somebody to replace the pod is held; without, it is like any other that the plan leaves."""
+    world = World(steering="Prefer")
+    old = world.pod("old", "u1", node_name="a", scheduler_name="x")
+    new = world.pod(replaces="old")
+    world.see()
+    world.attempt(new.key)
+    world.steering.give_way(new)
+    assert not world.kinds
+    assert world.attempt(new.key)[0] is Outcome.HELD
+    world.store(old.key, None)
+    world.see()
+    world.steering.give_way(new)
+    assert world.kinds == ["wake"]

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from thalweg_operator.state import ClusterState, NodeUse, Population
 
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
+from flowcore.model.gang_book import GangBook
+from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
 from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.policies import Delivery
 from flowcore.model.replacing import named_by
 from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import Labels
@@ -42,6 +45,10 @@ CLASSES = (
     ),
 )
 TERM = AffinityTerm("zone", None, ("default",))
+GANGS = [
+    GangRef(GangKey(Source.THALWEG, "default", name), Terms(least=least, topology=topology))
+    for name, least, topology in (("g", 2, ""), ("g", 3, "zone"), ("h", 1, ""))
+]
 
 
 @st.composite
@@ -62,6 +69,7 @@ def _pods(draw: st.DrawFn) -> Pod:
         told=draw(st.sampled_from(("", "why"))),
         rules=draw(st.sampled_from((None, Rules(anti_affinity=(TERM,))))),
         replaces=draw(st.sampled_from((None, "a", "b", "c", "No name"))),
+        gang=draw(st.sampled_from((None, *GANGS))),
     )
 
 
@@ -251,6 +259,13 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
                     population.waiting += 1
         assert state.populations == populations
         assert {(kind, node): count for kind, node, count in state.neighbours.counts()} == met(state)
+    asked = [(pod, Delivery.BINDER) for pod in state.plannable()]
+    anew = GangBook()
+    for pod in state.pods.values():
+        anew.put(pod)
+    labels = {name: dict(node.labels).get("zone", "") for name, node in state.nodes.items()}
+    coming = {key: each.node for key, each in state.reservations.items()}
+    assert state.gangs_of(asked) == anew.of_waiting(asked, coming, lambda node, _label: labels.get(node, ""))
     # And a worker that was told each change once knows the same.
     receiver.take(state)
     assert receiver.nodes == without_reports(state)

@@ -363,14 +363,14 @@ def test_waves(world: World) -> None:
     """The next wave is nominated once all of the one before are let through, gone or given up, or after two seconds."""
     pods = [world.pod(f"p{number}", f"u{number}") for number in range(5)]
     world.see()
+    nodes_of = {"p0": "a", "p1": "a", "p2": "a", "p3": "b", "p4": "b"}
     for pod in pods:
-        assert world.state.reserve(pod, "a" if pod is not pods[4] and pod is not pods[3] else "b", By.STEERING)
-    world.steering.send(
-        [Planned(pod, node, wave) for pod, node, wave in zip(pods, "aaabb", (1, 1, 2, 3, 0), strict=True)]
-    )
+        assert world.state.reserve(pod, nodes_of[pod.name], By.STEERING)
+    turns = ((1, 1), (1, 1), (1, 2), (1, 3), (2, 1))
+    world.steering.send([Planned(pod, nodes_of[pod.name], turn) for pod, turn in zip(pods, turns, strict=True)])
     assert {write.pod.name for write in world.writes} == {"p0", "p1", "p4"}
     world.calm()
-    assert world.attempt("ns/p2") == (Outcome.HELD, [])
+    assert world.attempt("ns/p2", "c") == (Outcome.HELD, [])
     world.attempt("ns/p0")
     assert not world.writes
     world.store("ns/p1", None)
@@ -383,6 +383,52 @@ def test_waves(world: World) -> None:
     world.now += 0.2
     world.steering.look_after()
     assert {write.pod.name for write in world.writes} == {"p3"}
+
+
+def test_asked_about_before_its_wave(world: World) -> None:
+    """Where kube-scheduler's filters let a node pass that is planned for a pod like it, it goes there, and no write.
+
+    The first wave whose node passes is served first; the other pod has its node and its turn then.
+    """
+    pods = [world.pod(f"p{number}", f"u{number}") for number in range(4)]
+    world.see()
+    for pod, node in zip(pods, "abca", strict=True):
+        assert world.state.reserve(pod, node, By.STEERING)
+    turns = ((1, 1), (1, 2), (1, 3), (1, 4))
+    world.steering.send([Planned(pod, node, turn) for pod, node, turn in zip(pods, "abca", turns, strict=True)])
+    world.calm()
+    assert world.attempt("ns/p3", "bc") == (Outcome.STEERED, ["b"])
+    assert world.state.reservations["ns/p1"].node == "a"
+    # Nominated for the first wave, but now a rule is against that: one that is queued gives it its place.
+    assert world.attempt("ns/p0", "c") == (Outcome.STEERED, ["c"])
+    assert world.state.reservations["ns/p2"].node == "a"
+    assert [write.pod.name for write in world.writes] == ["p2"]
+    world.calm()
+    world.attempt("ns/p2")
+    assert [write.pod.name for write in world.writes] == ["p1"]
+
+
+def test_chains_do_not_wait_for_each_other(world: World) -> None:
+    """But a later plan's wait for all of the earlier ones: what it counts on may still be on its way."""
+    pods = [world.pod(f"p{number}", f"u{number}") for number in range(5)]
+    world.see()
+    nodes_of = dict(zip(pods, "aabbc", strict=True))
+    for pod in pods:
+        assert world.state.reserve(pod, nodes_of[pod], By.STEERING)
+    turns = ((1, 1), (1, 2), (2, 1), (2, 2))
+    world.steering.send([Planned(pod, nodes_of[pod], turn) for pod, turn in zip(pods, turns, strict=False)])
+    world.steering.send([Planned(pods[4], "c", (1, 1))])
+    assert [write.pod.name for write in world.writes] == ["p0", "p2"]
+    world.calm()
+    world.attempt("ns/p2")
+    assert [write.pod.name for write in world.writes] == ["p3"]
+    world.calm()
+    world.attempt("ns/p3")
+    world.attempt("ns/p0")
+    assert [write.pod.name for write in world.writes] == ["p1"]
+    world.calm()
+    world.attempt("ns/p1")
+    assert [write.pod.name for write in world.writes] == ["p4"]
 
 
 # --- units ---
@@ -434,8 +480,8 @@ def test_waves_of_a_unit_that_lost_a_pod(world: World) -> None:
     """A pod of the first wave is lost before that was let go: those of later waves are planned anew as well."""
     first, second = planned_unit(world, "p", "q"), planned_unit(world, "later")
     world.steering.send(
-        [Planned(each.pod, "a", 1, "gang ml") for each in first]
-        + [Planned(each.pod, "a", 2, "gang ml") for each in second]
+        [Planned(each.pod, "a", (1, 1), "gang ml") for each in first]
+        + [Planned(each.pod, "a", (1, 2), "gang ml") for each in second]
     )
     assert [write.pod.name for write in world.writes] == ["p", "q"]
     world.carry_out(0, problem="forbidden")
@@ -564,7 +610,8 @@ def test_policies_change_under_way(world: World) -> None:
     first = world.pod("first", "u-first")
     world.see()
     assert world.state.reserve(first, "c", By.STEERING)
-    world.steering.send([Planned(first, "c", 1), Planned(queued, "b", 2)])
+    world.steering.send([Planned(first, "c", (1, 1)), Planned(queued, "b", (1, 2))])
+
     world.says(delivery="Observe", selects={"podSelector": {}, "schedulerNames": [STEERED_NAME]})
     world.steering.look_after()
     assert ("wake", "held") in [(write.kind, write.pod.name) for write in world.writes]
@@ -641,6 +688,7 @@ def test_what_each_does_not_know_of_the_other(world: World, scheduler: str) -> N
     assert world.bind("ns/bound", "a")
     if scheduler == STEERED_NAME:
         world.state.reserve(world.state.pods["ns/third"], "a", By.STEERING)
+
         world.steering.send([Planned(world.state.pods["ns/third"], "a")])
     assert "a" not in world.attempt("ns/third", ("a", "b"))[1]
 

@@ -24,13 +24,20 @@ PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 
 
 def orders(placements: Sequence[Placement]) -> Iterator[list[Placement]]:
-    """Commit order, and where rules have a say some others that keep to the waves."""
+    """Commit order, and where rules have a say some others in which each chain keeps to its waves."""
     yield list(placements)
-    if any(placement.wave for placement in placements):
+    if any(placement.pod.kind.rules for placement in placements):
         for number in range(4):
             order = list(placements)
             Random(number).shuffle(order)
-            yield sorted(order, key=lambda placement: placement.wave)
+            chains = {
+                each.chain: iter(sorted((p for p in order if p.chain == each.chain), key=_wave)) for each in order
+            }
+            yield [next(chains[each.chain]) for each in order]
+
+
+def _wave(placement: Placement) -> int:
+    return placement.wave
 
 
 def carry_out(

@@ -5,6 +5,7 @@ Nothing here goes through the code under test: quantities are read anew, and leg
 
 import asyncio
 import ssl
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -75,6 +76,8 @@ class History:
         self.version = 0
         self.peaks: dict[str, Counter[str]] = defaultdict(Counter)
         self.nodes_of: dict[str, list[str]] = defaultdict(list)
+        #: When each pod was first seen with a node, seconds of the monotonic clock.
+        self.bound_at: dict[str, float] = {}
         self.seen: dict[str, str] = {}
         self.deleted: set[str] = set()
 
@@ -141,6 +144,7 @@ class History:
         node = pod["spec"].get("nodeName")
         if node and node not in self.nodes_of[uid]:
             self.nodes_of[uid].append(node)
+            self.bound_at.setdefault(uid, time.monotonic())
         old = self._pods.pop(uid, None)
         if old is not None and holds_room(old):
             self._use[old["spec"]["nodeName"]].subtract(requests(old))

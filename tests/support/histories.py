@@ -19,9 +19,12 @@ from thalweg_operator.state import ClusterState
 from thalweg_operator.wire import RoundRequest, Use, told
 from thalweg_operator.worker import Replica
 
+from flowcore.model.constrained import constrained
+from flowcore.model.constraints import Conflict, Exclusive, Global
 from flowcore.model.neighbours import Kind
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.policies import BUILT_IN, Policy, Selects
+from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.model.wire import Interner, WireNamespace, WireNode, to_labels, to_node
 
@@ -29,6 +32,16 @@ CHANGES = (
     "labels", "taints", "unschedulable", "allocatable", "images", "node goes", "node comes",
     "pod comes", "pod goes", "pod ends", "pod changes", "pod labels", "namespace", "reserve", "release",
 )  # fmt: skip
+WEB, DB = (LabelSelector((Requirement("app", "In", (app,)),)) for app in ("web", "db"))
+CONSTRAINING = Policy(
+    "shop",
+    selects=Selects(namespaces=LabelSelector((Requirement("team", "Exists"),))),
+    constraints=(
+        Conflict("az", LabelSelector(), "zone", 1),
+        Exclusive("x", (WEB, DB), "disk", most_placed=2),
+        Global("g", WEB, LabelSelector((Requirement("zone", "Exists"),))),
+    ),
+)
 STORAGE_CHANGES = ("storage comes", "storage comes", "storage goes")
 #: What happens, and numbers that choose to whom and how.
 Change = tuple[str, int, int]
@@ -75,8 +88,9 @@ class World:
 
     @property
     def probes(self) -> list[tuple[PodClass, Kind]]:
-        """All classes and kinds that are asked about."""
-        return [(pod.pod_class, pod.kind) for pod in self._pending]
+        """All classes and kinds that are asked about, as they are and under a policy with constraints."""
+        plain = [(pod.pod_class, pod.kind) for pod in self._pending]
+        return plain + [(pod_class, constrained(kind, CONSTRAINING)) for pod_class, kind in plain]
 
     def steps(self) -> Iterator[None]:
         """Lets each step happen in turn."""

@@ -19,6 +19,7 @@ from flowcore.model.resources import PODS
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.snapshot import NodeTable, Snapshot, build_snapshot
 from flowcore.rounds import RoundResult, run_round
+from flowcore.rounds.constraint_gangs import with_constraint_gangs
 from flowcore.rounds.round import DEFAULT_POLICIES
 
 
@@ -28,8 +29,9 @@ def check_plan(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, P
     check_room(snapshot, result)
     check_host_ports(snapshot, result)
     check_filters(snapshot, result)
-    check_gangs(snapshot, result)
     check_constraints(snapshot, result, policies)
+    snapshot = with_constraint_gangs(snapshot, policies)
+    check_gangs(snapshot, result)
     check_nothing_more_fits(snapshot, result)
     check_account(result)
 

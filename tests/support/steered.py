@@ -11,6 +11,7 @@ from support.operator import Operator, until
 from support.scene import Scene
 from thalweg.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.objects import collection_path
 
 #: A profile of kube-scheduler's that some policies of the tests leave to our own binder.
 SHARED_NAME = "shared"
@@ -85,6 +86,16 @@ def scheduler_config(relay: Relay, *, ignorable: bool = False) -> str:
         leader_elect=False,
     )
     return str(config).replace("profiles:\n", f"profiles:\n  - schedulerName: {SHARED_NAME}\n")
+
+
+async def gates_in_effect(scene: Scene, pod: dict[str, Any]) -> None:
+    """Returns once the API server gives a pod like this one our gate: a moment after the policy is there."""
+
+    async def gated() -> bool:
+        made = await scene.api.request("POST", collection_path(pod), pod, params={"dryRun": "All"})
+        return bool(made["spec"].get("schedulingGates"))
+
+    await until(gated, 30, lambda: "new pods to be gated")
 
 
 async def count(operator: Operator, name: str, *labels: str) -> float:

@@ -8,7 +8,7 @@ from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
-from flowcore.model.rules import AffinityTerm, Limit, OnlyOn, Rules, SpreadConstraint
+from flowcore.model.rules import AffinityTerm, Limit, OnlyOn, Rules, SpreadConstraint, WeightedTerm
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 
@@ -47,6 +47,7 @@ def _few(strategy: st.SearchStrategy, most: int = 2) -> st.SearchStrategy:
     return st.just(()) | st.just(()) | st.lists(strategy, max_size=most).map(tuple)
 
 
+_wishes = st.builds(WeightedTerm, st.sampled_from((-100, -10, 1, 50, 100)), _terms)
 #: What policies' constraints come to.
 limits = st.builds(
     Limit,
@@ -62,6 +63,8 @@ _rules = st.builds(
     affinity=_few(_terms),
     anti_affinity=_few(_terms),
     spread=_few(_spreads),
+    preferred=_few(_wishes),
+    soft_spread=_few(_spreads),
     limits=_few(limits),
     only_on=_few(_only_on, 1),
 ).map(lambda rules: None if rules == Rules() else rules)

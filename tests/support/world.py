@@ -11,6 +11,7 @@ from thalweg_operator.nominator import Write
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import By, ClusterState
 from thalweg_operator.steering import Planned, PodSteering
+from thalweg_operator.turns import WHENEVER
 
 from flowcore.model.guidance import Asked, Guidance
 from flowcore.model.nodes import Node
@@ -145,7 +146,7 @@ class World:
         pod = self.state.waiting.get(key)
         if pod is None or not self.state.reserve(pod, node, By.STEERING):
             return False
-        self.steering.send([Planned(pod, node, wave)])
+        self.steering.send([Planned(pod, node, (1, wave) if wave else WHENEVER)])
         return True
 
     def bind(self, key: str, node: str) -> bool:

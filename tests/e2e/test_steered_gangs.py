@@ -1,0 +1,27 @@
+"""Gangs on a real API server, bound by kube-scheduler: behind gates that the API server gives them, opened together."""
+
+import pytest
+from support import gang_scenes
+from support.scene import Scene
+from support.steered import gates_in_effect
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLANE = {"scheduler": True}
+STEERED = {"gangs": {"timeout": f"{gang_scenes.TIMEOUT}s"}}
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        gang_scenes.more_gangs_than_fit,
+        gang_scenes.a_gang_that_comes_bit_by_bit,
+        gang_scenes.a_gang_that_loses_a_pod,
+        gang_scenes.gangs_that_need_each_other,
+    ],
+    ids=lambda each: each.__name__,
+)
+async def test_gangs(scene: Scene, scenario: gang_scenes.Scenario) -> None:
+    """See the scenarios."""
+    await gates_in_effect(scene, gang_scenes.members(scene, "gated", 1)[0])
+    await scenario(scene)
