@@ -330,12 +330,20 @@ class _Run:
         self._room = (contest.start if begun is None else begun.room).copy()
         self._commits: list[Commit] = [] if begun is None else list(begun.commits)
         self._chosen = np.zeros(len(contest.units.all), dtype=np.bool_) if begun is None else begun.chosen.copy()
+        same = begun is None or begun.demands is contest.demands
+        self._narrowed = contest.field if same else None
         #: Demands of which no further pod fits.
         self._closed = ~contest.field.placeable
         self._anywhere = np.array([unit.anywhere for unit in contest.units.all], dtype=np.bool_)
         #: For demands that were asked about: room on each node, and how much of the room's log is in there.
         self._space: dict[int, tuple[Int64s, int]] = {}
         self._log: list[Int64s] = []
+
+    def _field(self) -> Field:
+        """The field with demands kept to the domains that were found for them."""
+        if self._narrowed is None:
+            self._narrowed = Field.of(tuple(self._demands), self._contest.start)
+        return self._narrowed
 
     def walk(self, unit: Int64s, demand: Int64s) -> None:
         """Takes in what fits: all entries at once, else one half after the other."""
@@ -362,14 +370,14 @@ class _Run:
         """Whether a unit has room beside what is placed, else where so many of its pods that have go."""
         unit = self._contest.units.all[at]
         order = [(each, unit.required[each]) for each in self._contest.by_size if each in unit.required]
-        found = plan_by_filling(self._contest.field, order, self._room.copy())
+        found = plan_by_filling(self._field(), order, self._room.copy())
         whole = sum(commit.count for commit in found) == unit.size
         return whole, () if whole else tuple(found)
 
     def room_for(self, unit: Unit) -> int:
         """How many of the pods that a unit needs find room beside what is placed."""
         order = [(at, unit.required[at]) for at in self._contest.by_size if at in unit.required]
-        return sum(commit.count for commit in plan_by_filling(self._contest.field, order, self._room.copy()))
+        return sum(commit.count for commit in plan_by_filling(self._field(), order, self._room.copy()))
 
     def conclude(self, method: str) -> Choice:
         """The choice, with all pods that still fit beside."""
@@ -380,8 +388,7 @@ class _Run:
         queue = sorted(range(len(placed)), key=lambda at: contest.demands[at].turn)
         rest = [(at, len(units.turns(at, self._chosen)) - placed[at]) for at in queue]
         demands = tuple(self._demands)
-        field = contest.field if demands == contest.demands else Field.of(demands, contest.start)
-        self._commits += plan_by_filling(field, rest, self._room)
+        self._commits += plan_by_filling(self._field(), rest, self._room)
         commits = tuple(self._commits)
         return Choice(method, self._chosen, demands, commits, self._room, contest.cost(commits, self._chosen))
 
@@ -414,7 +421,7 @@ class _Run:
             return False
         if self._contest.awkward[asked].any():
             order = [(at, int(counts[at])) for at in self._contest.by_size if counts[at]]
-            return self._adopt(self._contest.field, order)
+            return self._adopt(self._field(), order)
         taken: list[tuple[int, Int64s, Int64s]] = []
         for at in self._contest.by_size:
             if not counts[at]:
@@ -460,7 +467,7 @@ class _Run:
         if self._contest.awkward[at]:
             room = self._room
             self._log.append(np.arange(len(room.free)))
-            self._commits += plan_by_filling(self._contest.field, [(at, count)], room)
+            self._commits += plan_by_filling(self._field(), [(at, count)], room)
         else:
             nodes, pods = self._packed(at, count)
             self._room.take_many(self._demands[at], nodes, pods)
@@ -500,7 +507,7 @@ class _Run:
             if self._adopt(Field.of(kept, self._contest.start), order, names):
                 for each, demand in zip(names, kept, strict=True):
                     if each in fences:
-                        self._demands[each] = demand
+                        self._demands[each], self._narrowed = demand, None
                         self._space.pop(each, None)
                         self._closed[each] = not demand.counts.any()
                 self._chosen[at] = True

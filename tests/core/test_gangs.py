@@ -6,10 +6,13 @@ from collections import Counter
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.crowds import ganged
 from support.model import amounts, node, pod, snapshot
 from support.safety import check_plan, plan_checked
+from support.tied import tied
 
 from flowcore.model.constraints import Constraint, Global, OneDomain
 from flowcore.model.gangs import Gang
@@ -20,8 +23,14 @@ from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.rounds import Round, RoundResult, run_one_by_one, run_round
+from flowcore.rounds.admission import Admission, Contest
+from flowcore.rounds.bounds import lower_bound
 from flowcore.rounds.constraining import under_constraints
 from flowcore.rounds.constraint_gangs import with_constraint_gangs
+from flowcore.rounds.demands import demands_of
+from flowcore.rounds.room import Room
+from flowcore.rounds.round import DEFAULT_POLICIES
+from flowcore.rounds.units import kept_to_domains, units_of
 
 
 def gang(name: str, count: int, cpu: int = 1000, **fields: object) -> list[PendingPod]:
@@ -59,6 +68,13 @@ def test_no_gang_is_ever_half_placed(crowd: Snapshot) -> None:
     plan_checked(crowd)
 
 
+@settings(max_examples=60, deadline=None)
+@given(ganged(tied()))
+def test_gangs_of_pods_that_rules_bind(crowd: Snapshot) -> None:
+    """Affinity, anti-affinity, spread and ports among the pods of gangs: all safety properties hold."""
+    plan_checked(crowd)
+
+
 @settings(max_examples=30, deadline=None)
 @given(ganged())
 def test_whoever_stops_a_round_gets_a_whole_plan(crowd: Snapshot) -> None:
@@ -71,6 +87,24 @@ def test_whoever_stops_a_round_gets_a_whole_plan(crowd: Snapshot) -> None:
         check_plan(crowd, result)
         assert cost is None or result.cost <= cost
         cost = result.cost
+
+
+@settings(max_examples=100, deadline=None)
+@given(ganged(), st.floats(0, 1000), st.integers(0, 1000))
+def test_no_plan_with_whole_gangs_is_below_the_bound(crowd: Snapshot, scale: float, seed: int) -> None:
+    """Whatever the tolls, and more so with those of the linear program; with units it is no weaker than without."""
+    start = Room(crowd)
+    demands = kept_to_domains(demands_of(crowd, start.load(), DEFAULT_POLICIES), crowd)
+    contest = Contest(demands, units_of(crowd, demands), start, crowd)
+    cost = run_round(crowd).cost
+    spread = np.random.default_rng(seed).random(start.free.shape) * scale
+    for tolls in (None, spread, spread / np.maximum(start.free.max(axis=0), 1)):
+        plain = lower_bound(contest.field, tolls=tolls)
+        bound = lower_bound(contest.field, tolls=tolls, units=contest.units.all)
+        assert plain - 1 <= bound <= cost
+    admission = Admission(contest)
+    for _ in admission.run():
+        assert admission.bound <= min(cost, admission.best.cost)
 
 
 def test_two_gangs_do_not_take_each_others_room() -> None:
