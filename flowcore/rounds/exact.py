@@ -24,6 +24,8 @@ from flowcore.solve import solve_whole
 
 #: Programs with more columns take longer than a round has.
 _MOST_COLUMNS = 12_000
+#: Without units: classes and nodes that go together. With more CP-SAT seldom finds a better plan in a round's time.
+_MOST_PAIRS = 1_500
 #: Nodes decided at once, and units of those that are in and of those that are out.
 _NODES, _UNITS = 12, 30
 #: Runs that a class's prices are merged into.
@@ -141,8 +143,7 @@ def worth_deciding(contest: Contest, choice: Choice) -> bool:
 
     Where a class's own rules let no more of its pods in than are placed, another plan has no more of them either.
     """
-    columns = sum(np.count_nonzero(demand.counts) for demand in contest.demands)
-    if columns > _MOST_COLUMNS:
+    if sum(np.count_nonzero(demand.counts) for demand in contest.demands) > _MOST_PAIRS:
         return False
     left = unplaced(choice.commits, contest.demands)
     return any(

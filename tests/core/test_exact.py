@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +19,7 @@ from flowcore.model.policies import Policy, UnscheduledPrice
 from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
-from flowcore.rounds import RoundResult
+from flowcore.rounds import RoundResult, run_round
 
 ZONE = "zone"
 APPS = ("web", "db", "job")
@@ -51,16 +51,25 @@ class Scene:
     nodes: tuple[tuple[str, int], ...]
     workloads: tuple[Workload, ...]
     constraints: tuple[Constraint, ...] = ()
-    running: tuple[tuple[str, int], ...] = field(default=())
+    running: tuple[tuple[str, int], ...] = ()
 
-    def planned(self) -> RoundResult:
-        """The round's plan, with all checks done."""
+    @property
+    def policies(self) -> dict[str, Policy]:
+        """The one that governs all."""
+        return {"shop": Policy("shop", unscheduled=DEAR, constraints=self.constraints)}
+
+    @property
+    def crowd(self) -> Snapshot:
+        """As a snapshot."""
         nodes = [node(f"n{at}", cpu, labels=_labels(at, zone)) for at, (zone, cpu) in enumerate(self.nodes)]
         pending = [each for workload in self.workloads for each in _pods(workload)]
         neighbours = Neighbours.of((f"n{at}", Kind("default", (("app", app),))) for app, at in self.running)
         gangs = {each.app: Gang(each.app, each.count) for each in self.workloads if each.whole}
-        crowd: Snapshot = replace(snapshot(nodes, pending, neighbours=neighbours), gangs=gangs)
-        return plan_checked(crowd, {"shop": Policy("shop", unscheduled=DEAR, constraints=self.constraints)})
+        return replace(snapshot(nodes, pending, neighbours=neighbours), gangs=gangs)
+
+    def planned(self) -> RoundResult:
+        """The round's plan, with all checks done."""
+        return plan_checked(self.crowd, self.policies)
 
     def worth(self, result: RoundResult) -> int:
         """What a plan places."""
@@ -208,15 +217,80 @@ def scenes(draw: st.DrawFn, *, gangs: bool = False) -> Scene:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(scenes())
 def test_no_plan_places_more(scene: Scene) -> None:
     """Anti-affinity, conflicts, exclusive groups with r and p, of one resource: the plan places the most worth."""
     assert scene.worth(scene.planned()) == scene.most_worth()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(scenes(gangs=True))
 def test_nor_with_gangs(scene: Scene) -> None:
     """The same where some of the workloads are placed as a whole or not at all."""
     assert scene.worth(scene.planned()) == scene.most_worth()
+
+
+# -- scenes in which filling is not enough -----------------------------------------------------------------------------
+
+EXCLUSIVE = Scene(
+    (("a", 3000), ("a", 1000), ("b", 2000), ("c", 3000)),
+    (Workload("web", 4, 1000), Workload("db", 3, 1500), Workload("job", 4, 500)),
+    (Exclusive("x", (app("web"), app("db"), app("job")), ZONE, 3, 8),),
+)
+CROSSED = Scene(
+    (("a", 3000), ("a", 3000), ("b", 3000)),
+    (Workload("web", 4, 500), Workload("db", 4, 1000), Workload("job", 4, 500)),
+    (Conflict("z", app("web", "db"), ZONE, 3), Conflict("h", app("db", "job"), HOSTNAME, 2)),
+)
+RING = Scene(
+    (("a", 4000), ("a", 2000), ("b", 1000)),
+    (
+        Workload("web", 3, 500, ((HOSTNAME, "db"),)),
+        Workload("db", 4, 1000, ((HOSTNAME, "job"),)),
+        Workload("job", 3, 1000, ((HOSTNAME, "web"),)),
+    ),
+)
+GANGS = Scene(
+    (("c", 2000), ("a", 2000)),
+    (
+        Workload("web", 3, 1000, ((ZONE, "db"),), whole=True),
+        Workload("db", 3, 1000, ((ZONE, "db"),), priority=100),
+        Workload("job", 3, 1000, ((ZONE, "db"),), priority=100, whole=True),
+    ),
+)
+
+
+@pytest.mark.parametrize("scene", [EXCLUSIVE, CROSSED, RING], ids=["exclusive", "conflicts", "anti-affinity"])
+def test_what_filling_does_not_find(scene: Scene) -> None:
+    """Exclusive groups with r and p, caps a zone crossed with caps a node, three apps of which no two go together."""
+    filled = [scene.worth(run_round(scene.crowd, scene.policies, steps=steps)) for steps in (1, 2, 3)]
+    result = scene.planned()
+    assert max(filled) < scene.worth(result) == scene.most_worth()
+    assert result.method == "rules by CP-SAT"
+
+
+def test_gangs_whose_pods_rules_bind() -> None:
+    """Which of them are in is decided with where their pods may be."""
+    result = GANGS.planned()
+    assert GANGS.worth(result) == GANGS.most_worth()
+    assert GANGS.worth(run_round(GANGS.crowd, GANGS.policies, steps=3)) < GANGS.worth(result)
+
+
+def test_pods_that_must_spread_stay_where_filling_has_them() -> None:
+    """The program does not know such rules; what it decides leaves them in force."""
+    spread = Rules(spread=(SpreadConstraint(HOSTNAME, 1, app("cache")),))
+    kind = Kind("default", (("app", "cache"),), rules=spread)
+    cache = tuple(pod(f"cache{at}", 100, policy="shop", kind=kind, priority=100) for at in range(5))
+    nodes = tuple((zone, cpu + 200) for zone, cpu in RING.nodes)
+    crowd = replace(RING, nodes=nodes).crowd
+    crowd = replace(snapshot(crowd.table.nodes, (*crowd.pending, *cache)), gangs={})
+
+    def where(result: RoundResult) -> dict[str, str]:
+        return {each.pod.uid: each.node for each in result.placements if each.pod.uid.startswith("cache")}
+
+    result = plan_checked(crowd, RING.policies)
+    assert result.method == "rules by CP-SAT"
+    assert where(result) == where(run_round(crowd, RING.policies, steps=3))
+    assert len(where(result)) == 5
+    assert len(result.placements) == 5 + RING.most_worth() // DEAR.base
