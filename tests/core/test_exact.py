@@ -29,7 +29,7 @@ DEAR = UnscheduledPrice(base=10**8, per_priority=10**6)
 
 @dataclass(frozen=True)
 class Workload:
-    """Pods of an app. ``apart``: topologies and apps that its anti-affinity names; ``whole``: they are a gang."""
+    """Pods of an app. ``apart``: topologies and apps ("web+db") of its anti-affinity; ``whole``: they are a gang."""
 
     app: str
     count: int
@@ -120,8 +120,8 @@ class Scene:
 
     def _rules(self, workload: Workload) -> Iterator[tuple[str, tuple[str, ...], int, bool]]:
         """Topology, apps that are counted, how many may be in a domain, whether there must be a domain."""
-        for key, app in workload.apart:
-            yield key, (app,), int(app == workload.app), False
+        for key, apps in workload.apart:
+            yield key, tuple(apps.split("+")), int(workload.app in apps.split("+")), False
         for each in self.constraints:
             if isinstance(each, Conflict) and workload.app in _apps(each.pods):
                 yield each.topology_key, _apps(each.pods), each.most, True
@@ -158,7 +158,7 @@ def _labels(at: int, zone: str) -> tuple[tuple[str, str], ...]:
 
 
 def _pods(workload: Workload) -> list[PendingPod]:
-    terms = tuple(AffinityTerm(key, app(other), ("default",), None) for key, other in workload.apart)
+    terms = tuple(AffinityTerm(key, app(*apps.split("+")), ("default",), None) for key, apps in workload.apart)
     kind = Kind("default", (("app", workload.app),), rules=Rules(anti_affinity=terms) if terms else None)
     gangs = (workload.app,) if workload.whole else ()
     return [
@@ -196,7 +196,9 @@ def scenes(draw: st.DrawFn, *, gangs: bool = False) -> Scene:
             min_size=1, max_size=4,
         )
     )  # fmt: skip
-    apart = st.lists(st.tuples(_keys, st.sampled_from(APPS)), min_size=1, max_size=2, unique=True).map(tuple)
+    apart = st.lists(
+        st.tuples(_keys, st.sampled_from((*APPS, "web+db", "db+job"))), min_size=1, max_size=2, unique=True
+    ).map(tuple)
     workloads = tuple(
         Workload(
             name,
@@ -213,7 +215,7 @@ def scenes(draw: st.DrawFn, *, gangs: bool = False) -> Scene:
         tuple(nodes),
         workloads,
         tuple(draw(st.lists(_constraints, max_size=2))),
-        tuple(draw(st.lists(places, max_size=1))),
+        tuple(draw(st.lists(places, max_size=3))),
     )
 
 
@@ -251,6 +253,16 @@ RING = Scene(
         Workload("job", 3, 1000, ((HOSTNAME, "web"),)),
     ),
 )
+HUB = Scene(
+    (("a", 2000), ("b", 3000)),
+    (Workload("web", 4, 500, ((HOSTNAME, "db"), (HOSTNAME, "job"))), Workload("db", 3, 500), Workload("job", 3, 500)),
+)
+PARTLY_TAKEN = Scene(
+    (("a", 3000), ("a", 3000), ("b", 3000), ("b", 3000)),
+    (Workload("web", 4, 500, ((HOSTNAME, "web+db"),)), Workload("db", 5, 1000), Workload("job", 4, 500)),
+    (Exclusive("x", (app("web"), app("job")), ZONE, 4),),
+    (("job", 0), ("web", 2), ("web", 2)),
+)
 GANGS = Scene(
     (("c", 2000), ("a", 2000)),
     (
@@ -261,9 +273,13 @@ GANGS = Scene(
 )
 
 
-@pytest.mark.parametrize("scene", [EXCLUSIVE, CROSSED, RING], ids=["exclusive", "conflicts", "anti-affinity"])
+@pytest.mark.parametrize(
+    "scene",
+    [EXCLUSIVE, CROSSED, RING, HUB, PARTLY_TAKEN],
+    ids=["exclusive", "conflicts", "ring", "hub", "partly taken"],
+)
 def test_what_filling_does_not_find(scene: Scene) -> None:
-    """Exclusive groups with r and p, caps a zone crossed with caps a node, three apps of which no two go together."""
+    """Exclusive groups with r and p, caps a zone crossed with caps a node, apps that keep each other away, pods that run."""
     filled = [scene.worth(run_round(scene.crowd, scene.policies, steps=steps)) for steps in (1, 2, 3)]
     result = scene.planned()
     assert max(filled) < scene.worth(result) == scene.most_worth()
