@@ -8,6 +8,7 @@ import numpy as np
 
 from flowcore.classes import VerdictCache
 from flowcore.explain.reasons import reason_for
+from flowcore.filters import judge
 from flowcore.model.snapshot import Snapshot
 from flowcore.rounds.admission import Choice, Contest
 from flowcore.rounds.demands import Demand
@@ -58,7 +59,10 @@ class Account:
                     )
                 )
         self.placements = tuple(placements)
-        self.after = choice.room.as_snapshot((each.node, each.pod.kind) for each in placements)
+        there = [(each.node, each.pod.kind) for each in placements]
+        self.after = contest.given_back(choice.room).as_snapshot(there)
+        #: As it looks to pods that room is kept from.
+        self._kept = choice.room.as_snapshot(there) if contest.kept else self.after
         self.left = tuple(
             each
             for at, mine in enumerate(waiting)
@@ -82,7 +86,13 @@ class Account:
             gang = self._snapshot.gangs.get(name)
             if gang is not None and gang.topology and gang.domain:
                 return f"{gang.name} keeps to {gang.topology} {gang.domain}, where no node has room for it."
-        return reason_for(demand.group, before=self._snapshot, after=self.after, ask=self._cache.ask)
+        reason = reason_for(demand.group, before=self._snapshot, after=self._kept, ask=self._cache.ask)
+        if (
+            self._contest.kept
+            and judge(demand.group.pod_class, self.after, demand.group.kind, self._cache.ask).fits.any()
+        ):
+            reason += f" Room is kept for {self._contest.units.all[self._contest.keeper].name}, which has waited long."
+        return reason
 
     def _flaw(self, at: int) -> str:
         return self._contest.units.all[at].flaw
@@ -96,6 +106,9 @@ class Account:
         for gang in unit.gangs:
             if gang.topology and not gang.domain:
                 return f"{needs} in one domain of {gang.topology}, {self._domains(unit)}."
+        if at == self._contest.keeper:
+            kept = sum(commit.count for commit in self._contest.kept)
+            return f"{needs}, and room for {kept} is kept for it until there is more."
         return f"{needs}, and there is room for {fitting} beside what is placed."
 
     def _domains(self, unit: Unit) -> str:

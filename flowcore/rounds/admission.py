@@ -8,7 +8,8 @@ tried, and the choice that makes the round cheapest is kept (engine.md section 3
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -57,6 +58,9 @@ class Contest:
 
     Attributes:
         required: int64[U, C], how many pods of each demand a unit needs.
+        load: of the nodes as the round begins.
+        open: the field without what is kept; bounds hold for that.
+        keeper: the unit that room is kept for, -1: none; kept: its pods that the room is for.
         packing: for each demand int64[N], nodes in the order in which pods are packed onto them.
     """
 
@@ -64,6 +68,7 @@ class Contest:
         self.demands, self.units, self.start = demands, units, start
         self.table, self._snapshot = snapshot.table, snapshot
         self.load = start.load()
+        self.keeper, self.kept = -1, tuple[Commit, ...]()
         self.required = np.zeros((len(units.all), len(demands)), dtype=np.int64)
         for at, unit in enumerate(units.all):
             for demand, count in unit.required.items():
@@ -80,6 +85,38 @@ class Contest:
     def field(self) -> Field:
         """Where all demands stand as the round begins."""
         return Field.of(self.demands, self.start)
+
+    @cached_property
+    def open(self) -> Field:
+        """The field when nothing is kept."""
+        return self.field
+
+    def favouring(self, at: int) -> Contest:
+        """The same where a unit goes before others."""
+        found = copy(self)
+        units = list(self.units.all)
+        units[at] = replace(units[at], started=True)
+        found.units = replace(self.units, all=tuple(units))
+        return found
+
+    def keeping(self, at: int, commits: tuple[Commit, ...]) -> Contest:
+        """The same with room for some pods of a unit kept out."""
+        start = self.start.copy()
+        for commit in commits:
+            start.hold(self.demands[commit.demand], commit.node, commit.count)
+        found = Contest(self.demands, self.units, start, self._snapshot)
+        found.load, found.open = self.load, self.field
+        found.keeper, found.kept = at, commits
+        return found
+
+    def given_back(self, room: Room) -> Room:
+        """A room with what was kept."""
+        if not self.kept:
+            return room
+        found = room.copy()
+        for commit in self.kept:
+            found.hold(self.demands[commit.demand], commit.node, -commit.count)
+        return found
 
     @cached_property
     def pods(self) -> tuple[Int64s, Int64s, Int64s]:
@@ -159,6 +196,25 @@ def completed(contest: Contest, choice: Choice, *, full: bool = False) -> tuple[
     return found, {at: run.room_for(contest.units.all[at]) for at in order if not found.chosen[at]}
 
 
+def before(contest: Contest, at: int) -> tuple[bool, tuple[Commit, ...]]:
+    """A unit with only what is dearer than it placed before: whether it fits as a whole, else where pods of it fit."""
+    units = contest.units.all
+    worth = units[at].value / max(1, units[at].size)
+    dearer = [
+        other
+        for other, unit in enumerate(units)
+        if other != at and not unit.flaw and (unit.started or unit.value / max(1, unit.size) > worth)
+    ]
+    dearer.sort(key=lambda other: (not units[other].started, -units[other].value / max(1, units[other].size), other))
+    demand, owner, price = contest.pods
+    alone = np.nonzero((price > worth) & (owner < 0))[0]
+    run = _Run(contest)
+    # All of these are dearer than the unit: who of them goes first does not matter here.
+    run.walk(np.full(len(alone), -1, dtype=np.int64), demand[alone])
+    run.walk(np.array(dearer, dtype=np.int64), np.full(len(dearer), -1, dtype=np.int64))
+    return run.fit_in(at)
+
+
 def better(contest: Contest, one: Choice, other: Choice) -> bool:
     """Whether one choice is to be preferred: units that have begun come first, then the round is to be cheap."""
 
@@ -182,16 +238,22 @@ class Admission:
         none = np.zeros(len(contest.units.all), dtype=np.bool_)
         self.best = Choice("nothing", none, contest.demands, (), contest.start.copy(), contest.cost((), none))
 
+    def by_price(self) -> Choice:
+        """What comes of the order of prices: the worth of a unit is that of its mean pod."""
+        contest = self._contest
+        value = np.array([unit.value for unit in contest.units.all], dtype=np.float64)
+        size = np.array([max(1, unit.size) for unit in contest.units.all], dtype=np.float64)
+        return self.admit("gangs by price", value / size, contest.pods[2].astype(np.float64))
+
     def run(self) -> Generator[None, None, None]:
         """Yields after each way."""
         contest = self._contest
         units, demands = contest.units.all, contest.demands
         value = np.array([unit.value for unit in units], dtype=np.float64)
-        size = np.array([max(1, unit.size) for unit in units], dtype=np.float64)
         shares = np.array([max(demand.share, 1e-12) for demand in demands])
         of_pod = contest.pods[2].astype(np.float64)
-        self.bound = lower_bound(contest.field, units=units) if contest.demands else self.best.cost
-        self.offer(self.admit("gangs by price", value / size, of_pod))
+        self.bound = lower_bound(contest.open, units=units) if demands else self.best.cost
+        self.offer(self.by_price())
         yield
         if self.best.cost == self.bound:
             return
@@ -208,7 +270,7 @@ class Admission:
         found = guide(contest.field, prices, Bundles(contest.required[~flawed].astype(np.float64), value[~flawed]))
         if found is None:
             return
-        self.bound = max(self.bound, lower_bound(contest.field, tolls=found.tolls, units=contest.units.all))
+        self.bound = max(self.bound, lower_bound(contest.open, tolls=found.tolls, units=contest.units.all))
         tolls = np.array(least_tolls(contest.field, found.tolls))
         tolls[~np.isfinite(tolls)] = 0.0
         tolls = np.maximum(tolls, 1e-9)
@@ -268,12 +330,20 @@ class _Run:
         self._room = (contest.start if begun is None else begun.room).copy()
         self._commits: list[Commit] = [] if begun is None else list(begun.commits)
         self._chosen = np.zeros(len(contest.units.all), dtype=np.bool_) if begun is None else begun.chosen.copy()
+        same = begun is None or begun.demands is contest.demands
+        self._narrowed = contest.field if same else None
         #: Demands of which no further pod fits.
         self._closed = ~contest.field.placeable
         self._anywhere = np.array([unit.anywhere for unit in contest.units.all], dtype=np.bool_)
         #: For demands that were asked about: room on each node, and how much of the room's log is in there.
         self._space: dict[int, tuple[Int64s, int]] = {}
         self._log: list[Int64s] = []
+
+    def _field(self) -> Field:
+        """The field with demands kept to the domains that were found for them."""
+        if self._narrowed is None:
+            self._narrowed = Field.of(tuple(self._demands), self._contest.start)
+        return self._narrowed
 
     def walk(self, unit: Int64s, demand: Int64s) -> None:
         """Takes in what fits: all entries at once, else one half after the other."""
@@ -296,10 +366,18 @@ class _Run:
         self.walk(unit[:half], demand[:half])
         self.walk(unit[half:], demand[half:])
 
+    def fit_in(self, at: int) -> tuple[bool, tuple[Commit, ...]]:
+        """Whether a unit has room beside what is placed, else where so many of its pods that have go."""
+        unit = self._contest.units.all[at]
+        order = [(each, unit.required[each]) for each in self._contest.by_size if each in unit.required]
+        found = plan_by_filling(self._field(), order, self._room.copy())
+        whole = sum(commit.count for commit in found) == unit.size
+        return whole, () if whole else tuple(found)
+
     def room_for(self, unit: Unit) -> int:
         """How many of the pods that a unit needs find room beside what is placed."""
         order = [(at, unit.required[at]) for at in self._contest.by_size if at in unit.required]
-        return sum(commit.count for commit in plan_by_filling(self._contest.field, order, self._room.copy()))
+        return sum(commit.count for commit in plan_by_filling(self._field(), order, self._room.copy()))
 
     def conclude(self, method: str) -> Choice:
         """The choice, with all pods that still fit beside."""
@@ -310,8 +388,7 @@ class _Run:
         queue = sorted(range(len(placed)), key=lambda at: contest.demands[at].turn)
         rest = [(at, len(units.turns(at, self._chosen)) - placed[at]) for at in queue]
         demands = tuple(self._demands)
-        field = contest.field if demands == contest.demands else Field.of(demands, contest.start)
-        self._commits += plan_by_filling(field, rest, self._room)
+        self._commits += plan_by_filling(self._field(), rest, self._room)
         commits = tuple(self._commits)
         return Choice(method, self._chosen, demands, commits, self._room, contest.cost(commits, self._chosen))
 
@@ -344,7 +421,7 @@ class _Run:
             return False
         if self._contest.awkward[asked].any():
             order = [(at, int(counts[at])) for at in self._contest.by_size if counts[at]]
-            return self._adopt(self._contest.field, order)
+            return self._adopt(self._field(), order)
         taken: list[tuple[int, Int64s, Int64s]] = []
         for at in self._contest.by_size:
             if not counts[at]:
@@ -390,7 +467,7 @@ class _Run:
         if self._contest.awkward[at]:
             room = self._room
             self._log.append(np.arange(len(room.free)))
-            self._commits += plan_by_filling(self._contest.field, [(at, count)], room)
+            self._commits += plan_by_filling(self._field(), [(at, count)], room)
         else:
             nodes, pods = self._packed(at, count)
             self._room.take_many(self._demands[at], nodes, pods)
@@ -430,7 +507,7 @@ class _Run:
             if self._adopt(Field.of(kept, self._contest.start), order, names):
                 for each, demand in zip(names, kept, strict=True):
                     if each in fences:
-                        self._demands[each] = demand
+                        self._demands[each], self._narrowed = demand, None
                         self._space.pop(each, None)
                         self._closed[each] = not demand.counts.any()
                 self._chosen[at] = True

@@ -7,7 +7,7 @@ placed for real and kept if the round's true cost falls.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,11 +22,37 @@ from flowcore.solve import solve_whole
 
 #: Programs with more columns take longer than a round has.
 _MOST_COLUMNS = 12_000
+#: Nodes decided at once, and units of those that are in and of those that are out.
+_NODES, _UNITS = 12, 30
 #: Runs that a class's prices are merged into.
 _STEPS = 3
 
 
-def decide(contest: Contest, choice: Choice, *, work: float, seed: int) -> Choice | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What is decided: pods on these nodes, bool[N], and whether these units are in, bool[U]. The rest stays."""
+
+    nodes: Bools
+    units: Bools
+
+    @classmethod
+    def all(cls, contest: Contest) -> Part:
+        """Everything."""
+        return cls(np.ones(len(contest.start.free), dtype=np.bool_), np.ones(len(contest.units.all), dtype=np.bool_))
+
+    @classmethod
+    def drawn(cls, contest: Contest, choice: Choice, seed: int) -> Part:
+        """Some nodes, some units that are out and some that are in."""
+        random = np.random.default_rng(seed)
+        nodes = np.zeros(len(contest.start.free), dtype=np.bool_)
+        nodes[random.permutation(len(nodes))[:_NODES]] = True
+        units = np.zeros(len(choice.chosen), dtype=np.bool_)
+        for whose in (choice.chosen, ~choice.chosen):
+            units[random.permutation(np.nonzero(whose)[0])[:_UNITS]] = True
+        return cls(nodes, units)
+
+
+def decide(contest: Contest, choice: Choice, part: Part, *, work: float, seed: int) -> Choice | None:
     """Another choice than one that is known, with all that fits beside; None where none seems better.
 
     Pods that rules bind, or that hold ports, stay where the known choice has them; where units have such pods nothing
@@ -38,10 +64,11 @@ def decide(contest: Contest, choice: Choice, *, work: float, seed: int) -> Choic
     units, demands = contest.units.all, choice.demands
     if contest.required[:, contest.awkward].any():
         return None
-    going = np.array([not unit.flaw and (unit.anywhere or choice.chosen[at]) for at, unit in enumerate(units)])
+    whole = np.array([not unit.flaw and (unit.anywhere or choice.chosen[at]) for at, unit in enumerate(units)])
+    going, staying = whole & part.units, choice.chosen & ~part.units
     room, kept = contest.start.copy(), []
     for commit in choice.commits:
-        if contest.awkward[commit.demand]:
+        if contest.awkward[commit.demand] or not part.nodes[commit.node]:
             taken = room.take(demands[commit.demand], commit.node, commit.count)
             kept.append(Commit(commit.demand, commit.node, taken))
     free = [
@@ -50,8 +77,11 @@ def decide(contest: Contest, choice: Choice, *, work: float, seed: int) -> Choic
         else demand.prices[~contest.units.needed[at] & _placeable(contest.units.owner[at], choice.chosen)]
         for at, demand in enumerate(demands)
     ]
-    supply = contest.required[going].sum(axis=0) + np.array([len(prices) for prices in free])
-    counts = np.array([room.space(demand) for demand in demands])
+    more = contest.required[staying].sum(axis=0)
+    for commit in kept:
+        more[commit.demand] -= 0 if contest.awkward[commit.demand] else commit.count
+    supply = contest.required[going].sum(axis=0) + np.array([len(prices) for prices in free]) + more
+    counts = np.array([room.space(demand) for demand in demands]) * part.nodes
     counts = np.minimum(counts, supply[:, np.newaxis])
     who, where = np.nonzero(counts)
     if not len(who) or len(who) + int(going.sum()) > _MOST_COLUMNS:
@@ -63,12 +93,15 @@ def decide(contest: Contest, choice: Choice, *, work: float, seed: int) -> Choic
     # Units that have begun come before all others.
     value[[unit.started for unit in units]] += value.sum() + sum(float(prices.sum()) for prices in free)
     bundles = Bundles(contest.required[going].astype(np.float64), value[going])
-    program = placing_program(pairs, wanted, np.maximum(room.free, 0).astype(np.float64), runs, bundles)
+    places = np.cumsum(part.nodes) - 1
+    inside = replace(pairs, places=places[where])
+    left = np.maximum(room.free[part.nodes], 0).astype(np.float64)
+    program = placing_program(inside, wanted, left, runs, bundles, more.astype(np.float64))
     hint = _hint(choice, contest, free, who, where, runs, going)
     solution = solve_whole(program, work=work, seed=seed, hint=hint)
     if solution is None or program.costs @ solution.values >= program.costs @ hint:
         return None
-    chosen = np.zeros(len(units), dtype=np.bool_)
+    chosen = staying.copy()
     chosen[going] = solution.values[len(solution.values) - int(going.sum()) :] < 0.5
     pods = solution.values[: len(who)].astype(np.int64)
     for at in range(len(demands)):

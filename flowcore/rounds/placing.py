@@ -46,6 +46,7 @@ def placing_program(
     room: Float64s,
     prices: Sequence[Sequence[Float64s]],
     bundles: Bundles | None = None,
+    more: Float64s | None = None,
 ) -> LinearProgram:
     """Columns: a pair each, each class's runs of prices, a bundle each. Rows: a class each, a place's resources each.
 
@@ -54,6 +55,7 @@ def placing_program(
         room: float64[G, R], what each place has.
         prices: of each class's pods that are in no bundle, in runs.
         bundles: pods that are placed or left together; 1 where they are left.
+        more: float64[C], further pods of each class that must be placed; below zero: so many are placed already.
     """
     owner = np.repeat(np.arange(len(prices)), [len(runs) for runs in prices])
     price = np.array([run.mean() for runs in prices for run in runs])
@@ -62,6 +64,8 @@ def placing_program(
     if bundles is None:
         bundles = Bundles(np.zeros((0, len(prices))), np.zeros(0))
     supply = supply + bundles.counts.sum(axis=0)
+    if more is not None:
+        supply = supply + more
     bundle, bundled = np.nonzero(bundles.counts)
     count, resources = len(pairs.classes), room.shape[1]
     pair, resource = np.nonzero(wanted[pairs.classes] > 0)

@@ -152,6 +152,11 @@ class Room:
             for node in nodes.tolist():
                 self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
 
+    def hold(self, demand: Demand, node: int, count: int) -> None:
+        """Keeps room for so many pods out, without placing them; below zero: gives it back. No rule counts them."""
+        self._changes.append(np.array([node], dtype=np.int64))
+        self.free[node] -= demand.wanted * count
+
     def give_back(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
         """Undoes ``take_many`` for pods without host ports."""
         self.take_many(demand, nodes, -counts)

@@ -17,9 +17,10 @@ from flowcore.rounds.choosing import Contenders
 from flowcore.rounds.constraining import under_constraints
 from flowcore.rounds.constraint_gangs import with_constraint_gangs
 from flowcore.rounds.demands import demands_of
-from flowcore.rounds.exact import decide
+from flowcore.rounds.exact import Part, decide
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
+from flowcore.rounds.holding import holding_room
 from flowcore.rounds.plan import RoundResult
 from flowcore.rounds.planner import Planner
 from flowcore.rounds.replacing import replace_first
@@ -32,6 +33,8 @@ DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
 DEFAULT_STEPS = 40
 #: CP-SAT's deterministic time for deciding gangs exactly, at first and in the end: some tenths of a second, a second.
 EXACT_WORK = (0.1, 0.5)
+#: The same for some of them on some nodes, and how often in a row that may bring nothing.
+PART_WORK, PATIENCE = 0.02, 8
 
 
 class Round:
@@ -61,9 +64,11 @@ class Round:
         self._admission: Admission | None = None
         self._contenders: Contenders | None = None
         self._chosen: Choice
-        self._planner = Planner(demands, self._start, seed)
         if self._contest.units.all:
+            self._contest = holding_room(self._contest, snapshot)
+            self._start = self._contest.start
             self._admission = Admission(self._contest)
+        self._planner = Planner(demands, self._start, seed)
         self._steps = 0
         self._going = self._run()
 
@@ -87,13 +92,27 @@ class Round:
         if admission is None:
             return
         # Pods may have made room for another gang by going elsewhere; and where it is small, all is decided at once.
-        for work in EXACT_WORK:
-            known = completed(self._contest, self._choice()[0])[0]
-            found = decide(self._contest, known, work=work, seed=self._seed)
-            self._decide(found if found is not None and better(self._contest, found, known) else known)
+        yield from self._reconsider(0, Part.all(self._contest), EXACT_WORK[0])
+        fruitless, number = 0, 1
+        while fruitless < PATIENCE:
+            cost = self._chosen.cost
+            part = Part.drawn(self._contest, self._chosen, self._seed + number)
+            yield from self._reconsider(number, part, PART_WORK)
+            fruitless, number = 0 if self._chosen.cost < cost else fruitless + 1, number + 1
+        yield from self._reconsider(number, Part.all(self._contest), EXACT_WORK[1])
+
+    def _reconsider(self, number: int, part: Part, work: float) -> Generator[None, None, None]:
+        """Decides a part of the gangs anew, and where the pods go of what comes of it."""
+        known = completed(self._contest, self._choice()[0])[0]
+        found = decide(self._contest, known, part, work=work, seed=self._seed + number)
+        changed = found is not None and better(self._contest, found, known)
+        if not number or changed or bool((known.chosen != self._chosen.chosen).any()):
+            self._decide(found if found is not None and changed else known)
             yield
             while self._planner.step():
                 yield
+        else:
+            yield
 
     def _decide(self, choice: Choice) -> None:
         """From now on pods of other units than these are out."""

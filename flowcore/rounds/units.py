@@ -29,6 +29,7 @@ class Unit:
         value: what leaving the required ones costs.
         flaw: why it cannot be placed, "" where it can.
         since: when its oldest pod was created, 0 unknown.
+        started: some of what it needs has a node already, or its turn has come by waiting: it goes before others.
     """
 
     name: str
@@ -38,11 +39,7 @@ class Unit:
     value: int
     flaw: str
     since: float
-
-    @property
-    def started(self) -> bool:
-        """Whether some of what it needs has a node already."""
-        return any(gang.started for gang in self.gangs)
+    started: bool
 
     @property
     def size(self) -> int:
@@ -228,6 +225,7 @@ def _unit(
         value=sum(int(demands[at].prices[found].sum()) for at, found in places.items()),
         flaw=flaw,
         since=min((each for each in created if each), default=0.0),
+        started=any(gang.started for gang in gangs),
     )
     return unit, places
 

@@ -6,22 +6,31 @@ from collections import Counter
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.crowds import ganged
 from support.model import amounts, node, pod, snapshot
 from support.safety import check_plan, plan_checked
+from support.tied import tied
 
 from flowcore.model.constraints import Constraint, Global, OneDomain
 from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node
-from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.policies import BUILT_IN, GangTerms, Policy
 from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.rounds import Round, RoundResult, run_one_by_one, run_round
+from flowcore.rounds.admission import Admission, Contest
+from flowcore.rounds.bounds import lower_bound
 from flowcore.rounds.constraining import under_constraints
 from flowcore.rounds.constraint_gangs import with_constraint_gangs
+from flowcore.rounds.demands import demands_of
+from flowcore.rounds.room import Room
+from flowcore.rounds.round import DEFAULT_POLICIES
+from flowcore.rounds.units import kept_to_domains, units_of
 
 
 def gang(name: str, count: int, cpu: int = 1000, **fields: object) -> list[PendingPod]:
@@ -59,6 +68,13 @@ def test_no_gang_is_ever_half_placed(crowd: Snapshot) -> None:
     plan_checked(crowd)
 
 
+@settings(max_examples=60, deadline=None)
+@given(ganged(tied()))
+def test_gangs_of_pods_that_rules_bind(crowd: Snapshot) -> None:
+    """Affinity, anti-affinity, spread and ports among the pods of gangs: all safety properties hold."""
+    plan_checked(crowd)
+
+
 @settings(max_examples=30, deadline=None)
 @given(ganged())
 def test_whoever_stops_a_round_gets_a_whole_plan(crowd: Snapshot) -> None:
@@ -73,6 +89,24 @@ def test_whoever_stops_a_round_gets_a_whole_plan(crowd: Snapshot) -> None:
         cost = result.cost
 
 
+@settings(max_examples=100, deadline=None)
+@given(ganged(), st.floats(0, 1000), st.integers(0, 1000))
+def test_no_plan_with_whole_gangs_is_below_the_bound(crowd: Snapshot, scale: float, seed: int) -> None:
+    """Whatever the tolls, and more so with those of the linear program; with units it is no weaker than without."""
+    start = Room(crowd)
+    demands = kept_to_domains(demands_of(crowd, start.load(), DEFAULT_POLICIES), crowd)
+    contest = Contest(demands, units_of(crowd, demands), start, crowd)
+    cost = run_round(crowd).cost
+    spread = np.random.default_rng(seed).random(start.free.shape) * scale
+    for tolls in (None, spread, spread / np.maximum(start.free.max(axis=0), 1)):
+        plain = lower_bound(contest.field, tolls=tolls)
+        bound = lower_bound(contest.field, tolls=tolls, units=contest.units.all)
+        assert plain - 1 <= bound <= cost
+    admission = Admission(contest)
+    for _ in admission.run():
+        assert admission.bound <= min(cost, admission.best.cost)
+
+
 def test_two_gangs_do_not_take_each_others_room() -> None:
     """Four slots, two gangs of three, whose pods came by turns: one by one neither ever runs, a round admits one."""
     pending = [
@@ -80,7 +114,7 @@ def test_two_gangs_do_not_take_each_others_room() -> None:
         for at in range(3)
         for late, name in enumerate(("a", "b"), start=1)
     ]
-    crowd = cluster(slots(4), pending)
+    crowd = cluster(slots(4), pending, now=100.0)
     assert placed(run_one_by_one(crowd)) == {"a": 2, "b": 2}
     result = plan_checked(crowd)
     assert placed(result) == {"a": 3}
@@ -278,3 +312,33 @@ def test_what_a_gang_must_not_and_what_it_needs_hold_both() -> None:
 
     assert sorted(each.node for each in plan(3).placements) == ["a", "b", "c"]
     assert reasons(plan(4))["w0"] == "g needs 4 pods at once, and there is room for 3 beside what is placed."
+
+
+def test_a_large_gang_does_not_starve_beside_small_ones() -> None:
+    """Small gangs come and end for ever, two slots at a time: room is kept for the large one as it comes free."""
+    nodes, terms = slots(8), GangTerms(hold_room_after=300)
+    policies = {BUILT_IN.name: msgspec.structs.replace(BUILT_IN, gangs=terms)}
+    running = [(f"n{at}", amounts(1000), ()) for at in range(8)]
+    large = gang("large", 8, created=1.0)
+    taken: list[int] = []
+    for number in range(12):
+        now = 200.0 + 60 * number
+        # The two pods that ran longest end; two more small gangs are there.
+        running = running[2:]
+        small = [each for at in range(2) for each in gang(f"small{number}{at}", 2, created=now - 1, priority=5)]
+        crowd = replace(snapshot(nodes, [*large, *small], running, now=now))
+        crowd = replace(
+            crowd, gangs={each.gangs[0]: Gang(each.gangs[0], 2) for each in small} | {"large": Gang("large", 8)}
+        )
+        result = run_round(crowd, policies)
+        check_plan(crowd, result)
+        if placed(result)["large"]:
+            assert taken
+            return
+        if now - 1.0 > 300:
+            taken.append(number)
+            kept = f"large needs 8 pods at once, and room for {len(taken) * 2} is kept for it until there is more."
+            assert reasons(result)["large-0"] == kept
+            assert not result.placements
+        running += [(each.node, amounts(1000), ()) for each in result.placements]
+    raise AssertionError("the large gang never ran")

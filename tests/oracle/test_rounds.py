@@ -1,15 +1,16 @@
 """Plans against kube-scheduler's own filters: each placement as the plan is carried out, one pod after the other."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 
 import msgspec
 import pytest
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
-from support.draw import ASPECTS, Case, busy_cases
-from support.safety import check_constraints
+from support.crowds import ganged
+from support.draw import ASPECTS, Case, Manifest, busy_cases
+from support.safety import check_constraints, check_gangs
 from support.verdicts import known_to_cache, snapshot_of
 from thalweg_controlplane import Oracle
 
@@ -39,6 +40,19 @@ def _wave(placement: Placement) -> int:
     return placement.wave
 
 
+def carry_out(
+    oracle: Oracle, case: Case, order: Sequence[Placement], manifests: Mapping[str, Manifest]
+) -> list[Manifest]:
+    """All that runs in the end; every pod must be allowed on its node beside those that were placed before it."""
+    running = known_to_cache(case)
+    for placement in order:
+        pod = manifests[placement.pod.key]
+        verdict = oracle.judge(case.nodes, running, [pod], (), case.namespaces)[""][placement.pod.key]
+        assert verdict[placement.node].fits, (placement.pod.key, placement.wave, verdict[placement.node])
+        running = [*running, {**pod, "spec": {**pod["spec"], "nodeName": placement.node}}]
+    return running
+
+
 def replay(oracle: Oracle, case: Case, constraints: tuple[Constraint, ...] = ()) -> Counter[str]:
     """Carries a plan out on the oracle; counts placements and pods that are left.
 
@@ -53,12 +67,7 @@ def replay(oracle: Oracle, case: Case, constraints: tuple[Constraint, ...] = ())
         result = run(snapshot, policies)
         check_constraints(snapshot, result, policies)
         for order in orders(result.placements) if run is run_round else (result.placements,):
-            running = known_to_cache(case)
-            for placement in order:
-                pod = manifests[placement.pod.key]
-                verdict = oracle.judge(case.nodes, running, [pod], (), case.namespaces)[""][placement.pod.key]
-                assert verdict[placement.node].fits, (placement.pod.key, placement.wave, verdict[placement.node])
-                running = [*running, {**pod, "spec": {**pod["spec"], "nodeName": placement.node}}]
+            running = carry_out(oracle, case, order, manifests)
         if constraints:
             continue
         left = [manifests[each.pod.key] for each in result.left]
@@ -95,6 +104,27 @@ def test_constraints_loosen_nothing(oracle: Oracle, compared: dict[str, Counter[
     agree()
     compared["plans with constraints"] = Counter(fits=counts["placed"], rejected=counts["left"])
     assert counts["placed"] >= 100
+
+
+def test_whole_gangs_break_no_rule(oracle: Oracle, compared: dict[str, Counter[str]]) -> None:
+    """Gangs over pods with any rules: whole ones only, and each placement passes in any order that waves allow."""
+    counts: Counter[str] = Counter()
+
+    @seed(0)
+    @settings(max_examples=150, phases=PHASES, report_multiple_bugs=False, deadline=None)
+    @given(case=busy_cases(AMONG_PODS), data=st.data())
+    def agree(case: Case, data: st.DataObject) -> None:
+        snapshot = data.draw(ganged(st.just(snapshot_of(case, place_blocked=False))))
+        result = run_round(snapshot)
+        check_gangs(snapshot, result)
+        manifests = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in case.pending}
+        for order in orders(result.placements):
+            carry_out(oracle, case, order, manifests)
+        counts.update(placed=sum(bool(each.unit) for each in result.placements), left=len(result.left))
+
+    agree()
+    compared["plans with gangs"] = Counter(fits=counts["placed"], rejected=counts["left"])
+    assert counts["placed"] >= 50
 
 
 @pytest.mark.parametrize("aspects", [AMONG_PODS, ASPECTS], ids=["rules between pods", "everything"])

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -12,20 +12,25 @@ from thalweg_controlplane import Api, Binaries, BuildError, ControlPlane, find_o
 @pytest.fixture(scope="session")
 def binaries(request: pytest.FixtureRequest) -> Binaries:
     """The control plane's executables. Where none can be had these tests are skipped, but never in CI."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-
-    def report(line: str) -> None:
-        # A first build takes minutes: say so even though pytest captures what tests print.
-        with capture.global_and_fixture_disabled():
-            print(f"\n[control plane] {line}", end="", flush=True)  # noqa: T201
-
     try:
-        return find_or_build(report)
+        return find_or_build(lambda line: _show(request.config, line))
     except BuildError as error:
         if os.environ.get("CI") == "true":
             pytest.fail(f"no control plane to test against: {error}", pytrace=False)
-        report(f"SKIPPING every test against a real control plane: {error}")
+        _show(request.config, f"SKIPPING every test against a real control plane: {error}")
         pytest.skip(f"no control plane to test against: {error}")
+
+
+def build_in_sight(config: pytest.Config) -> None:
+    """Builds the executables if they are not there; that they cannot be had is the tests' to say."""
+    with suppress(BuildError):
+        find_or_build(lambda line: _show(config, line))
+
+
+def _show(config: pytest.Config, line: str) -> None:
+    """A first build takes minutes: says so even though pytest captures what tests print."""
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n[control plane] {line}", end="", flush=True)  # noqa: T201
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from flowcore.model.resources import PODS
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.snapshot import NodeTable, Snapshot, build_snapshot
 from flowcore.rounds import RoundResult, run_round
+from flowcore.rounds.constraint_gangs import with_constraint_gangs
 from flowcore.rounds.round import DEFAULT_POLICIES
 
 
@@ -28,8 +29,9 @@ def check_plan(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, P
     check_room(snapshot, result)
     check_host_ports(snapshot, result)
     check_filters(snapshot, result)
-    check_gangs(snapshot, result)
     check_constraints(snapshot, result, policies)
+    snapshot = with_constraint_gangs(snapshot, policies)
+    check_gangs(snapshot, result)
     check_nothing_more_fits(snapshot, result)
     check_account(result)
 
@@ -196,13 +198,16 @@ def _whole_gang_fits(snapshot: Snapshot, after: Snapshot, name: str) -> bool:
 def check_nothing_more_fits(snapshot: Snapshot, result: RoundResult) -> None:
     """What is left fits nowhere beside what was placed, gangs as a whole; each pod that is left has a reason."""
     after = with_placements(snapshot, result)
+    keeps = any("is kept for" in left.reason for left in result.left)
     present = {name for p in result.placements if p.unit for name in p.pod.gangs}
     for left in result.left:
         gangs = [snapshot.gangs.get(name) for name in left.pod.gangs]
         if any(gang is None or gang.least > 0 or gang.flaw or gang.topology for gang in gangs):
             assert left.reason.endswith("."), f"{left.pod.key} waits without a reason"
             for name in set(left.pod.gangs) - present:
-                assert not _whole_gang_fits(snapshot, after, name), f"{name} still fits"
+                assert keeps or not _whole_gang_fits(snapshot, after, name), f"{name} still fits"
+            continue
+        if "Room is kept for " in left.reason:
             continue
         verdicts = judge(left.pod.pod_class, after, left.pod.kind)
         assert not verdicts.fits.any(), f"{left.pod.key} still fits"

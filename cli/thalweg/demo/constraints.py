@@ -1,9 +1,9 @@
-"""Scenes in which policies say what holds across pods."""
+"""Scenes in which something holds across pods: gangs, and what policies say."""
 
 from __future__ import annotations
 
 from flowcore.model.constrained import HOSTNAME
-from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global
+from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
@@ -15,7 +15,12 @@ _ZONE = "topology.kubernetes.io/zone"
 
 def across_pods() -> tuple[Scene, ...]:
     """All of them, in the order in which they are shown."""
-    return (_zones(), _exclusive(), _everywhere(), _machines())
+    return (*all_or_none(), _zones(), _exclusive(), _everywhere(), _machines())
+
+
+def all_or_none() -> tuple[Scene, ...]:
+    """Those with pods of which all are placed or none; one by one nobody heeds that."""
+    return (_gangs(), _together())
 
 
 def _policy(*constraints: Constraint) -> Policy:
@@ -34,6 +39,37 @@ def _named(*names: str) -> LabelSelector:
 
 def _host(name: str, cores: int, **labels: str) -> Node:
     return node(name, cores, 32, {HOSTNAME: name, **labels})
+
+
+def _gangs() -> Scene:
+    turns = tuple(
+        Wish(f"{gang}-{member}", 1, f"1 core, gang {gang}", PodClass(asks(1, 1)), gang=f"gang demo/{gang}")
+        for member in range(3)
+        for gang in ("red", "blue")
+    )
+    return Scene(
+        "Two gangs, room for one",
+        "Each runs only with all three of its pods, which came in turns. One by one each gets two of the four slots "
+        "and neither ever runs; a round takes one whole gang, and the slot left goes to the pod that came last.",
+        (_host("node-1", 2), _host("node-2", 2)),
+        (*turns, Wish("alone", 1, "1 core", PodClass(asks(1, 1)))),
+        gangs={"gang demo/red": 3, "gang demo/blue": 3},
+    )
+
+
+def _together() -> Scene:
+    racks = {f"node-{at}": ("r1" if at < 3 else "r2") for at in range(1, 5)}
+    return Scene(
+        "All in one rack, or none",
+        "The ring's pods talk to each other all the time. The freest node is in the rack that cannot hold all of them; "
+        "one by one, that is where the first of them goes. No rack could hold both pods of the pair.",
+        tuple(
+            _host(name, 6 if name == "node-1" else 1 if name == "node-2" else 5, rack=rack)
+            for name, rack in racks.items()
+        ),
+        (_pods("ring", 4, "2 cores", 2), _pods("pair", 2, "6 cores", 6)),
+        _policy(OneDomain("ring", _named("ring"), "rack"), OneDomain("pair", _named("pair"), "rack")),
+    )
 
 
 def _zones() -> Scene:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass, PreferredTerm
@@ -18,13 +19,14 @@ GI = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Pods of a scene that are alike: name, how many, what they ask for in a few words, class and labels."""
+    """Pods of a scene that are alike: name, how many, what they ask for in a few words, class, labels and gang."""
 
     name: str
     count: int
     asks: str
     pod_class: PodClass
     labels: Labels = ()
+    gang: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Scene:
 
     Attributes:
         policy: governs all of them.
+        gangs: how many pods each of them needs.
     """
 
     title: str
@@ -40,6 +43,7 @@ class Scene:
     nodes: tuple[Node, ...]
     wishes: tuple[Wish, ...]
     policy: Policy = BUILT_IN
+    gangs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def policies(self) -> Mapping[str, Policy]:
@@ -48,19 +52,22 @@ class Scene:
 
     def snapshot(self) -> Snapshot:
         """The scene as a round sees it."""
+        arrivals = [(wish, i) for wish in self.wishes for i in range(wish.count)]
         pending = tuple(
             PendingPod(
                 key=f"demo/{wish.name}-{i}" if wish.count > 1 else f"demo/{wish.name}",
                 uid="",
                 pod_class=wish.pod_class,
                 policy=self.policy.name,
+                created=float(at),
                 kind=Kind("demo", wish.labels),
+                gangs=(wish.gang,) if wish.gang else (),
             )
-            for wish in self.wishes
-            for i in range(wish.count)
+            for at, (wish, i) in enumerate(arrivals)
         )
         table = NodeTable.of(self.nodes)
-        return build_snapshot(generation=1, now=0.0, table=table, running=(), pending=pending, neighbours=Neighbours())
+        made = build_snapshot(generation=1, now=0.0, table=table, running=(), pending=pending, neighbours=Neighbours())
+        return replace(made, gangs={name: Gang(name, least) for name, least in self.gangs.items()})
 
 
 def node(name: str, cores: int, memory_gi: int, labels: Mapping[str, str] | None = None,
