@@ -83,6 +83,21 @@ class Contest:
         self._packing: dict[int, Int64s] = {}
 
     @cached_property
+    def still(self) -> Bools:
+        """bool[C]: pods that stay where they are when the rest is decided by a program in whole numbers.
+
+        Those that hold ports, whose rules do more than forbid, or whose being somewhere allows others a node.
+        """
+        opening = {
+            counter
+            for demand in self.demands
+            for counter in (*demand.ties.near, *(spread.counter for spread in demand.ties.spreads))
+        }
+        known = [each.ties.only_forbids and opening.isdisjoint(each.ties.feeds) for each in self.demands]
+        ports = [bool(each.group.pod_class.host_ports) for each in self.demands]
+        return self.awkward & (~np.array(known, dtype=np.bool_) | np.array(ports, dtype=np.bool_))
+
+    @cached_property
     def field(self) -> Field:
         """Where all demands stand as the round begins."""
         return Field.of(self.demands, self.start)

@@ -1,4 +1,4 @@
-"""Units decided exactly: one program over units, classes and nodes, solved in whole numbers by CP-SAT.
+"""Units, and pods whose rules only forbid, decided exactly: one program over units, classes and nodes for CP-SAT.
 
 What the program leaves aside is what a node costs beyond its first pod; so its answer is a proposal like any other,
 placed for real and kept if the round's true cost falls.
@@ -16,12 +16,16 @@ from flowcore.model.snapshot import Bools, Int64s
 from flowcore.rounds.admission import Choice, Contest, completed
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
+from flowcore.rounds.keeping_apart import most_in_all, with_rules
 from flowcore.rounds.placing import Bundles, Pairs, merged, placing_program
+from flowcore.rounds.pricing import unplaced
 from flowcore.rounds.room import Room
 from flowcore.solve import solve_whole
 
 #: Programs with more columns take longer than a round has.
 _MOST_COLUMNS = 12_000
+#: Without units: classes and nodes that go together. With more CP-SAT seldom finds a better plan in a round's time.
+_MOST_PAIRS = 1_500
 #: Nodes decided at once, and units of those that are in and of those that are out.
 _NODES, _UNITS = 12, 30
 #: Runs that a class's prices are merged into.
@@ -55,33 +59,36 @@ class Part:
 def decide(contest: Contest, choice: Choice, part: Part, *, work: float, seed: int) -> Choice | None:
     """Another choice than one that is known, with all that fits beside; None where none seems better.
 
-    Pods that rules bind, or that hold ports, stay where the known choice has them; where units have such pods nothing
-    is decided. Units that must be in one domain keep the one that they have, or stay out.
+    Pods that hold ports, or have rules that do not only forbid, stay where the known choice has them, and so do units
+    that have such pods. Units that must be in one domain keep the one that they have, or stay out.
 
     Args:
         work: CP-SAT's deterministic time.
     """
-    units, demands = contest.units.all, choice.demands
-    if contest.required[:, contest.awkward].any():
-        return None
-    whole = np.array([not unit.flaw and (unit.anywhere or choice.chosen[at]) for at, unit in enumerate(units)])
-    going, staying = whole & part.units, choice.chosen & ~part.units
+    units, demands, still = contest.units.all, choice.demands, contest.still
+    whole = [
+        not unit.flaw and (unit.anywhere or bool(choice.chosen[at])) and not still[list(unit.demands)].any()
+        for at, unit in enumerate(units)
+    ]
+    going = np.array(whole, dtype=np.bool_) & part.units
+    staying = choice.chosen & ~going
     room, kept = contest.start.copy(), []
     for commit in choice.commits:
-        if contest.awkward[commit.demand] or not part.nodes[commit.node]:
+        if still[commit.demand] or not part.nodes[commit.node]:
             taken = room.take(demands[commit.demand], commit.node, commit.count)
             kept.append(Commit(commit.demand, commit.node, taken))
     free = [
         np.zeros(0, dtype=np.int64)
-        if contest.awkward[at]
+        if still[at]
         else demand.prices[~contest.units.needed[at] & _placeable(contest.units.owner[at], choice.chosen)]
         for at, demand in enumerate(demands)
     ]
     more = contest.required[staying].sum(axis=0)
     for commit in kept:
-        more[commit.demand] -= 0 if contest.awkward[commit.demand] else commit.count
+        more[commit.demand] -= commit.count
+    more[still] = 0  # all of them stay
     supply = contest.required[going].sum(axis=0) + np.array([len(prices) for prices in free]) + more
-    counts = np.array([room.space(demand) for demand in demands]) * part.nodes
+    counts = np.array([room.counts(demand) for demand in demands]) * part.nodes
     counts = np.minimum(counts, supply[:, np.newaxis])
     who, where = np.nonzero(counts)
     if not len(who) or len(who) + int(going.sum()) > _MOST_COLUMNS:
@@ -97,12 +104,17 @@ def decide(contest: Contest, choice: Choice, part: Part, *, work: float, seed: i
     inside = replace(pairs, places=places[where])
     left = np.maximum(room.free[part.nodes], 0).astype(np.float64)
     program = placing_program(inside, wanted, left, runs, bundles, more.astype(np.float64))
+    columns = len(program.costs)
+    program, opens = with_rules(program, pairs, demands, room)
+    if len(program.costs) > _MOST_COLUMNS:
+        return None
     hint = _hint(choice, contest, free, who, where, runs, going)
+    hint = np.concatenate([hint, [float(hint[each].any()) for each in opens]])
     solution = solve_whole(program, work=work, seed=seed, hint=hint)
     if solution is None or program.costs @ solution.values >= program.costs @ hint:
         return None
     chosen = staying.copy()
-    chosen[going] = solution.values[len(solution.values) - int(going.sum()) :] < 0.5
+    chosen[going] = solution.values[columns - int(going.sum()) : columns] < 0.5
     pods = solution.values[: len(who)].astype(np.int64)
     for at in range(len(demands)):
         # Spare pods of a unit that is out now are not to be placed.
@@ -113,10 +125,32 @@ def decide(contest: Contest, choice: Choice, part: Part, *, work: float, seed: i
     placed = np.zeros(len(demands), dtype=np.int64)
     for commit in commits:
         placed[commit.demand] += commit.count
-    if (placed < contest.required[chosen].sum(axis=0)).any():
+    most = np.array([len(contest.units.turns(at, chosen)) for at in range(len(demands))])
+    if (placed < contest.required[chosen].sum(axis=0)).any() or (placed > most).any():
         return None
-    found = replace(choice, method="gangs by CP-SAT", chosen=chosen, commits=tuple(commits), room=room)
+    found = replace(
+        choice,
+        method="gangs by CP-SAT" if units else "rules by CP-SAT",
+        chosen=chosen,
+        commits=tuple(commits),
+        room=room,
+    )
     return completed(contest, found, full=True)[0]
+
+
+def worth_deciding(contest: Contest, choice: Choice) -> bool:
+    """Whether pods that rules bind are left out of a plan without units of which some might yet find room.
+
+    Where a class's own rules let no more of its pods in than are placed, another plan has no more of them either.
+    """
+    if sum(np.count_nonzero(demand.counts) for demand in contest.demands) > _MOST_PAIRS:
+        return False
+    left = unplaced(choice.commits, contest.demands)
+    return any(
+        left[at] > 0 and not contest.still[at] and demand.count - left[at] < most_in_all(demand.ties, demand.counts)
+        for at, demand in enumerate(contest.demands)
+        if demand.ties.bound
+    )
 
 
 def _placeable(owner: Int64s, chosen: Bools) -> Bools:

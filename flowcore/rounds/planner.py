@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowcore.model.snapshot import Bools, Int64s
+from flowcore.rounds.admission import Choice, Contest
 from flowcore.rounds.bounds import lower_bound
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
+from flowcore.rounds.exact import Part, decide, worth_deciding
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
 from flowcore.rounds.flow import plan_by_flow
@@ -23,6 +25,7 @@ from flowcore.rounds.pricing import total_cost, unplaced
 from flowcore.rounds.relaxation import guide, least_tolls
 from flowcore.rounds.room import Room
 from flowcore.rounds.topology import FREE
+from flowcore.rounds.units import no_units
 
 #: Where more than one in this many pods stays out although there was room for some of its kind, room is what
 #: decides, not cost: a flow, which knows slots but no resources, would not help.
@@ -34,6 +37,8 @@ _PARTS = (4, 16)
 _PATIENCE = 6
 #: One-by-one scheduling is tried up to so many pods.
 _FEW = 3_000
+#: CP-SAT's deterministic time for deciding pods that rules bind: some tenths of a second.
+_EXACT_WORK = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,6 +117,8 @@ class Planner:
         if self._left(placeable) and hopeful <= _FEW:
             self._one_by_one(field)
             yield
+        if self._left(placeable & tied) and not any(self._required):
+            yield from self._rules_exactly()
         self._settle()
         free = placeable & ~tied
         hopeful = sum(demand.count for demand, hope in zip(demands, free, strict=True) if hope)
@@ -135,6 +142,18 @@ class Planner:
         turns = sorted(self._queue, key=lambda at: not self._demands[at].ties.bound)
         commits = plan_by_filling(field, ((at, self._demands[at].count) for at in turns), room, packed=True)
         self.offer("rules first", commits, room)
+
+    def _rules_exactly(self) -> Generator[None, None, None]:
+        """Where they are few, pods whose rules only forbid are decided at once, with all others that want the room."""
+        best, nothing = self.best, no_units(self._demands)
+        contest = Contest(tuple(self._demands), nothing, self._start, self._start.snapshot)
+        none = np.zeros(0, dtype=np.bool_)
+        known = Choice(best.method, none, contest.demands, tuple(best.commits), best.room, best.cost)
+        if worth_deciding(contest, known):
+            found = decide(contest, known, Part.all(contest), work=_EXACT_WORK, seed=self._seed)
+            if found is not None:
+                self.offer(found.method, found.commits, found.room)
+            yield
 
     def _settle(self) -> None:
         """Pods that rules bind stay where the best plan has them: the steps that follow do not know rules."""

@@ -228,6 +228,11 @@ class Ties:
         return self.bound or self.leaning is not None
 
     @property
+    def only_forbids(self) -> bool:
+        """Whether no placement of others helps it to a node, and none is better than another for who is near."""
+        return not (self.near or self.spreads or self.leaning)
+
+    @property
     def may_open(self) -> bool:
         """Whether placements may allow it a node that was forbidden."""
         return bool(self.near or self.spreads)
