@@ -92,7 +92,9 @@ class _Readers:
             if rules is not None:
                 readers.update(rules.anti_affinity)
                 readers.update(Together((term,)) for term in (*rules.affinity, *rules.anti_affinity))
-                readers.update(Alike(namespace, constraint.selector) for constraint in rules.spread)
+                readers.update(wish.term for wish in rules.preferred)
+                readers.update(Together((wish.term,)) for wish in rules.preferred)
+                readers.update(Alike(namespace, each.selector) for each in (*rules.spread, *rules.soft_spread))
                 readers.update(Described(limit.selectors, limit.namespaces) for limit in rules.limits)
         for reader in readers:
             self._index.add(reader, reader.selector)

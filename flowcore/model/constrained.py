@@ -44,6 +44,15 @@ def limits_of(labels: Labels, policy: Policy) -> tuple[Limit, ...]:
     return tuple(found)
 
 
+def all_or_none(labels: Labels, policy: Policy) -> bool:
+    """Whether a constraint says of a governed pod with these labels that it is placed with others or not at all."""
+    return any(
+        constraint.pods.matches(labels)
+        for constraint in policy.constraints
+        if isinstance(constraint, OneDomain) or (isinstance(constraint, Global) and constraint.all_or_none)
+    )
+
+
 def named(constraint: Constraint, policy: Policy) -> str:
     """A constraint as its users know it."""
     return f"constraint {constraint.name} of policy {policy.name}"

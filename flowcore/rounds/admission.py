@@ -27,6 +27,7 @@ from flowcore.rounds.placing import Bundles
 from flowcore.rounds.pricing import pod_prices
 from flowcore.rounds.relaxation import guide, least_tolls
 from flowcore.rounds.room import Room
+from flowcore.rounds.topology import Domains
 from flowcore.rounds.units import Unit, Units, narrowed
 
 #: Domains that are really tried for a unit that must be in one.
@@ -122,6 +123,12 @@ class Contest:
         found = Contest(self.demands, self.units, start, self._snapshot)
         found.load, found.open = self.load, self.field
         found.keeper, found.kept = at, commits
+        return found
+
+    def without_keeping(self) -> Contest:
+        """The same with nothing kept out."""
+        found = Contest(self.demands, self.units, self.given_back(self.start), self._snapshot)
+        found.load = self.load
         return found
 
     def given_back(self, room: Room) -> Room:
@@ -345,8 +352,13 @@ class _Run:
         self._room = (contest.start if begun is None else begun.room).copy()
         self._commits: list[Commit] = [] if begun is None else list(begun.commits)
         self._chosen = np.zeros(len(contest.units.all), dtype=np.bool_) if begun is None else begun.chosen.copy()
-        same = begun is None or begun.demands is contest.demands
-        self._narrowed = contest.field if same else None
+        self._narrowed: Field | None = contest.field
+        if begun is not None and begun.demands is not contest.demands:
+            self._narrowed = None
+            for unit, chosen in zip(contest.units.all, begun.chosen.tolist(), strict=True):
+                # One that is out may choose its domain again.
+                for at in unit.demands if not (chosen or unit.anywhere) else ():
+                    self._demands[at] = contest.demands[at]
         #: Demands of which no further pod fits.
         self._closed = ~contest.field.placeable
         self._anywhere = np.array([unit.anywhere for unit in contest.units.all], dtype=np.bool_)
@@ -540,26 +552,28 @@ class _Run:
         if not gang.topology or gang.domain:
             yield from self._domains(unit, number + 1, fences)
             return
-        column = self._contest.table.column(gang.topology)
-        count = len(column.values)
+        domains = Domains.of(gang.topology, self._contest.table)
+        codes, inside, count = domains.codes, domains.labelled, domains.count
         enough, spacious = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
         cost = np.zeros(count)
-        inside = column.codes >= 0
         for at, places in members.items():
             usable = inside & fences[at] if at in fences else inside
+            ties = self._demands[at].ties
+            if ties.apart or ties.caps:
+                usable = usable & ~self._room.together.closed(ties)
             space = np.where(usable, self._space_of(at), 0)
-            room = np.bincount(column.codes[inside], np.minimum(space, len(places))[inside], count)
+            room = np.bincount(codes[inside], np.minimum(space, len(places))[inside], count)
             # Of a demand that several gangs share each may need only some.
             need = min(unit.required.get(at, 0), len(places))
             enough &= room >= need
             spacious &= room >= len(places)
             cheapest = np.full(count, np.inf)
             fitting = usable & (space > 0)
-            np.minimum.at(cheapest, column.codes[fitting], self._contest.field.opening[at][fitting])
+            np.minimum.at(cheapest, codes[fitting], self._contest.field.opening[at][fitting])
             cost += need * np.where(np.isfinite(cheapest), cheapest, 0.0)
         for code in np.lexsort((np.arange(count), cost, ~spacious)).tolist():
             if enough[code]:
-                here = column.codes == code
+                here = codes == code
                 yield from self._domains(
                     unit, number + 1, fences | {at: fences[at] & here if at in fences else here for at in members}
                 )

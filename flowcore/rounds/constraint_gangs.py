@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from flowcore.model.constrained import named
@@ -27,6 +28,7 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
         return snapshot
     found: dict[str, tuple[Policy, OneDomain | Global]] = {}
     waiting: dict[str, int] = {}
+    replacing: dict[str, str] = {}
     known: dict[tuple[str, Labels], tuple[str, ...]] = {}
 
     def joined(pod: PendingPod) -> PendingPod:
@@ -38,10 +40,15 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
             found.update(zip(names, ((policy, each) for each in mine), strict=True))
         for name in names:
             waiting[name] = waiting.get(name, 0) + 1
+            if pod.replaces is not None:
+                replacing.setdefault(name, pod.key)
         return replace(pod, gangs=(*pod.gangs, *names)) if names else pod
 
     pending = tuple(map(joined, snapshot.pending))
     gangs = {name: _gang(name, waiting[name], *each, snapshot) for name, each in found.items()}
+    for name, key in replacing.items():
+        flaw = f"{name} has {key} among its pods, which is to take another's place: that is decided for it alone"
+        gangs[name] = msgspec.structs.replace(gangs[name], flaw=flaw)
     return replace(snapshot, pending=pending, gangs={**snapshot.gangs, **gangs})
 
 

@@ -53,7 +53,7 @@ class _Search:
             for field, most in _zeros(each):
                 yield self._found(f"{name} lets no pod in: its {field} is {most}", pods)
             key = _topology(each)
-            if self._table.nodes and not self._table.column(key).values:
+            if self._table.nodes and not (self._table.column(key).codes >= 0).any():
                 yield self._found(f"{name} speaks of {key}, a label that no node has", pods)
             if isinstance(each, Exclusive):
                 twice = _twice(each.groups)

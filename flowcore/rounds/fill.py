@@ -50,7 +50,7 @@ def plan_by_filling(
     """
     commits: list[Commit] = []
     standings: dict[int, _Standing] = {}
-    turns = [(at, count) for at, count in order if count]
+    turns = [(at, count) for at, count in order if count > 0]
     while turns:
         before = len(commits)
         again: dict[int, int] = {}

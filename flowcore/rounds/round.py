@@ -217,7 +217,13 @@ def run_one_by_one(
 def _result(
     snapshot: Snapshot, contest: Contest, choice: Choice, bound: int, planner: Planner, steps: int, cache: VerdictCache
 ) -> RoundResult:
-    choice, fitting = completed(contest, choice)
+    if contest.keeper >= 0 and choice.chosen[contest.keeper]:
+        # It found its place after all: what was kept for it is for others.
+        choice = replace(choice, room=contest.given_back(choice.room))
+        contest = contest.without_keeping()
+        choice, fitting = completed(contest, choice, full=True)
+    else:
+        choice, fitting = completed(contest, choice)
     account = Account(snapshot, contest, choice, fitting, cache)
     return RoundResult(
         generation=snapshot.generation,

@@ -49,12 +49,15 @@ class Domains:
 
     @classmethod
     def of(cls, key: str, table: NodeTable) -> Domains:
-        """The domains of a label."""
-        column = table.column(key)
-        codes = np.where(column.codes >= 0, column.codes, len(column.values)).astype(np.int64)
+        """The domains of a label, by the first node of each: a table that lived long numbers its values otherwise."""
+        values = table.column(key).codes
+        labelled = values >= 0
+        _, first, whose = np.unique(values[labelled], return_index=True, return_inverse=True)
+        codes = np.full(len(values), len(first), dtype=np.int64)
+        codes[labelled] = np.argsort(np.argsort(first))[whose]
         ordered = np.argsort(codes, kind="stable")
-        starts = np.searchsorted(codes[ordered], np.arange(len(column.values) + 2))
-        return cls(codes, column.codes >= 0, ordered, starts)
+        starts = np.searchsorted(codes[ordered], np.arange(len(first) + 2))
+        return cls(codes, labelled, ordered, starts)
 
     @classmethod
     def whole(cls, table: NodeTable) -> Domains:
@@ -505,6 +508,13 @@ class Counts:
                 if len(known.parts) > 1:
                     known.result[nodes] = np.logical_and.reduce([part[nodes] for part in known.parts])
         return known.result
+
+    def closed(self, ties: Ties) -> Bools:
+        """bool[N]: nodes that anti-affinity or a cap closes to the group for good: no placement opens them again."""
+        parts = [(self.of(counter) > 0)[counter.domains.codes] for counter in ties.apart]
+        parts += [(cap.room(self.of(cap.counter)) == 0)[cap.counter.domains.codes] for cap in ties.caps]
+        closed: Bools = np.logical_or.reduce(parts)
+        return closed
 
     def _anew(self, ties: Ties) -> _Allowed:
         found = [self._fine(ties, at) for at in range(len(ties.reads))]

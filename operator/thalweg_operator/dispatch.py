@@ -67,7 +67,7 @@ class Dispatch:
         placed: list[_Placed] = []
         steered: list[_Placed] = []
         #: Units that are not whole any more, and whether because kube-scheduler is at a node.
-        broken: dict[int, bool] = {}
+        broken = {at: True for at, unit in enumerate(reply.units) if self._steering.withdraws(unit)}
         dropped = False
         async for at, node, _price, turn, unit, spare in in_bursts(reply.placements):
             pod, policy = pods[at], request.policies[request.waiting[at].policy]
@@ -76,7 +76,9 @@ class Dispatch:
                 continue
             found = None if unit in broken else self._reserved(pod, node, policy, reply.generation)
             if found is None:
-                contended = self._drop(pod, node, policy)
+                contended = self._drop(pod, node, policy) or broken.get(unit, False)
+                if broken.get(unit):
+                    self._rest(pod)
                 dropped |= not contended
                 if unit >= 0 and not spare:
                     broken.setdefault(unit, contended)
@@ -87,12 +89,12 @@ class Dispatch:
             else:
                 self._hand_on(this, steered)
         if reply.units:
-            placed, given_back = self._whole(placed, broken)
+            placed, given_back = self._whole(placed, broken, reply.generation)
             dropped |= given_back
             for each in placed:
                 self._hand_on(each, steered)
         names = (*reply.units, "")
-        self._steering.send([Planned(each.pod, each.node, each.turn, names[each.unit]) for each in steered])
+        self._steering.send([Planned(each.pod, each.node, each.turn, names[each.unit], each.spare) for each in steered])
         return dropped
 
     def _reserved(self, pod: Pod, node: str, planned: Policy, generation: int) -> Pod | None:
@@ -131,7 +133,7 @@ class Dispatch:
         self._metrics.placements.labels("dropped").inc()
         return False
 
-    def _whole(self, placed: list[_Placed], broken: dict[int, bool]) -> tuple[list[_Placed], bool]:
+    def _whole(self, placed: list[_Placed], broken: dict[int, bool], generation: int) -> tuple[list[_Placed], bool]:
         """Those whose unit is whole; whether any reservation was given back.
 
         What is given back others may have counted on, so it is asked again until all that is left stands.
@@ -140,12 +142,13 @@ class Dispatch:
         while True:
             kept = []
             for each in placed:
-                if each.unit not in broken and self._stands(each):
+                if each.unit not in broken and self._stands(each, generation):
                     kept.append(each)
                     continue
                 if each.unit >= 0 and not each.spare:
                     broken.setdefault(each.unit, False)
-                self._state.release(each.pod.key, each.pod.uid)
+                if self._is_ours(each):
+                    self._state.release(each.pod.key, each.pod.uid)
                 self._metrics.placements.labels("dropped").inc()
                 if broken.get(each.unit):
                     self._rest(each.pod)
@@ -153,12 +156,16 @@ class Dispatch:
                 return kept, given_back
             placed, given_back = kept, True
 
-    def _stands(self, each: _Placed) -> bool:
-        """Whether its reservation and its node are there, and rules between pods hold without what was dropped."""
-        held = self._state.reservations.get(each.pod.key)
-        if held is None or (held.pod.uid, held.node, held.by) != (each.pod.uid, each.node, each.by):
+    def _stands(self, each: _Placed, generation: int) -> bool:
+        """Whether its reservation is there, its node as planned, and no rule is broken without what was dropped."""
+        if not self._is_ours(each) or self._state.node_changed_since(each.node, generation):
             return False
-        return each.node in self._state.nodes and not self._breaks(each.kind, each.node, reserved=True)
+        return not self._breaks(each.kind, each.node, reserved=True)
+
+    def _is_ours(self, each: _Placed) -> bool:
+        """Whether its reservation is still the one that was made for it: somebody else may have nominated it since."""
+        held = self._state.reservations.get(each.pod.key)
+        return held is not None and (held.pod.uid, held.node, held.by) == (each.pod.uid, each.node, each.by)
 
     def _hand_on(self, each: _Placed, steered: list[_Placed]) -> None:
         self._metrics.placements.labels("reserved").inc()

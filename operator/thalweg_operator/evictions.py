@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 import structlog
@@ -17,8 +16,8 @@ import structlog
 from flowcore.model.pods import Pod
 from thalweg_operator.connection import Connection
 from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.events import warn
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.names import COMPONENT
 
 _log = structlog.get_logger()
 #: Seconds before an eviction that a budget does not allow is asked for again; twice as many each time, up to the last.
@@ -162,30 +161,7 @@ class Evictor:
             return False
 
     async def _tell(self, each: _Eviction, message: str) -> None:
-        pod, now = each.pod, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
-            "type": "Warning",
-            "reason": "Evicting",
-            "message": message[:1024],
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": pod.name,
-                "namespace": pod.namespace,
-                "uid": pod.uid,
-            },
-            "source": {"component": COMPONENT},
-            "reportingComponent": COMPONENT,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
         try:
-            await self._connection.request(
-                "POST", f"/api/v1/namespaces/{pod.namespace}/events", body=msgspec.json.encode(event)
-            )
+            await warn(self._connection, each.pod, "Evicting", message)
         except (Refused, ConnectionLost) as error:
-            _log.warning("event not written", pod=pod.key, problem=str(error))
+            _log.warning("event not written", pod=each.pod.key, problem=str(error))

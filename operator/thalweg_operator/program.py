@@ -42,6 +42,8 @@ T = TypeVar("T")
 _log = structlog.get_logger()
 #: Seconds that bindings under way may take when the operator is told to stop.
 _DRAIN = 10.0
+#: Seconds that nominations which are taken back after a restart may take.
+_SETTLING = 10.0
 _STORAGE_GROUP = "storage.k8s.io"
 #: What filters on volumes read: resource -> API group and kind.
 _STORAGE = {
@@ -233,6 +235,11 @@ class Operator:
         self._begin("partial gangs", PartialGangs(self._state, self._policies, self._evictor).run())
         self._begin("gates", self._gates.run())
         self._begin("policy status", self._status.run())
+        # What a gang of which not all were nominated still holds must not be planned with.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLING):
+                while not self.steering.settled:  # noqa: ASYNC110 - the watch shows it, there is no event for all
+                    await asyncio.sleep(0.05)
         await self._rounds.run()
 
     def _begin(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:

@@ -307,7 +307,8 @@ class RoundLoop:
             if refusing := self._refusing(pod, self._clock()):
                 text += f" kube-scheduler refused it on {', '.join(refusing)}: {pod.told}"
             self._waiting.tell(pod, text, steered=policy.delivery is Delivery.EXTENDER)
-            if policy.delivery is Delivery.EXTENDER and policy.steering is Steering.PREFER and not pod.gated:
+            free = not pod.gated and pod.gang is None
+            if policy.delivery is Delivery.EXTENDER and policy.steering is Steering.PREFER and free:
                 self._steering.give_way(pod)
 
     async def _conclude(self, question: _Question, reply: RoundReply | None) -> None:

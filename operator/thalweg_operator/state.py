@@ -173,6 +173,8 @@ class ClusterState:
         self.on_steered: Callable[[str], None] = lambda _key: None
         self._reserved: dict[str, set[str]] = {}
         self.beside = Beside()
+        #: Keys of pods whose reservation is about to end: they are not on their way any more.
+        self.ending: set[str] = set()
         self._uses: dict[str, NodeUse] = {}
         self._node_changed: dict[str, int] = {}
         self._dirty_nodes: set[str] = set()
@@ -417,7 +419,11 @@ class ClusterState:
 
     def coming(self) -> dict[str, str]:
         """Keys of gangs' pods that are on their way to a node, and the node."""
-        return {key: each.node for key, each in self.reservations.items() if each.pod.gang is not None}
+        return {
+            key: each.node
+            for key, each in self.reservations.items()
+            if each.pod.gang is not None and key not in self.ending
+        }
 
     def _domain(self, node: str, label: str) -> str:
         known = self.nodes.get(node)
@@ -575,6 +581,7 @@ class ClusterState:
 
     def _drop_reservation(self, key: str) -> None:
         reservation = self.reservations.pop(key)
+        self.ending.discard(key)
         self.kept.discard(key)
         there = self._reserved[reservation.node]
         there.discard(key)

@@ -17,6 +17,7 @@ from itertools import islice, takewhile
 
 import structlog
 
+from flowcore.model.constrained import all_or_none
 from flowcore.model.guidance import HELD, Asked, Guidance
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Steering
@@ -71,17 +72,27 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A placement that has its reservation; chain and wave, unit as in ``flowcore.rounds.plan.Placement``."""
+    """A placement that has its reservation; chain and wave, unit and spare as in ``flowcore.rounds.plan.Placement``."""
 
     pod: Pod
     node: str
     turn: Turn = WHENEVER
     unit: str = ""
+    spare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Which company: of one plan, the pods of a unit whose turn comes in one wave."""
+
+    plan: int
+    unit: str
+    wave: int
 
 
 @dataclass(slots=True)
 class _Company:
-    """Pods of a unit whose gates open together: those not nominated yet, by key, and those that are."""
+    """Gated pods whose gates open together: those needed that are not nominated yet, by key, and those that are."""
 
     missing: set[str] = field(default_factory=set)
     ready: dict[str, Pod] = field(default_factory=dict)
@@ -95,7 +106,8 @@ class _Steered:
     """A pod with a reservation of ours that kube-scheduler is to bind.
 
     Attributes:
-        company: of which it is a part, by unit and wave; None for pods by themselves.
+        company: of which it is a part; None for pods that no gate holds back, or that are by themselves.
+        spare: its company does without it.
         turn: its chain and wave.
         since: when it came into its phase.
         writes: nominations so far; only the last one counts.
@@ -109,7 +121,8 @@ class _Steered:
     node: str
     phase: Phase
     since: float
-    company: tuple[str, int] | None = None
+    company: _Place | None = None
+    spare: bool = False
     turn: Turn = WHENEVER
     rewrites: int = 0
     writes: int = 0
@@ -157,7 +170,10 @@ class PodSteering:
         self._doubtful: dict[str, float] = {}
         self._turns = Turns(self._queued)
         #: Those that are not complete yet.
-        self._companies: dict[tuple[str, int], _Company] = {}
+        self._companies: dict[_Place, _Company] = {}
+        self._plans = 0
+        #: Of units that are planned anew, pods whose nominations are being taken back.
+        self._withdrawn: dict[str, set[str]] = {}
         #: Pods answered with no node, by key: they sleep until something wakes them.
         self._held: dict[str, _Held] = {}
         #: Pods of ``Prefer`` that the plan has no node for, by key, with their uid: kube-scheduler may choose.
@@ -180,8 +196,9 @@ class PodSteering:
         The gates of a unit's pods open together once all of them are nominated, those of one wave at a time. Placements
         whose reservation ended since then are left out: the pod was bound, is gone, or somebody nominated it.
         """
+        self._plans += 1
         queued: list[tuple[Pod, Turn]] = []
-        alone: list[tuple[Pod, str]] = []
+        free: list[Planned] = []
         for each in planned:
             pod, node = each.pod, each.node
             reservation = self._state.reservations.get(pod.key)
@@ -192,31 +209,43 @@ class PodSteering:
             ):
                 continue
             self._free.pop(pod.key, None)
-            company = (each.unit, each.turn[1]) if each.unit else None
-            self._steered[pod.key] = _Steered(pod.uid, node, Phase.QUEUED, self._clock(), company, each.turn)
+            company = _Place(self._plans, each.unit, each.turn[1]) if each.unit and pod.gated else None
+            steered = _Steered(pod.uid, node, Phase.QUEUED, self._clock(), company, each.spare, each.turn)
+            self._steered[pod.key] = steered
             if company is not None:
-                self._companies.setdefault(company, _Company()).missing.add(pod.key)
+                members = self._companies.setdefault(company, _Company())
+                if not each.spare:
+                    members.missing.add(pod.key)
             if each.turn == WHENEVER:
-                alone.append((pod, node))
-            else:
-                queued.append((pod, each.turn))
-                policy = self._policies.of(pod, self._state.namespaces)
-                if policy is not None and company is None:
-                    self._queue.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), node)
-        for pod, node in alone:
+                free.append(each)
+                continue
+            queued.append((pod, each.turn))
             policy = self._policies.of(pod, self._state.namespaces)
-            steered = self._steered[pod.key]
+            if policy is not None and _tradable(each):
+                self._queue.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), node)
+        for each in free:
+            pod = each.pod
+            policy = self._policies.of(pod, self._state.namespaces)
             # One that was tried in vain sleeps until it is nominated; kube-scheduler comes to the others by itself. But
             # those with rules are like few others: it would rarely meet a node that is planned for one like them.
-            asleep = pod.gated or pod.told or pod.key in self._held or steered.company is not None
-            if policy is None or asleep or pod.rules is not None:
+            asleep = pod.gated or pod.told or pod.key in self._held
+            if policy is None or asleep or pod.rules is not None or not _tradable(each):
                 self._nominate(pod)
                 continue
-            steered.phase = Phase.IN_LINE
-            self._line.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), node)
+            self._steered[pod.key].phase = Phase.IN_LINE
+            self._line.add(pod.key, Alike(pod.pod_class, pod.kind, policy.name), each.node)
         self._advance()
         self._turns.add(queued)
         self._begin()
+
+    def withdraws(self, unit: str) -> bool:
+        """Whether nominations of a unit are being taken back: until they are, the rest of it is not to be planned."""
+        return unit in self._withdrawn
+
+    @property
+    def settled(self) -> bool:
+        """Whether no nomination is being taken back."""
+        return not any(each.expired for each in self._steered.values())
 
     def give_way(self, pod: Pod) -> None:
         """The plan has no node for a pod of ``Prefer``: kube-scheduler may look for itself."""
@@ -286,12 +315,14 @@ class PodSteering:
         policy = self._policies.of(pod, self._state.namespaces)
         if policy is not None and policy.delivery is not Delivery.EXTENDER:
             self._take_back(pod, steered)
-        elif pod.gated and pod.gang is not None:
-            self._take_back(pod, steered)  # the others of its gang may not have come as far: it is planned anew, whole
+        elif pod.gated and (pod.gang is not None or (policy is not None and all_or_none(pod.labels, policy))):
+            self._take_back(pod, steered)  # the others may not have come as far: it is planned anew, with them
         elif pod.gated:
             self.open(pod)
 
     def _ended(self, key: str, pod: Pod | None) -> None:
+        if pod is not None and pod.node_name:
+            self._leave(key, self._steered[key])
         steered = self._forgotten(key)
         if pod is not None and pod.node_name:
             self._metrics.steered.labels("bound" if pod.node_name == steered.node else "elsewhere").inc()
@@ -311,7 +342,8 @@ class PodSteering:
             return Guidance(taken=self._state.crowded(pod, nodes))
         if policy.delivery is Delivery.BINDER:
             return Guidance(managed=True, hold=True)
-        require = policy.steering is Steering.REQUIRE
+        # One pod of a gang is not to go where it likes.
+        require = policy.steering is Steering.REQUIRE or pod.gang is not None
         steered = self._steered.get(pod.key)
         if steered is not None and steered.uid == asked.uid and not steered.refused:
             holder = self._holder(pod, steered, policy.name, nodes)
@@ -397,6 +429,8 @@ class PodSteering:
         own, phase = pod.key, steered.phase
         if phase is Phase.LET_THROUGH or (phase is not Phase.QUEUED and steered.node in nodes):
             return own
+        if pod.gang is not None or pod.replaces:
+            return own if phase is not Phase.QUEUED else ""  # no other is quite like it
         pool = self._line if phase is Phase.IN_LINE else self._queue
         alike = pool.alike(own) or (Alike(pod.pod_class, pod.kind, policy) if phase is Phase.NOMINATED else None)
         found = () if alike is None else pool.partners(alike, nodes)
@@ -508,16 +542,25 @@ class PodSteering:
         self._doubtful.pop(key, None)
         self._line.remove(key)
         self._queue.remove(key)
-        company = None if steered.company is None else self._companies.get(steered.company)
-        if steered.company is not None and company is not None and key in company:
-            waiting = [each for each in self._companies if each[0] == steered.company[0]]
-            others = [other for each in waiting for other in self._companies.pop(each)]
-            for other in others:
-                its = self._steered.get(other)
-                if its is not None and its.phase is Phase.QUEUED:
-                    self._reject(other, "expired")
-                elif its is not None and not its.expired:
-                    self._take_back(self._state.pods[other], its)
+        for unit in [unit for unit, keys in self._withdrawn.items() if key in keys]:
+            self._withdrawn[unit].discard(key)
+            if not self._withdrawn[unit]:
+                del self._withdrawn[unit]
+        place = steered.company
+        company = None if place is None else self._companies.get(place)
+        if place is None or company is None or key not in company:
+            return steered
+        if steered.spare:
+            company.ready.pop(key, None)
+            return steered
+        same = [each for each in self._companies if (each.plan, each.unit) == (place.plan, place.unit)]
+        for other in [other for each in same for other in self._companies.pop(each)]:
+            its = self._steered.get(other)
+            if its is not None and its.phase is Phase.QUEUED:
+                self._reject(other, "expired")
+            elif its is not None and not its.expired:
+                self._withdrawn.setdefault(place.unit, set()).add(other)
+                self._take_back(self._state.pods[other], its)
         return steered
 
     def _reject(self, key: str, outcome: str) -> None:
@@ -550,6 +593,7 @@ class PodSteering:
     def _take_back(self, pod: Pod, steered: _Steered) -> None:
         """Clears the nomination; the reservation goes once that is seen."""
         steered.expired = True
+        self._state.ending.add(pod.key)
 
         def done(_problem: str | None) -> None:
             # Where there was nothing to clear, nothing will be seen to change.
@@ -602,12 +646,18 @@ class PodSteering:
         if self._steered.get(pod.key) is not steered or steered.expired:
             return
         company = None if steered.company is None else self._companies.get(steered.company)
+        if company is not None:
+            company.ready[pod.key] = pod
+            self._leave(pod.key, steered)
+        elif pod.gated:
+            self.open(pod)
+
+    def _leave(self, key: str, steered: _Steered) -> None:
+        """Its company need not wait for this pod any more: where it was the last, all gates open."""
+        company = None if steered.company is None else self._companies.get(steered.company)
         if steered.company is None or company is None:
-            if pod.gated:
-                self.open(pod)
             return
-        company.missing.discard(pod.key)
-        company.ready[pod.key] = pod
+        company.missing.discard(key)
         if not company.missing:
             del self._companies[steered.company]
             for each in company.ready.values():
@@ -623,6 +673,8 @@ class PodSteering:
         """The policies changed: what they do not steer any more is not to be nominated."""
         for key, steered in list(self._steered.items()):
             pod = self._state.pods.get(key)
+            if self._steered.get(key) is not steered:
+                continue  # given up with one before it
             if pod is None or pod.uid != steered.uid or steered.phase is Phase.LET_THROUGH:
                 continue
             policy = self._policies.of(pod, self._state.namespaces)
@@ -642,3 +694,8 @@ class PodSteering:
             policy = self._policies.of(pod, self._state.namespaces)
             if policy is None or policy.delivery is Delivery.OBSERVE or policy.steering is Steering.PREFER:
                 self._wake(pod)
+
+
+def _tradable(planned: Planned) -> bool:
+    """Whether another pod of the same class and kind may take its place: it is of no unit and stands for itself."""
+    return not planned.unit and planned.pod.gang is None and not planned.pod.replaces

@@ -13,7 +13,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 import structlog
@@ -21,8 +20,8 @@ import structlog
 from flowcore.model.pods import Pod
 from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.events import timestamp, warn
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.names import COMPONENT
 from thalweg_operator.state import ClusterState
 
 _log = structlog.get_logger()
@@ -121,7 +120,7 @@ class WaitingPods:
 
     async def _write(self, pod: Pod, reason: str, *, steered: bool) -> None:
         self._written[pod.key] = _Written(pod.uid, reason, self._clock())
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = timestamp()
         condition: dict[str, str | None] = {
             "type": "PodScheduled",
             "status": "False",
@@ -131,28 +130,7 @@ class WaitingPods:
         if not pod.told:
             condition["lastTransitionTime"] = now
         patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
-            "type": "Warning",
-            "reason": "FailedScheduling",
-            "message": reason[:1024],
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": pod.name,
-                "namespace": pod.namespace,
-                "uid": pod.uid,
-            },
-            "source": {"component": COMPONENT},
-            "reportingComponent": COMPONENT,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
         pods = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
-        events = f"/api/v1/namespaces/{pod.namespace}/events"
         try:
             if pod.gated or not steered:
                 answer = await self._patch(pods, patch)
@@ -161,7 +139,7 @@ class WaitingPods:
                     condition = _SCHEDULED | {"lastTransitionTime": now}
                     await self._patch(pods, {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
                     return
-            await self._connection.request("POST", events, body=msgspec.json.encode(event))
+            await warn(self._connection, pod, "FailedScheduling", reason)
         except Refused as error:
             if error.status not in (404, 409):
                 _log.warning("reason not written", pod=pod.key, status=error.status, problem=error.reason)

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from thalweg_operator.dispatch import Dispatch
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
-from thalweg_operator.state import ClusterState
+from thalweg_operator.state import By, ClusterState
 from thalweg_operator.steering import Planned
 from thalweg_operator.turns import WHENEVER
 from thalweg_operator.wire import RoundReply, RoundRequest, Waiting, failed
@@ -35,6 +36,8 @@ class Case:
         self.bound: list[str] = []
         self.units: dict[str, str] = {}
         self.rested: list[str] = []
+        #: Units whose nominations are being taken back.
+        self.withdrawn: set[str] = set()
         self.dispatch = Dispatch(
             self.state,
             self.policies,
@@ -60,6 +63,9 @@ class Case:
         for each in planned:
             self.bind(each.pod, each.node)
             self.units[each.pod.name] = each.unit
+
+    def withdraws(self, unit: str) -> bool:
+        return unit in self.withdrawn
 
     def pods(self, names: str, scheduler: str, **fields: Any) -> list[Pod]:
         pods = [Pod("ns", name, f"u-{name}", CLASS, scheduler_name=scheduler, **fields) for name in names]
@@ -114,6 +120,56 @@ def test_a_unit_that_lost_a_pod(scheduler: str, lost: str) -> None:
     case.carry_out(plan, lambda: case.state.delete_pod(f"ns/{lost}"))
     assert case.bound == ["s"]
     assert list(case.state.reservations) == ["ns/s"]
+
+
+@BOTH
+def test_a_unit_that_is_being_taken_back(scheduler: str) -> None:
+    """What is left of it is not handed on by itself while others of it still hold their room; it rests a little."""
+    case = Case()
+    pods = case.pods("pq", scheduler)
+    case.withdrawn.add("gang")
+    assert not case.carry_out([(pods[0], "a", "gang", False), (pods[1], "a", "other", False)])
+    assert case.bound == ["q"]
+    assert case.rested == ["p"]
+
+
+@BOTH
+def test_a_node_that_changes_while_a_plan_is_handed_on(scheduler: str) -> None:
+    """A unit's pod on it was reserved before the change: none of the unit is handed on."""
+    case = Case()
+    pods = case.pods("pqr", scheduler)
+    cordoned = False
+    reserve = case.state.reserve
+
+    def reserving(pod: Pod, node: str, *by: By) -> bool:
+        nonlocal cordoned
+        done = reserve(pod, node, *by)
+        if not cordoned:
+            cordoned = True
+            case.node("a", unschedulable=True)
+        return done
+
+    case.state.reserve = reserving  # type: ignore[method-assign,assignment]
+    case.carry_out([(pods[0], "a", "gang", False), (pods[1], "b", "gang", False), (pods[2], "b", "", False)])
+    assert case.bound == ["r"]
+
+
+def test_somebody_nominates_a_pod_of_a_unit() -> None:
+    """Its unit is given up, and the room that was nominated stays counted."""
+    case = Case()
+    pods = case.pods("pq", STEERED_NAME)
+    reserve = case.state.reserve
+
+    def reserving(pod: Pod, node: str, *by: By) -> bool:
+        done = reserve(pod, node, *by)
+        if pod.name == "p":
+            case.state.upsert_pod(msgspec.structs.replace(pod, nominated="b"))
+        return done
+
+    case.state.reserve = reserving  # type: ignore[method-assign,assignment]
+    case.carry_out([(pods[0], "a", "gang", False), (pods[1], "a", "gang", False)])
+    assert case.bound == []
+    assert {key: (each.node, each.by) for key, each in case.state.reservations.items()} == {"ns/p": ("b", By.OTHERS)}
 
 
 @BOTH

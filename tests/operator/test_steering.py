@@ -435,12 +435,12 @@ def test_chains_do_not_wait_for_each_other(world: World) -> None:
 
 
 def planned_unit(world: World, *names: str, unit: str = "gang ml") -> list[Planned]:
-    """Gated pods with reservations, all on one node."""
+    """Gated pods with reservations, one node after the other."""
     pods = [world.pod(name, f"u-{name}", gated=True) for name in names]
     world.see()
-    for pod in pods:
-        assert world.state.reserve(pod, "a", By.STEERING)
-    return [Planned(pod, "a", unit=unit) for pod in pods]
+    planned = [Planned(pod, NODES[at % len(NODES)], unit=unit) for at, pod in enumerate(pods)]
+    assert all(world.state.reserve(each.pod, each.node, By.STEERING) for each in planned)
+    return planned
 
 
 def test_gates_of_a_unit_open_together(world: World) -> None:
@@ -476,12 +476,102 @@ def test_a_unit_that_lost_a_pod_before_its_gates_opened(world: World, how: str) 
         assert not world.api[f"ns/{name}"].nominated
 
 
+def test_what_is_taken_back_is_not_on_its_way(world: World) -> None:
+    """One of a gang is gone before the gates opened: all of it is needed again, though there is room still held."""
+    gang = GangRef(GangKey(Source.THALWEG, "ns", "ml"), Terms(least=3))
+    pods = [world.pod(name, f"u-{name}", gated=True, gang=gang) for name in "pqr"]
+    world.see()
+    assert all(world.state.reserve(pod, "a", By.STEERING) for pod in pods)
+    world.steering.send([Planned(pod, "a", unit="gang ns/ml") for pod in pods])
+    world.carry_out(0)
+    world.see()
+    assert len(world.state.coming()) == 3
+    world.store("ns/q", None)
+    world.see()
+    assert world.state.reservations
+    assert not world.state.coming()
+    assert world.steering.withdraws("gang ns/ml")
+    world.calm()
+    world.later(5)
+    assert not world.steering.withdraws("gang ns/ml")
+    assert not world.state.reservations
+
+
+def test_a_pod_of_a_unit_is_bound_early(world: World) -> None:
+    """Somebody opens its gate and it is bound where it was to be: the others go on, none is taken back."""
+    world.steering.send(planned_unit(world, "p", "q"))
+    world.change("ns/p", gated=False, node_name="a")
+    world.see()
+    world.carry_out(1)
+    assert [(write.kind, write.pod.name) for write in world.writes if write.wanted()] == [("open", "q")]
+
+
+def test_pods_of_a_unit_without_gates(world: World) -> None:
+    """Each is nominated at once, and that one of them is through is nothing to the others."""
+    pods = [world.pod(name, f"u-{name}") for name in "pqr"]
+    world.see()
+    assert all(world.state.reserve(pod, "a", By.STEERING) for pod in pods)
+    world.steering.send([Planned(pod, "a", unit="gang ml") for pod in pods])
+    assert world.kinds == ["nominate"] * 3
+    world.attempt("ns/p")
+    world.change("ns/p", node_name="a")
+    world.see()
+    assert world.kinds == ["nominate"] * 2
+    assert not world.steering.withdraws("gang ml")
+
+
+def test_a_spare_pod_is_lost(world: World) -> None:
+    """Its unit opens without it; and a spare pod's own gate opens with those that are needed."""
+    planned = planned_unit(world, "p", "q", "spare", "lost")
+    needed, spare = planned[:2], [Planned(each.pod, each.node, unit=each.unit, spare=True) for each in planned[2:]]
+    world.steering.send([*spare, *needed])
+    world.carry_out(0)
+    world.carry_out(0, problem="forbidden")
+    world.carry_out(0)
+    assert [write.kind for write in world.writes] == ["nominate"]
+    world.carry_out(0)
+    assert {(write.kind, write.pod.name) for write in world.writes} == {("open", "p"), ("open", "q"), ("open", "spare")}
+
+
+def test_policies_change_while_a_unit_waits_for_its_wave(world: World) -> None:
+    """All of it is given up, one with the other."""
+    units = [planned_unit(world, "p", "q"), planned_unit(world, "r", "s")]
+    world.steering.send(
+        [Planned(each.pod, each.node, (1, at + 1), "gang ml") for at, unit in enumerate(units) for each in unit]
+    )
+    world.says(delivery="Observe")
+    world.later(5)
+    assert not world.state.reservations
+
+
+def test_a_gang_under_prefer(world: World) -> None:
+    """One pod of a gang is not let go wherever it likes: without a node for all of it, it is held."""
+    world.says(delivery="Extender", steering="Prefer")
+    gang = GangRef(GangKey(Source.THALWEG, "ns", "ml"), Terms(least=3))
+    pod = world.pod("p", gang=gang)
+    world.see()
+    world.steering.give_way(pod)
+    assert world.attempt("ns/p") == (Outcome.HELD, [])
+
+
+def test_gangs_do_not_change_places(world: World) -> None:
+    """A late pod of a gang that must be in one place, and one like it that may be anywhere: each has its own node."""
+    gang = GangRef(GangKey(Source.THALWEG, "ns", "ml"), Terms(least=1, topology="rack"))
+    late, free = world.pod("late", "u1", gang=gang), world.pod("free", "u2")
+    world.see()
+    assert world.state.reserve(late, "a", By.STEERING)
+    assert world.state.reserve(free, "b", By.STEERING)
+    world.steering.send([Planned(late, "a"), Planned(free, "b")])
+    assert world.attempt("ns/late", ["b"]) == (Outcome.HELD, [])
+    assert world.attempt("ns/free", ["a"]) == (Outcome.HELD, [])
+
+
 def test_waves_of_a_unit_that_lost_a_pod(world: World) -> None:
     """A pod of the first wave is lost before that was let go: those of later waves are planned anew as well."""
     first, second = planned_unit(world, "p", "q"), planned_unit(world, "later")
     world.steering.send(
-        [Planned(each.pod, "a", (1, 1), "gang ml") for each in first]
-        + [Planned(each.pod, "a", (1, 2), "gang ml") for each in second]
+        [Planned(each.pod, each.node, (1, 1), "gang ml") for each in first]
+        + [Planned(each.pod, each.node, (1, 2), "gang ml") for each in second]
     )
     assert [write.pod.name for write in world.writes] == ["p", "q"]
     world.carry_out(0, problem="forbidden")

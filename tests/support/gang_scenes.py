@@ -52,14 +52,15 @@ async def more_gangs_than_fit(scene: Scene) -> None:
     await scene.api.apply(
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "dear"}, "value": 1000}
     )
-    await scene.nodes(*(f"n{number:02}" for number in range(40)), cpu="8")
     pods = [
         member
         for number in range(60)
         for member in members(scene, f"g{number:02}", 8, **({"priorityClassName": "dear"} if number % 3 == 0 else {}))
     ]
-    # The first of each gang, then the second of each: as jobs do that start at the same time.
+    # The first of each gang, then the second of each: as jobs do that start at the same time. The nodes come last, or
+    # those that happened to be complete first would have them.
     await scene.api.create_many(sorted(pods, key=lambda pod: pod["metadata"]["name"].rpartition("-")[2]), 32)
+    await scene.nodes(*(f"n{number:02}" for number in range(40)), cpu="8")
     last: dict[str, int] = {}
 
     async def at_rest() -> bool:
