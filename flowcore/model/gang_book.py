@@ -228,19 +228,22 @@ class GangBook:
 
         A gang that has what it needs is among them where another one of its group waits for pods that it lacks.
         """
-        found = []
-        for key, members in self._members.items():
-            if not members.bound:
-                continue
-            view = self._view(key)
-            if self._short(key, reserved) or any(
-                self._short(other, reserved)
-                for other in view.terms.group
-                if other in self._members and self._members[other].waiting
-            ):
-                bound, waiting = tuple(members.bound.values()), tuple(members.waiting.values())
-                found.append(Partial(key, key.shown, bound, waiting, view.terms.least or 0, view.terms.timeout))
-        return found
+        return [found for key in self._members if (found := self.in_part(key, reserved)) is not None]
+
+    def in_part(self, key: GangKey, reserved: Mapping[str, str]) -> Partial | None:
+        """A gang if it is there in part (see ``partial``)."""
+        members = self._members.get(key)
+        if members is None or not members.bound:
+            return None
+        view = self._view(key)
+        if not self._short(key, reserved) and not any(
+            self._short(other, reserved)
+            for other in view.terms.group
+            if other in self._members and self._members[other].waiting
+        ):
+            return None
+        bound, waiting = tuple(members.bound.values()), tuple(members.waiting.values())
+        return Partial(key, key.shown, bound, waiting, view.terms.least or 0, view.terms.timeout)
 
     def _short(self, key: GangKey, reserved: Mapping[str, str]) -> bool:
         """Whether it lacks pods that it needs, even with those that are on their way."""

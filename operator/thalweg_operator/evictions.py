@@ -59,17 +59,19 @@ class Evictor:
         why: str,
         wanted: Callable[[], bool] = lambda: True,
         refused: Callable[[str], None] = lambda _reason: None,
-    ) -> None:
-        """Puts a pod in line, unless it is there already.
+    ) -> bool:
+        """Puts a pod in line, unless it is there already; whether it did.
 
         Args:
             why: a sentence, for the Event on the pod.
             wanted: asked before each try; where it is false the pod stays.
             refused: called with the API server's reason each time that it says no.
         """
-        if pod.uid not in self._known:
-            self._known.add(pod.uid)
-            self._queue.put_nowait(_Eviction(pod, why, wanted, refused))
+        if pod.uid in self._known:
+            return False
+        self._known.add(pod.uid)
+        self._queue.put_nowait(_Eviction(pod, why, wanted, refused))
+        return True
 
     def evicting(self, uid: str) -> bool:
         """Whether a pod is in line."""

@@ -35,7 +35,7 @@ class PartialGangs:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state, self._policies, self._evictor, self._clock = state, policies, evictor, clock
-        #: Since when each gang is there in part, and uids of its pods that were to be evicted for that.
+        #: Since when each gang is there in part, and uids of its pods whose eviction was asked for, for that.
         self._since: dict[GangKey, tuple[float, set[str]]] = {}
 
     async def run(self) -> None:
@@ -50,22 +50,27 @@ class PartialGangs:
         found = self._state.gangs.partial(self._state.coming())
         self._since = {each.key: self._since.get(each.key) or (now, set()) for each in found}
         for each in found:
-            policies = self._governing(each)
-            if policies is None or any(policy.gangs.on_partial_bind is not PartialBind.EVICT for policy in policies):
-                continue
-            timeout = each.timeout if each.timeout is not None else max(policy.gangs.timeout for policy in policies)
-            since, asked = self._since[each.key]
-            if now - since < timeout:
-                continue
-            why = (
-                f"{each.name} has been there in part for {timeout} s: {len(each.bound)} of its pods have a node, "
-                f"and it needs more (gangs.onPartialBind of policy {policies[0].name})."
-            )
-            for pod in each.bound:
-                if pod.uid in asked:
-                    continue  # once is enough: the evictor asks again where that helps
-                asked.add(pod.uid)
-                self._evictor.evict(pod, why, functools.partial(self._still, pod))
+            why = self._over(each)
+            asked = self._since[each.key][1]
+            for pod in each.bound if why else ():
+                # Once is enough: the evictor asks again where that helps.
+                if pod.uid not in asked and self._evictor.evict(
+                    pod, why, functools.partial(self._still, pod, each.key)
+                ):
+                    asked.add(pod.uid)
+
+    def _over(self, gang: Partial) -> str:
+        """Why it is to end, a sentence; "": it is not, or not yet."""
+        policies = self._governing(gang)
+        if policies is None or any(policy.gangs.on_partial_bind is not PartialBind.EVICT for policy in policies):
+            return ""
+        timeout = gang.timeout if gang.timeout is not None else max(policy.gangs.timeout for policy in policies)
+        if self._clock() - self._since[gang.key][0] < timeout:
+            return ""
+        return (
+            f"{gang.name} has been there in part for {timeout} s: {len(gang.bound)} of its pods have a node, "
+            f"and it needs more (gangs.onPartialBind of policy {policies[0].name})."
+        )
 
     def _governing(self, gang: Partial) -> list[Policy] | None:
         """Policies of all of its pods; None where one is not for us to place: then the gang is not ours to end."""
@@ -77,9 +82,12 @@ class PartialGangs:
             found[policy.name] = policy
         return list(found.values())
 
-    def _still(self, pod: Pod) -> bool:
-        """Whether a pod has its node, and its gang is there in part."""
-        current = self._state.pods.get(pod.key)
-        if current is None or current.uid != pod.uid or current.terminal or current.deleting:
-            return False
-        return current.gang is not None and current.gang.key in self._since
+    def _still(self, pod: Pod, key: GangKey) -> bool:
+        """Whether a pod is still to be evicted, for the same time in part; if not, it may be asked for anew."""
+        if key not in self._since or pod.uid not in self._since[key][1]:
+            return False  # its gang was whole meanwhile
+        gang = self._state.gangs.in_part(key, self._state.coming())
+        if gang is not None and any(each.uid == pod.uid for each in gang.bound) and self._over(gang):
+            return True
+        self._since[key][1].discard(pod.uid)
+        return False

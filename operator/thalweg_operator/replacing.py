@@ -1,10 +1,11 @@
 """Pods that take the place of running ones: the old one is evicted, and leaves only when the new one can start.
 
 What is under way is in the state: the new pod has a reservation that awaits the old one. Here the old one is evicted,
-and what is not wanted any more is given up. Once the old one has left, its room is kept and the new pod comes into a
-round again, which judges it by every filter as things are then; only then is it bound, or nominated. Nothing of this is
-written down: after a restart the old one is there, and all begins anew, or is being deleted, and is waited for, or is
-gone, and the new one is placed like any other.
+and what is not wanted any more is given up; also where the node, or what runs there, is no longer what the new pod was
+planned with: the old one stays, and the next round judges again. Once the old one has left, its room is kept and the
+new pod comes into a round again, which judges it by every filter as things are then; only then is it bound, or
+nominated. Nothing of this is written down: after a restart the old one is there, and all begins anew, or is being
+deleted, and is waited for, or is gone, and the new one is placed like any other.
 """
 
 from __future__ import annotations
@@ -104,7 +105,11 @@ class Replacing:
         pod = reservation.pod
 
         def wanted() -> bool:
-            return self._state.successors.get(old.key) == pod.key and self._wanted(reservation)
+            # It may have been planned there once more, while this rested.
+            now = self._state.reservations.get(pod.key)
+            if now is None or now.awaits is None or (now.pod.uid, now.awaits.uid) != (pod.uid, old.uid):
+                return False
+            return self._wanted(now)
 
         def refused(why: str) -> None:
             now = self._under_way.get(pod.key)
@@ -120,10 +125,24 @@ class Replacing:
         pod = self._state.waiting.get(reservation.pod.key)
         if pod is None or pod.uid != reservation.pod.uid or pod.blocked:
             return False
-        if reservation.awaits is not None and named_by(pod) != reservation.awaits.key:
+        old = reservation.awaits
+        if old is not None and named_by(pod) != old.key:
+            return False
+        # One that leaves anyhow is waited for: what then becomes of its place a round says.
+        if old is not None and not self._state.pods[old.key].deleting and not self._startable(pod, reservation):
             return False
         policy = self._policies.of(pod, self._state.namespaces)
         return policy is not None and policy.delivery is _DELIVERIES.get(reservation.by)
+
+    def _startable(self, pod: Pod, reservation: Reservation) -> bool:
+        """Whether the plan that it takes the old one's place still holds, as far as can be seen without a round."""
+        planned, state = reservation.pod, self._state
+        return (
+            not pod.unjudged
+            and (pod.pod_class, pod.kind) == (planned.pod_class, planned.kind)
+            and not state.node_changed_since(reservation.node, reservation.generation)
+            and state.holds(pod.key)
+        )
 
 
 def _waits(reservation: Reservation, old: Pod) -> str:

@@ -53,12 +53,14 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         awaits: the pod whose place it takes, while that one is there: what both need at most is counted.
+        generation: of the state, when it was planned there; for those that await another.
     """
 
     pod: Pod
     node: str
     by: By = By.BINDER
     awaits: Pod | None = None
+    generation: int = 0
 
     @property
     def beside(self) -> Amounts | None:
@@ -102,6 +104,11 @@ class NodeUse:
             self.volumes[volume] += sign
             if not self.volumes[volume]:
                 del self.volumes[volume]
+
+    def copy(self) -> NodeUse:
+        """One that may change by itself."""
+        counters = (self.amounts.copy(), self.pods, self.cpu, self.memory, self.ports.copy(), self.volumes.copy())
+        return NodeUse(*counters)
 
     @property
     def empty(self) -> bool:
@@ -456,7 +463,7 @@ class ClusterState:
         fewer = () if old is None else (old,)
         if not self._fits(current, node, fewer=fewer) or (by is By.BINDER and self.contended(current, node, fewer)):
             return False
-        self._reserve(Reservation(current, node, by, awaits=old))
+        self._reserve(Reservation(current, node, by, awaits=old, generation=self.generation))
         return True
 
     def _confirm(self, there: Reservation, pod: Pod, node: str, by: By) -> bool:
@@ -506,9 +513,16 @@ class ClusterState:
             self.reservations[key] = msgspec.structs.replace(self.reservations[key], node=after)
 
     def holds(self, key: str) -> bool:
-        """Whether the room of a reservation is still there: others may have taken it, or the node is gone."""
-        reservation = self.reservations[key]
-        return self._fits(reservation.pod, reservation.node, fewer=[reservation.pod])
+        """Whether the room of a reservation is still there: others may have taken it, or the node is gone.
+
+        For one that awaits another: whether it will be there when that one has left.
+        """
+        held = self.reservations[key]
+        if held.awaits is None:
+            return self._fits(held.pod, held.node, fewer=[held.pod])
+        use = self._uses[held.node].copy()
+        use.change(held.pod.pod_class.requests, held.pod.pod_class, -1, held.beside)
+        return self._fits(held.pod, held.node, fewer=[self.pods[held.awaits.key]], use=use)
 
     def replaced(self, pod: Pod) -> Replaced | None:
         """Whose place a waiting pod is to take; None: it is placed like any other."""
@@ -596,12 +610,19 @@ class ClusterState:
         # Where the pod is now bound there, its own coming makes up for this.
         self._meet(reservation.pod.kind, reservation.node, -1)
 
-    def _fits(self, pod: Pod, node_name: str, more: Sequence[Pod] = (), fewer: Sequence[Pod] = ()) -> bool:
-        """Whether a pod fits a node now, with some more pods there and some fewer."""
+    def _fits(
+        self,
+        pod: Pod,
+        node_name: str,
+        more: Sequence[Pod] = (),
+        fewer: Sequence[Pod] = (),
+        use: NodeUse | None = None,
+    ) -> bool:
+        """Whether a pod fits a node now (or with ``use`` there), with some more pods there and some fewer."""
         node = self.nodes.get(node_name)
         if node is None:
             return False
-        use = self._uses.get(node_name) or NodeUse()
+        use = use or self._uses.get(node_name) or NodeUse()
         allocatable = dict(node.allocatable)
         if use.pods + 1 + len(more) - len(fewer) > allocatable.get(PODS, 0):
             return False

@@ -92,10 +92,11 @@ class Turns:
             chain = self._due.popleft()
             while chain.waves and not chain.under_way:
                 wave = chain.waves.popleft()
-                for key in wave:
-                    if self._waiting.get(key) is wave:
-                        del self._waiting[key]
-                pods = [pod for pod in wave.values() if self._waits(pod)]
+                # One that was given up and planned again since is of a later wave.
+                its = [key for key in wave if self._waiting.get(key) is wave]
+                for key in its:
+                    del self._waiting[key]
+                pods = [wave[key] for key in its if self._waits(wave[key])]
                 chain.under_way, chain.begun = {pod.key for pod in pods}, now
                 self._of.update(dict.fromkeys(chain.under_way, chain))
                 begun += pods

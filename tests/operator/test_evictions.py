@@ -92,8 +92,9 @@ async def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 async def test_a_pod_is_evicted_once_and_told_why(case: Case) -> None:
-    """However often it is asked for while it is in line."""
-    case.evictor.evict(POD, "Its gang is there in part.")
+    """However often it is asked for while it is in line; who asks learns of that."""
+    assert case.evictor.evict(POD, "Its gang is there in part.")
+    assert not case.evictor.evict(POD, "Another is to take its place.")
     await case.evict()
     assert (case.server.evicted, case.server.posts) == (["p"], 1)
     (event,) = case.server.events

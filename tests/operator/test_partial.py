@@ -24,6 +24,8 @@ class Case:
         self.state = ClusterState()
         self.governs: Policy | None = None
         self.evicted: dict[str, tuple[str, Callable[[], bool]]] = {}
+        #: Uids (pods' names, here) of those in the evictor's line, whyever they are.
+        self.in_line: set[str] = set()
         self.state.set_namespace("ml", ())
         self.state.upsert_node(Node("n", allocatable=(("pods", 10),)))
         self.terms = Terms(least=4, **terms)
@@ -46,9 +48,19 @@ class Case:
         """Stands in for the policies."""
         return self.governs if pod.scheduler_name == "thalweg" else None
 
-    def evict(self, pod: Pod, why: str, wanted: Callable[[], bool]) -> None:
-        """Stands in for the evictor."""
+    def evict(self, pod: Pod, why: str, wanted: Callable[[], bool]) -> bool:
+        """Stands in for the evictor: what a budget holds up stays in line."""
+        if pod.uid in self.in_line:
+            return False
+        self.in_line.add(pod.uid)
         self.evicted[pod.name] = (why, wanted)
+        return True
+
+    def wanted(self) -> set[str]:
+        """Who is in line, once the evictor has asked about each."""
+        self.evicted = {name: each for name, each in self.evicted.items() if each[1]()}
+        self.in_line &= self.evicted.keys()
+        return set(self.evicted)
 
     def after(self, seconds: float) -> set[str]:
         """Who was evicted by then."""
@@ -130,3 +142,91 @@ def test_whole_gangs_of_a_group_go_too() -> None:
     case.put("e", node_name="n", gang=GangRef(other, terms))
     case.after(0)
     assert case.after(60) == {"a", "b", "c", "e"}
+
+
+def test_a_gang_that_became_whole_keeps_its_pods() -> None:
+    """At once: the next look may be a second off."""
+    case = Case()
+    case.policy()
+    case.after(0)
+    assert case.after(60) == {"a", "b", "c"}
+    case.put("d", node_name="n")
+    assert not case.wanted()
+
+
+def test_what_waits_for_a_budget_is_not_evicted_for_a_later_time_in_part() -> None:
+    """The gang was whole in between; that a pod of it fails now gives it its whole time anew, and then they go."""
+    case = Case()
+    case.policy()
+    case.after(0)
+    case.after(60)
+    case.put("d", node_name="n")
+    case.partial.look()
+    case.put("d", node_name="n", deleting=True)
+    case.partial.look()
+    assert case.evicted
+    assert not case.wanted()
+    assert not case.after(59)
+    assert case.after(1) == {"a", "b", "c"} == case.wanted()
+
+
+def test_what_is_in_line_for_an_earlier_time_is_asked_for_once_it_has_left_it() -> None:
+    """It rests so long that the later time is over before it is asked about."""
+    case = Case()
+    case.policy()
+    case.after(0)
+    case.after(60)
+    case.put("d", node_name="n")
+    case.partial.look()
+    case.put("d", node_name="n", deleting=True)
+    case.partial.look()
+    case.after(60)
+    assert not case.wanted()
+    assert case.after(1) == {"a", "b", "c"} == case.wanted()
+
+
+def test_a_policy_that_says_replan_now() -> None:
+    """What waits for a budget stays; should the policy change its mind again, it is asked for once more."""
+    case = Case()
+    case.policy()
+    case.after(0)
+    case.after(60)
+    case.policy(PartialBind.REPLAN)
+    assert not case.wanted()
+    assert not case.after(1)
+    case.policy()
+    assert case.after(1) == {"a", "b", "c"} == case.wanted()
+
+
+def test_a_gang_that_was_whole_for_a_moment() -> None:
+    """Between two looks, just as the evictor asked: its pods are asked for again."""
+    case = Case()
+    case.policy()
+    case.after(0)
+    case.after(60)
+    case.put("d", node_name="n")
+    assert not case.wanted()
+    case.put("d", node_name="n", deleting=True)
+    assert case.after(1) == {"a", "b", "c"}
+
+
+def test_a_pod_in_line_for_another_reason_is_asked_for_when_it_has_left_it() -> None:
+    """Another is to take its place, and then is not."""
+    case = Case()
+    case.policy()
+    case.in_line.add("a")
+    case.after(0)
+    assert case.after(60) == {"b", "c"}
+    case.in_line.remove("a")
+    assert case.after(1) == {"a", "b", "c"}
+
+
+def test_one_that_was_evicted_is_asked_for_once() -> None:
+    """Until it is seen to leave, or where the API server says no for good."""
+    case = Case()
+    case.policy()
+    case.after(0)
+    assert case.after(60)
+    case.evicted.clear()
+    case.in_line.clear()
+    assert not case.after(10)
