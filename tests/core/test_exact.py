@@ -279,7 +279,7 @@ GANGS = Scene(
     ids=["exclusive", "conflicts", "ring", "hub", "partly taken"],
 )
 def test_what_filling_does_not_find(scene: Scene) -> None:
-    """Exclusive groups with r and p, caps a zone crossed with caps a node, apps that keep others away, pods that run."""
+    """Exclusive groups with r, p, caps a zone crossed with caps a node, apps that keep others away, pods that run."""
     filled = [scene.worth(run_round(scene.crowd, scene.policies, steps=steps)) for steps in (1, 2, 3)]
     result = scene.planned()
     assert max(filled) < scene.worth(result) == scene.most_worth()
