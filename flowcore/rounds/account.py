@@ -10,11 +10,11 @@ from flowcore.classes import VerdictCache
 from flowcore.explain.reasons import reason_for
 from flowcore.filters import judge
 from flowcore.model.snapshot import Snapshot
-from flowcore.rounds.admission import Choice, Contest
 from flowcore.rounds.demands import Demand
+from flowcore.rounds.gangs.admission import Choice, Contest
+from flowcore.rounds.gangs.units import Unit, pods
 from flowcore.rounds.plan import Left, Placement
 from flowcore.rounds.pricing import pod_prices
-from flowcore.rounds.units import Unit, pods
 from flowcore.rounds.waves import waves_of
 
 

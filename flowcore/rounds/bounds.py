@@ -15,7 +15,7 @@ from flowcore.costs.model import Float64s, Load
 from flowcore.model.snapshot import Int64s
 from flowcore.rounds.demands import Demand
 from flowcore.rounds.field import Field
-from flowcore.rounds.units import Unit
+from flowcore.rounds.gangs.units import Unit
 
 #: Slots of a node that are looked at in one go.
 _DEPTH = 8

@@ -13,9 +13,9 @@ import numpy as np
 
 from flowcore.costs.model import Float64s
 from flowcore.model.snapshot import Bools, Int64s
-from flowcore.rounds.admission import Choice, Contest, completed
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
+from flowcore.rounds.gangs.admission import Choice, Contest, completed
 from flowcore.rounds.keeping_apart import most_in_all, with_rules
 from flowcore.rounds.placing import Bundles, Pairs, merged, placing_program
 from flowcore.rounds.pricing import unplaced

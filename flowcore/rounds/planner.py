@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowcore.model.snapshot import Bools, Int64s
-from flowcore.rounds.admission import Choice, Contest
 from flowcore.rounds.bounds import lower_bound
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
@@ -20,12 +19,13 @@ from flowcore.rounds.exact import Part, decide, worth_deciding
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
 from flowcore.rounds.flow import plan_by_flow
+from flowcore.rounds.gangs.admission import Choice, Contest
+from flowcore.rounds.gangs.units import no_units
 from flowcore.rounds.neighbourhoods import Neighbourhoods
 from flowcore.rounds.pricing import total_cost, unplaced
 from flowcore.rounds.relaxation import guide, least_tolls
 from flowcore.rounds.room import Room
 from flowcore.rounds.topology import FREE
-from flowcore.rounds.units import no_units
 
 #: Where more than one in this many pods stays out although there was room for some of its kind, room is what
 #: decides, not cost: a flow, which knows slots but no resources, would not help.

@@ -12,21 +12,21 @@ from flowcore.costs import MODELS, CostModel
 from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.model.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.rounds.account import Account
-from flowcore.rounds.admission import Admission, Choice, Contest, better, completed
-from flowcore.rounds.choosing import Contenders
 from flowcore.rounds.constraining import under_constraints
-from flowcore.rounds.constraint_gangs import with_constraint_gangs
 from flowcore.rounds.demands import demands_of
 from flowcore.rounds.exact import Part, decide
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
-from flowcore.rounds.holding import holding_room
+from flowcore.rounds.gangs.admission import Admission, Choice, Contest, better, completed
+from flowcore.rounds.gangs.choosing import Contenders
+from flowcore.rounds.gangs.holding import holding_room
+from flowcore.rounds.gangs.of_constraints import with_constraint_gangs
+from flowcore.rounds.gangs.units import kept_to_domains, no_units, units_of
 from flowcore.rounds.plan import RoundResult
 from flowcore.rounds.planner import Planner
 from flowcore.rounds.replacing import replace_first
 from flowcore.rounds.room import Room
 from flowcore.rounds.scores import scores_of
-from flowcore.rounds.units import kept_to_domains, no_units, units_of
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
 #: Steps of a round that nobody gives a budget: all that are quick, and some neighbourhoods.

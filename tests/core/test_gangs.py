@@ -23,14 +23,14 @@ from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.rounds import Round, RoundResult, run_one_by_one, run_round
-from flowcore.rounds.admission import Admission, Contest
 from flowcore.rounds.bounds import lower_bound
 from flowcore.rounds.constraining import under_constraints
-from flowcore.rounds.constraint_gangs import with_constraint_gangs
 from flowcore.rounds.demands import demands_of
+from flowcore.rounds.gangs.admission import Admission, Contest
+from flowcore.rounds.gangs.of_constraints import with_constraint_gangs
+from flowcore.rounds.gangs.units import kept_to_domains, units_of
 from flowcore.rounds.room import Room
 from flowcore.rounds.round import DEFAULT_POLICIES
-from flowcore.rounds.units import kept_to_domains, units_of
 
 
 def gang(name: str, count: int, cpu: int = 1000, **fields: object) -> list[PendingPod]:

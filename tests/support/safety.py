@@ -19,7 +19,7 @@ from flowcore.model.resources import PODS
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.snapshot import NodeTable, Snapshot, build_snapshot
 from flowcore.rounds import RoundResult, run_round
-from flowcore.rounds.constraint_gangs import with_constraint_gangs
+from flowcore.rounds.gangs.of_constraints import with_constraint_gangs
 from flowcore.rounds.round import DEFAULT_POLICIES
 
 

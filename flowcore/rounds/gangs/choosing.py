@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from flowcore.model.snapshot import Int64s
-from flowcore.rounds.admission import Choice
 from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
-from flowcore.rounds.units import Units
+from flowcore.rounds.gangs.admission import Choice
+from flowcore.rounds.gangs.units import Units
 
 #: Sums of prices of 100,000 pods stay within int64.
 _DEAREST = 5 * 10**13

@@ -11,8 +11,8 @@ import numpy as np
 
 from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.model.snapshot import Snapshot
-from flowcore.rounds.admission import Admission, Contest, before
-from flowcore.rounds.units import Unit
+from flowcore.rounds.gangs.admission import Admission, Contest, before
+from flowcore.rounds.gangs.units import Unit
 
 
 def holding_room(contest: Contest, snapshot: Snapshot) -> Contest:

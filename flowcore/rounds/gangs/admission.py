@@ -23,12 +23,12 @@ from flowcore.rounds.commits import Commit
 from flowcore.rounds.demands import Demand
 from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
+from flowcore.rounds.gangs.units import Unit, Units, narrowed
 from flowcore.rounds.placing import Bundles
 from flowcore.rounds.pricing import pod_prices
 from flowcore.rounds.relaxation import guide, least_tolls
 from flowcore.rounds.room import Room
 from flowcore.rounds.topology import Domains
-from flowcore.rounds.units import Unit, Units, narrowed
 
 #: Domains that are really tried for a unit that must be in one.
 _MOST_DOMAINS = 8
