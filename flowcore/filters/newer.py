@@ -16,6 +16,7 @@ from flowcore.filters.inter_pod_affinity import speaks_of_itself
 from flowcore.model.neighbours import Alike, Crowd, Kind, Neighbours, Together
 from flowcore.model.nodes import Node
 from flowcore.model.rules import Rules
+from flowcore.model.selectors import value_of
 
 
 @dataclass(slots=True)
@@ -45,8 +46,9 @@ class Newer:
         here = dict(node.labels)
 
         def shares(key: str, name: str) -> bool:
-            other = nodes.get(name)
-            return other is not None and key in here and dict(other.labels).get(key) == here[key]
+            # Asked of all that came and went since: no dict for each of their nodes.
+            value, other = here.get(key), nodes.get(name)
+            return value is not None and other is not None and value_of(other.labels, key) == value
 
         def came(crowd: Crowd, key: str) -> bool:
             return any(by > 0 and shares(key, name) for name, by in crowd.by_node.items())
@@ -67,9 +69,11 @@ class Newer:
         if rules.affinity:
             first = speaks_of_itself(kind, rules, self.pods)
             for name, by in self.pods.crowd(Together(rules.affinity)).by_node.items():
+                if by > 0 and not first:
+                    continue
                 near = [shares(term.topology_key, name) for term in rules.affinity]
                 # One that went may have been the only one near. One that came far off ends the liberty of the first.
-                if any(near) if by < 0 else first and not all(near):
+                if any(near) if by < 0 else not all(near):
                     return True
         for constraint in rules.spread:
             crowd = self.pods.crowd(Alike(kind.namespace, constraint.selector))

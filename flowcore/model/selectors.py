@@ -8,12 +8,20 @@ kube-scheduler has it ("ignore parsing errors for backwards compatibility").
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 
 import msgspec
 
 #: Label key -> value, sorted by key: hashable and shared between objects.
 Labels = tuple[tuple[str, str], ...]
+
+
+def value_of(labels: Labels, key: str) -> str | None:
+    """The value of one label, None where it is not there; no dict is built for it."""
+    place = bisect_left(labels, (key,))
+    return labels[place][1] if place < len(labels) and labels[place][0] == key else None
+
 
 _INT64 = re.compile(r"[+-]?\d{1,30}", re.ASCII)
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")

@@ -6,7 +6,6 @@ node offers or a pending pod asks for.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +20,7 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts
-from flowcore.model.selectors import Labels
+from flowcore.model.selectors import Labels, value_of
 from flowcore.model.storage import Storage
 from flowcore.model.volumes import Volumes
 
@@ -128,10 +127,9 @@ class NodeTable:
             values: dict[str, int] = {}
             codes = np.full(len(self.nodes), -1, dtype=np.int32)
             for i, node in enumerate(self.nodes):
-                labels = node.labels
-                place = bisect_left(labels, (key,))  # they are sorted
-                if place < len(labels) and labels[place][0] == key:
-                    codes[i] = values.setdefault(labels[place][1], len(values))
+                value = value_of(node.labels, key)
+                if value is not None:
+                    codes[i] = values.setdefault(value, len(values))
             column = LabelColumn(codes, tuple(values))
             self._columns[key] = column
         return column

@@ -1,8 +1,8 @@
 """Gangs that are there in part for too long: what has a node is evicted, where the policy says so.
 
 A gang is handed on whole, and yet may come to be there in part: a binding fails, a node dies, a pod is evicted. What is
-missing is planned again at once; this is for when that does not help. The time counts from when it is first seen so; a
-restart of the operator begins it anew.
+missing is planned again; this is for when that does not help. The time counts from when it is first seen so; a restart
+of the operator begins it anew.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import Delivery
 from flowcore.model.replacing import named_by, replaced_by
 from flowcore.model.resources import PODS, Amounts
-from flowcore.model.selectors import Labels
+from flowcore.model.selectors import Labels, value_of
 from flowcore.model.snapshot import Replaced, assumed_amounts
 from flowcore.model.volumes import ClaimVolume, Disk, StorageKey, StorageObject, Volumes
 from thalweg_operator.beside import Beside
@@ -434,7 +434,7 @@ class ClusterState:
 
     def _domain(self, node: str, label: str) -> str:
         known = self.nodes.get(node)
-        return "" if known is None else dict(known.labels).get(label, "")
+        return "" if known is None else value_of(known.labels, label) or ""
 
     # --- reservations ---
 
