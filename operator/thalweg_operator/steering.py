@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice, takewhile
 
@@ -21,6 +21,7 @@ from flowcore.model.constrained import all_or_none
 from flowcore.model.guidance import HELD, Asked, Guidance
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Steering
+from thalweg_operator.companies import Companies, Place
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator, Write
 from thalweg_operator.policies import PolicyStore
@@ -81,33 +82,12 @@ class Planned:
     spare: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Which company: of one plan, the pods of a unit whose turn comes in one wave."""
-
-    plan: int
-    unit: str
-    wave: int
-
-
-@dataclass(slots=True)
-class _Company:
-    """Gated pods whose gates open together: those needed that are not nominated yet, by key, and those that are."""
-
-    missing: set[str] = field(default_factory=set)
-    ready: dict[str, Pod] = field(default_factory=dict)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((*self.missing, *self.ready))
-
-
 @dataclass(slots=True)
 class _Steered:
     """A pod with a reservation of ours that kube-scheduler is to bind.
 
     Attributes:
         company: of which it is a part; None for pods that no gate holds back, or that are by themselves.
-        spare: its company does without it.
         turn: its chain and wave.
         since: when it came into its phase.
         writes: nominations so far; only the last one counts.
@@ -121,8 +101,7 @@ class _Steered:
     node: str
     phase: Phase
     since: float
-    company: _Place | None = None
-    spare: bool = False
+    company: Place | None = None
     turn: Turn = WHENEVER
     rewrites: int = 0
     writes: int = 0
@@ -169,11 +148,8 @@ class PodSteering:
         #: When to look at pods whose nomination may be lost.
         self._doubtful: dict[str, float] = {}
         self._turns = Turns(self._queued)
-        #: Those that are not complete yet.
-        self._companies: dict[_Place, _Company] = {}
+        self._companies = Companies()
         self._plans = 0
-        #: Of units that are planned anew, pods whose nominations are being taken back.
-        self._withdrawn: dict[str, set[str]] = {}
         #: Pods answered with no node, by key: they sleep until something wakes them.
         self._held: dict[str, _Held] = {}
         #: Pods of ``Prefer`` that the plan has no node for, by key, with their uid: kube-scheduler may choose.
@@ -209,13 +185,10 @@ class PodSteering:
             ):
                 continue
             self._free.pop(pod.key, None)
-            company = _Place(self._plans, each.unit, each.turn[1]) if each.unit and pod.gated else None
-            steered = _Steered(pod.uid, node, Phase.QUEUED, self._clock(), company, each.spare, each.turn)
-            self._steered[pod.key] = steered
+            company = Place(self._plans, each.unit, each.turn[1]) if each.unit and pod.gated else None
+            self._steered[pod.key] = _Steered(pod.uid, node, Phase.QUEUED, self._clock(), company, each.turn)
             if company is not None:
-                members = self._companies.setdefault(company, _Company())
-                if not each.spare:
-                    members.missing.add(pod.key)
+                self._companies.join(company, pod.key, spare=each.spare)
             if each.turn == WHENEVER:
                 free.append(each)
                 continue
@@ -240,7 +213,7 @@ class PodSteering:
 
     def withdraws(self, unit: str) -> bool:
         """Whether nominations of a unit are being taken back: until they are, the rest of it is not to be planned."""
-        return unit in self._withdrawn
+        return self._companies.withdraws(unit)
 
     @property
     def settled(self) -> bool:
@@ -322,7 +295,7 @@ class PodSteering:
 
     def _ended(self, key: str, pod: Pod | None) -> None:
         if pod is not None and pod.node_name:
-            self._leave(key, self._steered[key])
+            self._let_go(self._companies.done(self._steered[key].company, key))
         steered = self._forgotten(key)
         if pod is not None and pod.node_name:
             self._metrics.steered.labels("bound" if pod.node_name == steered.node else "elsewhere").inc()
@@ -542,24 +515,13 @@ class PodSteering:
         self._doubtful.pop(key, None)
         self._line.remove(key)
         self._queue.remove(key)
-        for unit in [unit for unit, keys in self._withdrawn.items() if key in keys]:
-            self._withdrawn[unit].discard(key)
-            if not self._withdrawn[unit]:
-                del self._withdrawn[unit]
-        place = steered.company
-        company = None if place is None else self._companies.get(place)
-        if place is None or company is None or key not in company:
-            return steered
-        if steered.spare:
-            company.ready.pop(key, None)
-            return steered
-        same = [each for each in self._companies if (each.plan, each.unit) == (place.plan, place.unit)]
-        for other in [other for each in same for other in self._companies.pop(each)]:
+        for other in self._companies.lost(steered.company, key):
             its = self._steered.get(other)
             if its is not None and its.phase is Phase.QUEUED:
                 self._reject(other, "expired")
             elif its is not None and not its.expired:
-                self._withdrawn.setdefault(place.unit, set()).add(other)
+                if its.company is not None:
+                    self._companies.withdraw(its.company, other)
                 self._take_back(self._state.pods[other], its)
         return steered
 
@@ -645,24 +607,12 @@ class PodSteering:
         """Its nomination is there: its gate may open, or those of all its company if it was the last."""
         if self._steered.get(pod.key) is not steered or steered.expired:
             return
-        company = None if steered.company is None else self._companies.get(steered.company)
-        if company is not None:
-            company.ready[pod.key] = pod
-            self._leave(pod.key, steered)
-        elif pod.gated:
-            self.open(pod)
+        self._let_go(self._companies.nominated(steered.company, pod))
 
-    def _leave(self, key: str, steered: _Steered) -> None:
-        """Its company need not wait for this pod any more: where it was the last, all gates open."""
-        company = None if steered.company is None else self._companies.get(steered.company)
-        if steered.company is None or company is None:
-            return
-        company.missing.discard(key)
-        if not company.missing:
-            del self._companies[steered.company]
-            for each in company.ready.values():
-                if each.gated:
-                    self.open(each)
+    def _let_go(self, pods: Sequence[Pod]) -> None:
+        for pod in pods:
+            if pod.gated:
+                self.open(pod)
 
     def _wake(self, pod: Pod) -> None:
         held = self._held.pop(pod.key, None)
