@@ -46,11 +46,14 @@ def limits_of(labels: Labels, policy: Policy) -> tuple[Limit, ...]:
 
 def all_or_none(labels: Labels, policy: Policy) -> bool:
     """Whether a constraint says of a governed pod with these labels that it is placed with others or not at all."""
-    return any(
-        constraint.pods.matches(labels)
-        for constraint in policy.constraints
-        if isinstance(constraint, OneDomain) or (isinstance(constraint, Global) and constraint.all_or_none)
-    )
+    return any(constraint.pods.matches(labels) for constraint in gangs_of(policy))
+
+
+def gangs_of(policy: Policy) -> Iterator[OneDomain | Global]:
+    """Constraints whose pods are placed together or not at all."""
+    for constraint in policy.constraints:
+        if isinstance(constraint, OneDomain) or (isinstance(constraint, Global) and constraint.all_or_none):
+            yield constraint
 
 
 def named(constraint: Constraint, policy: Policy) -> str:

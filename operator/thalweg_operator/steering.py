@@ -402,8 +402,8 @@ class PodSteering:
         own, phase = pod.key, steered.phase
         if phase is Phase.LET_THROUGH or (phase is not Phase.QUEUED and steered.node in nodes):
             return own
-        if pod.gang is not None or pod.replaces:
-            return own if phase is not Phase.QUEUED else ""  # no other is quite like it
+        if not _like_others(pod):
+            return own if phase is not Phase.QUEUED else ""
         pool = self._line if phase is Phase.IN_LINE else self._queue
         alike = pool.alike(own) or (Alike(pod.pod_class, pod.kind, policy) if phase is Phase.NOMINATED else None)
         found = () if alike is None else pool.partners(alike, nodes)
@@ -648,4 +648,9 @@ class PodSteering:
 
 def _tradable(planned: Planned) -> bool:
     """Whether another pod of the same class and kind may take its place: it is of no unit and stands for itself."""
-    return not planned.unit and planned.pod.gang is None and not planned.pod.replaces
+    return not planned.unit and _like_others(planned.pod)
+
+
+def _like_others(pod: Pod) -> bool:
+    """Whether a plan could take another pod of its class and kind for it: not if it has a gang, or a place to take."""
+    return pod.gang is None and not pod.replaces

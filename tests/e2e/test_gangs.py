@@ -18,16 +18,7 @@ async def gangs(scene: Scene) -> Scene:
     return scene
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        gang_scenes.more_gangs_than_fit,
-        gang_scenes.a_gang_that_comes_bit_by_bit,
-        gang_scenes.a_gang_that_loses_a_pod,
-        gang_scenes.gangs_that_need_each_other,
-    ],
-    ids=lambda each: each.__name__,
-)
+@pytest.mark.parametrize("scenario", gang_scenes.SCENARIOS, ids=lambda each: each.__name__)
 async def test_gangs(gangs: Scene, scenario: gang_scenes.Scenario) -> None:
     """See the scenarios."""
     await scenario(gangs)

@@ -11,16 +11,7 @@ PLANE = {"scheduler": True}
 STEERED = {"gangs": {"timeout": f"{gang_scenes.TIMEOUT}s"}}
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        gang_scenes.more_gangs_than_fit,
-        gang_scenes.a_gang_that_comes_bit_by_bit,
-        gang_scenes.a_gang_that_loses_a_pod,
-        gang_scenes.gangs_that_need_each_other,
-    ],
-    ids=lambda each: each.__name__,
-)
+@pytest.mark.parametrize("scenario", gang_scenes.SCENARIOS, ids=lambda each: each.__name__)
 async def test_gangs(scene: Scene, scenario: gang_scenes.Scenario) -> None:
     """See the scenarios."""
     await gates_in_effect(scene, gang_scenes.members(scene, "gated", 1)[0])

@@ -133,3 +133,7 @@ async def gangs_that_need_each_other(scene: Scene) -> None:
         return await bound(scene) == {"small": 4, "server": 3, "client": 3}
 
     await until(all_there, 40, lambda: "the group to be whole")
+
+
+#: All of them.
+SCENARIOS = (more_gangs_than_fit, a_gang_that_comes_bit_by_bit, a_gang_that_loses_a_pod, gangs_that_need_each_other)

@@ -81,6 +81,7 @@ class Contest:
             [each.ties.bound or bool(each.group.pod_class.host_ports) for each in demands], dtype=np.bool_
         )
         self._packing: dict[int, Int64s] = {}
+        self._domains: dict[str, Domains] = {}
 
     @cached_property
     def still(self) -> Bools:
@@ -141,14 +142,25 @@ class Contest:
         return found
 
     @cached_property
+    def flawed(self) -> Bools:
+        """bool[U]: units that cannot be placed, whatever room there is."""
+        return np.array([bool(unit.flaw) for unit in self.units.all], dtype=np.bool_)
+
+    def domains(self, key: str) -> Domains:
+        """The domains of a label."""
+        found = self._domains.get(key)
+        if found is None:
+            found = self._domains[key] = Domains.of(key, self.table)
+        return found
+
+    @cached_property
     def pods(self) -> tuple[Int64s, Int64s, Int64s]:
         """int64[P] each, of pods that no unit needs: demand, the unit that it is nothing without or -1, price."""
         found = []
         for at, demand in enumerate(self.demands):
             owner, free = self.units.owner[at], ~self.units.needed[at]
-            flawed = np.array([bool(unit.flaw) for unit in self.units.all], dtype=np.bool_)
-            if len(flawed):
-                free &= (owner < 0) | ~flawed[owner]
+            if len(self.flawed):
+                free &= (owner < 0) | ~self.flawed[owner]
             if demand.counts.any():
                 found.append((np.full(int(free.sum()), at, dtype=np.int64), owner[free], demand.prices[free]))
         if not found:
@@ -162,18 +174,18 @@ class Contest:
         for gang, members in zip(unit.gangs, unit.members, strict=True):
             if not gang.topology or gang.domain:
                 continue
-            column = self.table.column(gang.topology)
-            inside = column.codes >= 0
-            enough = np.ones(len(column.values), dtype=np.bool_)
-            asked = np.zeros((len(column.values), empty.shape[1]))
+            domains = self.domains(gang.topology)
+            codes, inside = domains.codes, domains.labelled
+            enough = np.ones(domains.count, dtype=np.bool_)
+            asked = np.zeros((domains.count, empty.shape[1]))
             for at, places in members.items():
                 demand, need = self.demands[at], min(unit.required.get(at, 0), len(places))
                 space = np.where(demand.allowed, count_fitting(demand.wanted, empty), 0)
-                room = np.bincount(column.codes[inside], np.minimum(space, need)[inside], len(column.values))
+                room = np.bincount(codes[inside], np.minimum(space, need)[inside], domains.count)
                 enough &= room >= need
                 asked += need * demand.wanted.astype(np.float64)
             total = np.zeros(asked.shape)
-            np.add.at(total, column.codes[inside], empty[inside].astype(np.float64))
+            np.add.at(total, codes[inside], empty[inside].astype(np.float64))
             if not (enough & ((total >= asked) | (asked == 0)).all(axis=1)).any():
                 return False
         return True
@@ -287,9 +299,9 @@ class Admission:
     def _by_tolls(self, value: Float64s, of_pod: Float64s) -> Generator[None, None, None]:
         """The linear program with units says what room is worth, and with that what each unit is worth in it."""
         contest = self._contest
-        flawed = np.array([bool(unit.flaw) for unit in contest.units.all], dtype=np.bool_)
+        sound = ~contest.flawed
         prices = [demand.prices[~needed] for demand, needed in zip(contest.demands, contest.units.needed, strict=True)]
-        found = guide(contest.field, prices, Bundles(contest.required[~flawed].astype(np.float64), value[~flawed]))
+        found = guide(contest.field, prices, Bundles(contest.required[sound].astype(np.float64), value[sound]))
         if found is None:
             return
         self.bound = max(self.bound, lower_bound(contest.open, tolls=found.tolls, units=contest.units.all))
@@ -552,7 +564,7 @@ class _Run:
         if not gang.topology or gang.domain:
             yield from self._domains(unit, number + 1, fences)
             return
-        domains = Domains.of(gang.topology, self._contest.table)
+        domains = self._contest.domains(gang.topology)
         codes, inside, count = domains.codes, domains.labelled, domains.count
         enough, spacious = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
         cost = np.zeros(count)

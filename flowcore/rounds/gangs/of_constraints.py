@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
 import numpy as np
 
-from flowcore.model.constrained import named
+from flowcore.model.constrained import gangs_of, named
 from flowcore.model.constraints import Global, OneDomain
 from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import Described
@@ -23,7 +23,7 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
     Args:
         policies: by name; those of all waiting pods are among them.
     """
-    making = {name: list(_gangs_of(policy)) for name, policy in policies.items()}
+    making = {name: list(gangs_of(policy)) for name, policy in policies.items()}
     if not any(making.values()):
         return snapshot
     found: dict[str, tuple[Policy, OneDomain | Global]] = {}
@@ -50,12 +50,6 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
         flaw = f"{name} has {key} among its pods, which is to take another's place: that is decided for it alone"
         gangs[name] = msgspec.structs.replace(gangs[name], flaw=flaw)
     return replace(snapshot, pending=pending, gangs={**snapshot.gangs, **gangs})
-
-
-def _gangs_of(policy: Policy) -> Iterator[OneDomain | Global]:
-    for constraint in policy.constraints:
-        if isinstance(constraint, OneDomain) or (isinstance(constraint, Global) and constraint.all_or_none):
-            yield constraint
 
 
 def _gang(name: str, waiting: int, policy: Policy, constraint: OneDomain | Global, snapshot: Snapshot) -> Gang:
