@@ -7,23 +7,22 @@ stuck where the old one left before it was bound, and a name that never was does
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from flowcore.model.pods import HostPort, Pod
 from flowcore.model.policies import REPLACES
+from flowcore.model.selectors import is_dns_subdomain
 from flowcore.model.snapshot import Replaced
 from flowcore.model.volumes import ClaimVolume, Disk
 
-#: A DNS subdomain (RFC 1123), of 253 characters at most.
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+#: So much of a text that is no name is shown.
 _LONGEST = 253
 
 
 def named_by(pod: Pod) -> str:
     """Key of the pod that this one is to replace; "" where it names none, or nothing that is a name."""
     name = pod.replaces
-    return f"{pod.namespace}/{name}" if name is not None and _is_name(name) else ""
+    return f"{pod.namespace}/{name}" if name is not None and is_dns_subdomain(name) else ""
 
 
 def replaced_by(
@@ -55,7 +54,3 @@ def replaced_by(
         kind=old.kind,
         volumes=tuple(each for each in old.pod_class.volumes if volumes.get(each, 0) < 2),
     )
-
-
-def _is_name(text: str) -> bool:
-    return len(text) <= _LONGEST and _NAME.fullmatch(text) is not None

@@ -83,10 +83,15 @@ def is_label_value(text: str) -> bool:
     return _LABEL_VALUE.fullmatch(text) is not None
 
 
+def is_dns_subdomain(text: str) -> bool:
+    """Whether it is one (RFC 1123, at most 253 characters), as names of most objects are."""
+    return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
+
+
 def is_label_key(text: str) -> bool:
     """Whether Kubernetes accepts it as a label's key: a name, or a DNS prefix, a slash and a name."""
     prefix, slash, name = text.rpartition("/")
-    if slash and (len(prefix) > 253 or _DNS_SUBDOMAIN.fullmatch(prefix) is None):
+    if slash and not is_dns_subdomain(prefix):
         return False
     return _LABEL_NAME.fullmatch(name) is not None
 
