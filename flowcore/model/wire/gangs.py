@@ -30,11 +30,11 @@ from flowcore.model.gang_terms import (
     Source,
     Terms,
 )
+from flowcore.model.selectors import is_label_key
 from flowcore.model.wire.base import Interner, Wire, WireMeta
 
 _MOST = 2**31 - 1
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 #: Go's time.ParseDuration, without signs.
 _DURATION = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
@@ -254,7 +254,7 @@ def _duration(annotation: str, text: str) -> int:
 
 
 def _label_key(text: str | None) -> str:
-    if text is not None and _LABEL_KEY.fullmatch(text) is None:
+    if text is not None and not is_label_key(text):
         raise ModelError(_annotation(GANG_TOPOLOGY), f'"{text}" is no key of a label')
     return text or ""
 
