@@ -20,7 +20,7 @@ import click
 import msgspec
 from harness import loads, options, plane, room, workload
 from harness.conditions import conditions
-from harness.extended import GATED, KUBE_SCHEDULER, Steered
+from harness.extended import GATED, KUBE_SCHEDULER, Steered, forget_policy, steered_policy
 from harness.pod_watch import PodWatch, Sighting
 from harness.schedulers import THALWEG, KubeScheduler, Scheduler, Thalweg
 from harness.tables import console, print_conditions
@@ -28,10 +28,8 @@ from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
 from thalweg_controlplane.objects import Manifest, node, pod
-from thalweg_operator.gates import ADMISSION
-from thalweg_operator.names import POLICIES_PATH
 
-from flowcore.model.policies import GATE, STEERED_NAME
+from flowcore.model.policies import GATE
 
 KINDS = (KUBE_SCHEDULER, THALWEG, GATED)
 _PRIORITY_CLASS = {
@@ -112,9 +110,7 @@ async def measure(control_plane: ControlPlane, api: Api, kind: str, load: Load, 
     """One row on a plane that is clean before and after."""
     scheduler = _make(kind, control_plane)
     if kind == GATED:
-        spec = {"selects": {"schedulerNames": [STEERED_NAME], "podSelector": {}}, "delivery": "Extender"}
-        policy = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy", "spec": spec}
-        await api.apply({**policy, "metadata": {"name": "bench"}})
+        await steered_policy(api)
     pods = make_pods(load, scheduler.pods_name, gated=kind == GATED)
     version = await plane.version(api)
     async with PodWatch(control_plane.kubeconfig, workload.MEASURED, version) as watch:
@@ -133,9 +129,7 @@ async def measure(control_plane: ControlPlane, api: Api, kind: str, load: Load, 
             await scheduler.stop()
             await plane.delete(api, pods)
             if kind == GATED:
-                await api.delete(f"{POLICIES_PATH}/bench")
-                for gates in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"):
-                    await api.delete(f"/apis/{ADMISSION}/{gates}")  # no garbage collector runs here
+                await forget_policy(api)
     return _measured(seen, load, begun, ended, len(room.overcommitted(nodes, there)))
 
 

@@ -27,7 +27,18 @@ import msgspec
 from harness import legal, loads, options, plane, room, workload
 from harness.conditions import conditions
 from harness.errors import BenchError
-from harness.extended import GATED, HELD, KUBE_SCHEDULER, PASS_THROUGH, STEERED, Holding, PassThrough, Steered
+from harness.extended import (
+    GATED,
+    HELD,
+    KUBE_SCHEDULER,
+    PASS_THROUGH,
+    STEERED,
+    Holding,
+    PassThrough,
+    Steered,
+    forget_policy,
+    steered_policy,
+)
 from harness.pod_watch import PodWatch
 from harness.schedulers import KubeScheduler, Samples, log_kept
 from harness.tables import console, print_conditions
@@ -36,8 +47,6 @@ from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
 from thalweg_controlplane.objects import Manifest, pod
-from thalweg_operator.gates import ADMISSION
-from thalweg_operator.names import POLICIES_PATH
 
 from flowcore.model.policies import GATE, STEERED_NAME
 
@@ -115,19 +124,6 @@ def _make(case: Case, control_plane: ControlPlane, given: Options) -> KubeSchedu
     return Steered(control_plane, case.kind, case.pods if case.arrival == BEFOREHAND else 0, profile)
 
 
-def _policy(case: Case) -> Manifest:
-    return {
-        "apiVersion": "scheduling.thalweg/v1alpha1",
-        "kind": "FlowSchedulingPolicy",
-        "metadata": {"name": "bench"},
-        "spec": {
-            "selects": {"schedulerNames": [STEERED_NAME], "podSelector": {}},
-            "delivery": "Extender",
-            "waiting": "Gate" if case.kind == GATED else "Hold",
-        },
-    }
-
-
 def _gated(pods: list[Manifest]) -> list[Manifest]:
     """As the policy's admission leaves them; the pods bring the gate themselves, so no row pays for anything else."""
     return [{**each, "spec": {**each["spec"], "schedulingGates": [{"name": GATE}]}} for each in pods]
@@ -138,7 +134,7 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
     scheduler = _make(case, control_plane, given)
     steers = isinstance(scheduler, Steered)
     if steers:
-        await api.apply(_policy(case))
+        await steered_policy(api, waiting="Gate" if case.kind == GATED else "Hold")
     size = "1" if case.kind == HELD else "1000"
     waiting = [
         pod(f"waiting-{i:06}", size, "1Gi", workload.MEASURED, STEERED_NAME)
@@ -157,9 +153,7 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
                 await scheduler.stop()
                 await plane.delete(api, [*pods, *waiting])
                 if steers:
-                    await api.delete(f"{POLICIES_PATH}/bench")
-                    for kind in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"):
-                        await api.delete(f"/apis/{ADMISSION}/{kind}")  # no garbage collector runs here
+                    await forget_policy(api)
 
 
 async def _load(

@@ -6,10 +6,13 @@ import asyncio
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from thalweg.scheduler_config import SchedulerConfig
-from thalweg_controlplane import ControlPlane
+from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.processes import Child, until_ready
+from thalweg_operator.gates import ADMISSION
+from thalweg_operator.names import POLICIES_PATH
 
 from flowcore.model.policies import STEERED_NAME
 from harness.errors import BenchError
@@ -42,6 +45,24 @@ def _configuration(address: str, profile: str, sample: int) -> str:
             leader_elect=False,
         )
     )
+
+
+async def steered_policy(api: Api, **spec: Any) -> None:
+    """Makes the policy with which pods are steered in the benchmarks."""
+    selects = {"schedulerNames": [STEERED_NAME], "podSelector": {}}
+    policy = {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowSchedulingPolicy",
+        "metadata": {"name": "bench"},
+    }
+    await api.apply({**policy, "spec": {"selects": selects, "delivery": "Extender", **spec}})
+
+
+async def forget_policy(api: Api) -> None:
+    """Removes it, with its gates: no garbage collector runs here."""
+    await api.delete(f"{POLICIES_PATH}/bench")
+    for kind in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"):
+        await api.delete(f"/apis/{ADMISSION}/{kind}")
 
 
 class PassThrough(KubeScheduler):
@@ -129,4 +150,15 @@ class Steered(KubeScheduler):
         await self.thalweg.stop()
 
 
-__all__ = ["GATED", "HELD", "KUBE_SCHEDULER", "PASS_THROUGH", "STEERED", "Holding", "PassThrough", "Steered"]
+__all__ = [
+    "GATED",
+    "HELD",
+    "KUBE_SCHEDULER",
+    "PASS_THROUGH",
+    "STEERED",
+    "Holding",
+    "PassThrough",
+    "Steered",
+    "forget_policy",
+    "steered_policy",
+]
