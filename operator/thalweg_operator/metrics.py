@@ -17,6 +17,12 @@ class Metrics:
         self.events = Counter("thalweg_watch_events", "Events received from the API server.", ["kind"], registry=r)
         self.relists = Counter("thalweg_relists", "Lists repeated after the first.", ["kind"], registry=r)
         self.unreadable = Counter("thalweg_unreadable_objects", "Objects that could not be read.", ["kind"], registry=r)
+        self.refused_inputs = Counter(
+            "thalweg_refused_inputs",
+            "Objects and requests that were refused, whole or in part, by kind and field.",
+            ["kind", "field"],
+            registry=r,
+        )
         self.rounds = Counter("thalweg_rounds", "Rounds finished.", ["method"], registry=r)
         self.round_seconds = Histogram(
             "thalweg_round_seconds", "Time from request to plan, by the worker.", buckets=_SECONDS, registry=r
