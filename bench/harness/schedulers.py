@@ -7,7 +7,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -70,17 +70,25 @@ class Thalweg:
 
     Args:
         profile: where cProfile's result of the operator's own process goes; profiled figures are not comparable.
+        python: of another installation of Thalweg, for a comparison.
+        options: more arguments of `thalweg run`.
     """
 
     name = THALWEG
     pods_name = "thalweg"
 
-    def __init__(self, plane: ControlPlane, profile: Path | None = None) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        profile: Path | None = None,
+        python: str = sys.executable,
+        options: Sequence[str] = (),
+    ) -> None:
         self.address = free_address()
         self.log = plane.workdir / "thalweg.log"
         profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
-        command = [sys.executable, *profiler, "-m", "thalweg", "run", "--kubeconfig", str(plane.kubeconfig)]
-        self._child = Child(THALWEG, [*command, "--listen", self.address, "--log-format", "json"], self.log)
+        command = [python, *profiler, "-m", "thalweg", "run", "--kubeconfig", str(plane.kubeconfig)]
+        self._child = Child(THALWEG, [*command, "--listen", self.address, "--log-format", "json", *options], self.log)
 
     async def start(self) -> None:
         self._child.start()

@@ -50,8 +50,13 @@ def used(pids: Iterable[int]) -> Usage:
         if fields is None:
             continue
         ticks += sum(map(int, fields[11:15]))
-        peak += _peak_kib(pid)
+        peak += _kib(pid, "VmHWM:")
     return Usage(ticks / _TICKS, peak / 1024)
+
+
+def resident_mib(pids: Iterable[int]) -> float:
+    """What these processes hold in memory now, together."""
+    return sum(_kib(pid, "VmRSS:") for pid in pids) / 1024
 
 
 def _pids() -> list[int]:
@@ -73,9 +78,9 @@ def _arguments(pid: int) -> list[str]:
         return []
 
 
-def _peak_kib(pid: int) -> int:
+def _kib(pid: int, field: str) -> int:
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
+    return next((int(line.split()[1]) for line in lines if line.startswith(field)), 0)
