@@ -7,21 +7,23 @@ room given back or confirmed, so nothing is bound twice and no room is counted f
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from flowcore.model.pods import Pod
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import Connection
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.pauses import pause
 from thalweg_operator.state import ClusterState
+from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
 
 _log = structlog.get_logger()
+_BACKOFF = Backoff(first=0.1, longest=5.0)
 
 
 class _Meta(msgspec.Struct):
@@ -55,8 +57,21 @@ class _BoundPod(msgspec.Struct):
     spec: _BoundSpec
 
 
+class _Planned(NamedTuple):
+    """A binding in line; ``generation``: the state's, when it was put there."""
+
+    pod: Pod
+    node: str
+    generation: int
+
+
 class Binder:
-    """Takes reserved pods and binds them in the order they come."""
+    """Takes reserved pods and binds those of a namespace in the order they come.
+
+    Attributes:
+        on_bound: called with each pod that was bound, and its node.
+        on_refused: called with a pod that the API server will not bind, and why.
+    """
 
     def __init__(
         self,
@@ -64,27 +79,32 @@ class Binder:
         state: ClusterState,
         metrics: Metrics,
         concurrency: int,
-        on_refused: Callable[[Pod, str], None],
+        *,
+        backoff: Backoff = _BACKOFF,
     ) -> None:
+        """With so many bindings in flight at once.
+
+        Args:
+            backoff: pauses between tries of one binding.
+        """
         self._connection, self._state, self._metrics = connection, state, metrics
-        self._concurrency, self._on_refused = concurrency, on_refused
-        self._queue: asyncio.Queue[tuple[Pod, str, int]] = asyncio.Queue()
+        self.on_refused: Callable[[Pod, str], None] = lambda _pod, _reason: None
+        self.on_bound: Callable[[Pod, str], None] = lambda _pod, _node: None
+        self._queue = WriteQueue("bindings", concurrency, self._try, metrics, backoff)
         self._encoder = msgspec.json.Encoder()
         self._succeeded = metrics.bindings.labels("bound")
 
     def bind(self, pod: Pod, node: str) -> None:
         """Puts a pod with a reservation in line."""
-        self._queue.put_nowait((pod, node, self._state.generation))
+        self._queue.put(_Planned(pod, node, self._state.generation), pod.namespace)
 
     async def run(self) -> None:
         """Binds until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(self._concurrency):
-                tasks.create_task(self._work())
+        await self._queue.run()
 
     async def drain(self) -> None:
         """Returns when everything in line was answered."""
-        await self._queue.join()
+        await self._queue.drain()
 
     async def bind_for(self, namespace: str, name: str, uid: str, node: str) -> str:
         """Binds a pod where kube-scheduler has placed it, tried once: its own attempts come again.
@@ -104,88 +124,73 @@ class Binder:
         # With the uid the server refuses to bind another pod that took the name meanwhile.
         return path, self._encoder.encode(_Binding("v1", "Binding", _Meta(name, namespace, uid), _Target("Node", node)))
 
-    async def _work(self) -> None:
-        while True:
-            pod, node, generation = await self._queue.get()
-            try:
-                await self._bind(pod, node, generation)
-            except Exception:  # noqa: BLE001
-                # Whatever it was, the pod must not be lost: its room is given back and the next round takes it up.
-                _log.exception("binding failed unexpectedly", pod=pod.key, node=node)
-                self._state.release(pod.key, pod.uid)
-            finally:
-                self._queue.task_done()
+    async def _try(self, planned: _Planned, tries: int) -> Outcome:
+        try:
+            return await self._bind(planned, tries)
+        except Exception:
+            # The pod must not be lost: its room is given back and the next round takes it up.
+            self._state.release(planned.pod.key, planned.pod.uid)
+            raise
 
-    async def _bind(self, pod: Pod, node: str, generation: int) -> None:
+    async def _bind(self, planned: _Planned, tries: int) -> Outcome:
+        pod, node, generation = planned
+        # The API server does not check that the node exists; a pod bound to a node that is gone never runs.
+        there = node in self._state.nodes
+        if tries == 0:
+            # A pod may have stood in line for seconds: what changed meanwhile was not planned with.
+            if not there or self._state.node_changed_since(node, generation):
+                self._give_up(pod, node, "node changed" if there else "node gone", "")
+                return Done.UNSENT
+        elif not there:
+            # An earlier try may have got through. Until that is known nothing more is sent there.
+            return await self._settle_conflict(pod, node, Refused(409, ""))
         path, body = self._binding(pod.namespace, pod.name, pod.uid, node)
-        # A pod may have stood in line for seconds: what changed meanwhile was not planned with.
-        if node in self._state.nodes and self._state.node_changed_since(node, generation):
-            self._give_up(pod, node, "node changed", "")
-            return
-        tries = 0
-        while True:
-            # The API server does not check that the node exists; a pod bound to a node that is gone never runs.
-            if node not in self._state.nodes:
-                if tries == 0:
-                    self._give_up(pod, node, "node gone", "")
-                    return
-                # An earlier try may have got through. Until that is known nothing more is sent there.
-                if await self._settle_conflict(pod, node, Refused(409, "")):
-                    return
-                await pause(tries)
-                continue
-            tries += 1
-            try:
-                await self._connection.request("POST", path, body=body)
-            except ConnectionLost as error:
-                self._metrics.bindings.labels("lost").inc()
-                _log.warning("binding unanswered, asking again", pod=pod.key, node=node, problem=str(error))
-                await pause(tries)
-                continue
-            except Refused as error:
-                if error.status == 409 and await self._settle_conflict(pod, node, error):
-                    return
-                if error.passing:
-                    self._metrics.bindings.labels(str(error.status)).inc()
-                    await pause(tries, error.retry_after)
-                    continue
-                if error.status == 409:
-                    await pause(tries)
-                    continue
-                self._give_up(pod, node, str(error.status), error.reason if error.status != 404 else "")
-                return
-            self._bound(pod)
-            return
+        try:
+            await self._connection.request("POST", path, body=body)
+        except ConnectionLost as error:
+            self._metrics.bindings.labels("lost").inc()
+            _log.warning("binding unanswered, asking again", pod=pod.key, node=node, problem=str(error))
+            return again(error)
+        except Refused as error:
+            if error.status == 409:
+                return await self._settle_conflict(pod, node, error)
+            if error.passing:
+                self._metrics.bindings.labels(str(error.status)).inc()
+                return again(error)
+            self._give_up(pod, node, str(error.status), error.reason if error.status != 404 else "")
+            return Done.ANSWERED
+        self._bound(pod, node)
+        return Done.ANSWERED
 
-    async def _settle_conflict(self, pod: Pod, node: str, error: Refused) -> bool:
-        """Finds out what a 409 meant; False when the binding should be sent again."""
+    async def _settle_conflict(self, pod: Pod, node: str, error: Refused) -> Outcome:
+        """Finds out what a 409 meant; where that cannot be known yet, the binding is to be sent again."""
         try:
             raw = await self._connection.request("GET", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
-        except Refused as problem:
-            if problem.status == 404:
-                self._give_up(pod, node, "404", "")
-                return True
-            return False
-        except ConnectionLost:
-            return False
-        try:
             found = msgspec.json.decode(raw, type=_BoundPod)
+        except Refused as problem:
+            if problem.status != 404:
+                return again(problem)
+            self._give_up(pod, node, "404", "")
+            return Done.ANSWERED
+        except ConnectionLost as problem:
+            return again(problem)
         except msgspec.DecodeError:
-            return False
+            return Again("error")
         if found.metadata.uid != pod.uid:
             self._give_up(pod, node, "replaced", "")
         elif found.spec.node_name == node:
-            self._bound(pod)  # an earlier try got through
+            self._bound(pod, node)  # an earlier try got through
         elif found.spec.node_name:
             self._give_up(pod, node, "bound elsewhere", "")
         else:
             # Still unbound, so it is the pod itself that may not be bound (it is being deleted, or gated).
             self._give_up(pod, node, "409", error.reason)
-        return True
+        return Done.ANSWERED
 
-    def _bound(self, pod: Pod) -> None:
+    def _bound(self, pod: Pod, node: str) -> None:
         # The reservation stays until the watch shows the binding: the state then moves the room over.
         self._succeeded.inc()
+        self.on_bound(pod, node)
         if pod.created:
             self._metrics.binding_seconds.observe(max(0.0, time.time() - pod.created))
 
@@ -193,5 +198,5 @@ class Binder:
         self._metrics.bindings.labels(answer).inc()
         _log.info("not bound", pod=pod.key, node=node, answer=answer, reason=reason)
         if reason:
-            self._on_refused(pod, f"the API server refused to bind it to {node}: {reason}")
+            self.on_refused(pod, f"the API server refused to bind it to {node}: {reason}")
         self._state.release(pod.key, pod.uid)

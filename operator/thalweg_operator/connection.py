@@ -27,6 +27,8 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 #: A watch event can be as large as what etcd stores, 1.5 MiB.
 _READ_BUFFER = 2**21
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
+#: Seconds of a Retry-After header that are heeded at most.
+_LONGEST_RETRY_AFTER = 30.0
 
 
 class _Status(msgspec.Struct):
@@ -172,8 +174,13 @@ def _refusal(response: aiohttp.ClientResponse, answer: bytes) -> Refused:
         reason = status.message or status.reason or ""
     except msgspec.DecodeError:
         reason = answer[:200].decode(errors="replace")
+    return Refused(response.status, reason, _retry_after(response.headers.get("Retry-After", "")))
+
+
+def _retry_after(text: str) -> float:
+    """Seconds that a Retry-After header asks to wait, limited: a proxy may write anything. A date counts as nothing."""
     try:
-        retry_after = float(response.headers.get("Retry-After", 0))
+        seconds = float(text)
     except ValueError:
-        retry_after = 0.0
-    return Refused(response.status, reason, retry_after)
+        return 0.0
+    return min(seconds, _LONGEST_RETRY_AFTER) if seconds > 0.0 else 0.0  # NaN is not greater than 0

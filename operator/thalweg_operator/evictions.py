@@ -6,7 +6,6 @@ long as it is wanted. An eviction whose answer was lost is asked for again too: 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,16 +13,18 @@ import msgspec
 import structlog
 
 from flowcore.model.pods import Pod
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import Connection
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.events import warn
+from thalweg_operator.events import EventWriter
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
 
 _log = structlog.get_logger()
-#: Seconds before an eviction that a budget does not allow is asked for again; twice as many each time, up to the last.
-_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+#: Pauses before an eviction that a budget does not allow is asked for again.
+_BACKOFF = Backoff(first=1.0, longest=30.0)
 #: How many are asked for at a time.
-_WORKERS = 4
+_SLOTS = 8
 
 
 class _FoundMeta(msgspec.Struct):
@@ -40,18 +41,18 @@ class _Eviction:
     why: str
     wanted: Callable[[], bool]
     refused: Callable[[str], None]
-    tries: int = 0
 
 
 class Evictor:
     """See the module."""
 
-    def __init__(self, connection: Connection, metrics: Metrics) -> None:
-        self._connection, self._metrics = connection, metrics
-        self._queue: asyncio.Queue[_Eviction] = asyncio.Queue()
+    def __init__(
+        self, connection: Connection, metrics: Metrics, events: EventWriter, *, backoff: Backoff = _BACKOFF
+    ) -> None:
+        self._connection, self._metrics, self._events = connection, metrics, events
+        self._queue = WriteQueue("evictions", _SLOTS, self._try, metrics, backoff)
         #: Uids of pods in line, resting ones too.
         self._known: set[str] = set()
-        self._resting: set[asyncio.TimerHandle] = set()
 
     def evict(
         self,
@@ -70,7 +71,7 @@ class Evictor:
         if pod.uid in self._known:
             return False
         self._known.add(pod.uid)
-        self._queue.put_nowait(_Eviction(pod, why, wanted, refused))
+        self._queue.put(_Eviction(pod, why, wanted, refused), pod.namespace)
         return True
 
     def evicting(self, uid: str) -> bool:
@@ -79,46 +80,23 @@ class Evictor:
 
     async def run(self) -> None:
         """Evicts until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for _ in range(_WORKERS):
-                    tasks.create_task(self._work())
-        finally:
-            for timer in self._resting:
-                timer.cancel()
+        await self._queue.run()
 
     async def drain(self) -> None:
         """Returns when everything in line was answered; what a budget holds up is not waited for."""
-        await self._queue.join()
+        await self._queue.drain(resting=False)
 
-    async def _work(self) -> None:
-        while True:
-            each = await self._queue.get()
-            rest: float | None = None
-            try:
-                if each.wanted():
-                    rest = await self._evict(each)
-            except Exception:  # noqa: BLE001 - whatever it was, the others must be evicted
-                _log.exception("eviction failed unexpectedly", pod=each.pod.key)
-            finally:
-                if rest is None:
-                    self._known.discard(each.pod.uid)
-                else:
-                    self._rest(each, rest)
-                self._queue.task_done()
+    async def _try(self, each: _Eviction, tries: int) -> Outcome:
+        outcome: Outcome = Done.UNSENT
+        try:
+            if each.wanted():
+                outcome = await self._evict(each, tries)
+        finally:
+            if isinstance(outcome, Done):
+                self._known.discard(each.pod.uid)
+        return outcome
 
-    def _rest(self, each: _Eviction, seconds: float) -> None:
-        again = _Eviction(each.pod, each.why, each.wanted, each.refused, each.tries + 1)
-
-        def back() -> None:
-            self._resting.discard(timer)
-            self._queue.put_nowait(again)
-
-        timer = asyncio.get_running_loop().call_later(seconds, back)
-        self._resting.add(timer)
-
-    async def _evict(self, each: _Eviction) -> float | None:
-        """Seconds after which to ask again; None: it is done with."""
+    async def _evict(self, each: _Eviction, tries: int) -> Outcome:
         pod = each.pod
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         body = {
@@ -127,30 +105,30 @@ class Evictor:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
-        pause = min(_LONGEST_PAUSE, _PAUSE * 2.0 ** min(each.tries, 16))
         try:
             await self._connection.request("POST", f"{path}/eviction", body=msgspec.json.encode(body))
         except ConnectionLost as error:
             self._metrics.evictions.labels("lost").inc()
             _log.warning("eviction unanswered, asking again", pod=pod.key, problem=str(error))
-            return pause
+            return again(error)
         except Refused as error:
             self._metrics.evictions.labels(str(error.status)).inc()
             if error.status == 404 or (error.status == 409 and await self._replaced(path, pod.uid)):
-                return None  # it is gone, which is what was wanted
+                return Done.ANSWERED  # it is gone, which is what was wanted
             each.refused(error.reason or str(error.status))
             if error.status == 409 or error.passing:
-                if each.tries == 0:
+                if tries == 0:
                     _log.info("eviction put off", pod=pod.key, reason=error.reason)
-                    await self._tell(each, f"{each.why} It cannot be evicted now: {error.reason}")
-                return max(pause, min(error.retry_after, _LONGEST_PAUSE))
+                    self._tell(each, f"{each.why} It cannot be evicted now: {error.reason}")
+                # With 429 a budget protects the pod: that says nothing about the others of its namespace.
+                return Again("busy", error.retry_after, failed=False) if error.status == 429 else again(error)
             _log.error("eviction refused", pod=pod.key, status=error.status, reason=error.reason)
-            await self._tell(each, f"{each.why} It was not evicted: {error.reason}")
-            return None
+            self._tell(each, f"{each.why} It was not evicted: {error.reason}")
+            return Done.ANSWERED
         self._metrics.evictions.labels("evicted").inc()
         _log.info("evicted", pod=pod.key, why=each.why)
-        await self._tell(each, each.why)
-        return None
+        self._tell(each, each.why)
+        return Done.ANSWERED
 
     async def _replaced(self, path: str, uid: str) -> bool:
         """Whether the pod is gone, or another one has its name."""
@@ -162,8 +140,5 @@ class Evictor:
         except (ConnectionLost, msgspec.DecodeError):
             return False
 
-    async def _tell(self, each: _Eviction, message: str) -> None:
-        try:
-            await warn(self._connection, each.pod, "Evicting", message)
-        except (Refused, ConnectionLost) as error:
-            _log.warning("event not written", pod=each.pod.key, problem=str(error))
+    def _tell(self, each: _Eviction, message: str) -> None:
+        self._events.write(each.pod, "Evicting", message, action="Evicting", warning=True)

@@ -43,6 +43,24 @@ class Metrics:
         self.placements = Counter("thalweg_placements", "Placements by what became of them.", ["outcome"], registry=r)
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
         self.evictions = Counter("thalweg_evictions", "Evictions by the API server's answer.", ["answer"], registry=r)
+        self.writes_queued = Gauge(
+            "thalweg_queued_writes",
+            "Writes to the API server by queue and state: due, in flight or resting until the next try.",
+            ["queue", "state"],
+            registry=r,
+        )
+        self.write_retries = Counter(
+            "thalweg_write_retries",
+            "Writes that are to be tried again, by queue and cause: lost, busy, error, conflict or refused.",
+            ["queue", "cause"],
+            registry=r,
+        )
+        self.events_written = Counter(
+            "thalweg_events",
+            "Events by reason and outcome: written, failed, or dropped because too many were in line.",
+            ["reason", "outcome"],
+            registry=r,
+        )
         self.steering_writes = Counter(
             "thalweg_steering_writes",
             "Writes to pods that kube-scheduler binds, by kind (nominate, clear, open, wake) and answer.",
@@ -51,7 +69,7 @@ class Metrics:
         )
         self.steered = Counter(
             "thalweg_steered",
-            "What became of nominations: bound, elsewhere, erased, rejected or expired.",
+            "What became of nominations: bound, elsewhere, erased, rejected, refused or expired.",
             ["outcome"],
             registry=r,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ import structlog
 from aiohttp import web
 
 from flowcore.model.gang_terms import Source
+from flowcore.model.pods import Pod
 from flowcore.model.wire import Interner, storage_decoder
 from thalweg_operator import sinks
 from thalweg_operator.batcher import Batcher
@@ -19,15 +20,18 @@ from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
 from thalweg_operator.cost_models import find_models
 from thalweg_operator.errors import OperatorError
+from thalweg_operator.events import EventWriter
 from thalweg_operator.evictions import Evictor
 from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator
+from thalweg_operator.observed import Observed
 from thalweg_operator.partial import PartialGangs
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.policy_handlers import keep_resynced, resync, serve
 from thalweg_operator.policy_status import PolicyStatus
+from thalweg_operator.progress import Progress
 from thalweg_operator.reflector import Reflector, Sink
 from thalweg_operator.replacing import Replacing
 from thalweg_operator.rounds import RoundLoop
@@ -35,6 +39,7 @@ from thalweg_operator.settings import Settings
 from thalweg_operator.state import ClusterState
 from thalweg_operator.steering import PodSteering
 from thalweg_operator.waiting import WaitingPods
+from thalweg_operator.wire import RoundReply, RoundRequest
 from thalweg_operator.worker_client import WorkerClient
 
 T = TypeVar("T")
@@ -72,7 +77,7 @@ async def run(settings: Settings, extras: Callable[[Operator], Mapping[str, web.
     Raises:
         OperatorError: it cannot start or go on.
     """
-    async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 24) as connection:
+    async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 48) as connection:
         operator = Operator(settings, connection)
         await operator.run(extras(operator))
 
@@ -100,15 +105,12 @@ class Operator:
 
         self._policies.on_change = policies_changed
         self._worker = WorkerClient(settings.round_timeout, settings.records)
-        self._waiting = WaitingPods(connection, self._state, self.metrics, settings.told_per_second)
-        self.binder = Binder(
-            connection,
-            self._state,
-            self.metrics,
-            settings.bind_concurrency,
-            lambda pod, why: self._rounds.refused(pod, why),  # noqa: PLW0108 - the two know each other
-        )
-        self._evictor = Evictor(connection, self.metrics)
+        self._events, self._progress = EventWriter(connection, self.metrics), Progress()
+        self._observed = Observed(self._events)
+        self._waiting = WaitingPods(connection, self._state, self.metrics, self._events, settings.told_per_second)
+        self.binder = Binder(connection, self._state, self.metrics, settings.bind_concurrency)
+        self.binder.on_bound, self.binder.on_refused = self._bound, self._refused
+        self._evictor = Evictor(connection, self.metrics, self._events)
         self._replacing = Replacing(
             self._state,
             self._policies,
@@ -135,7 +137,9 @@ class Operator:
             settings.resync,
             settings.round_budget,
         )
+        self._rounds.on_planned = self._planned
         self.steering.on_rejected = self._rounds.rejected
+        self.steering.on_refused = lambda pod, why: self._rounds.refused(pod, why, steered=True)
         self._status = PolicyStatus(connection, self._state, self._policies, self._rounds, self._gates)
         self._reflectors: dict[str, Reflector[Any]] = {
             "nodes": self._reflect("nodes", sinks.node_decoder(intern), sinks.Nodes(self._state)),
@@ -172,6 +176,19 @@ class Operator:
     def _reflect(self, kind: str, decode: Callable[[bytes], T | None], sink: Sink[T], group: str = "") -> Reflector[T]:
         path = f"/apis/{group}/v1/{kind}" if group else f"/api/v1/{kind}"
         return Reflector(kind, path, self._connection, decode, sink, self.metrics, may_be_absent=bool(group))
+
+    def _planned(self, request: RoundRequest, pods: Sequence[Pod], reply: RoundReply) -> None:
+        self._progress.planned(request, pods, reply)
+        self._observed.planned(request, pods, reply)
+
+    def _bound(self, pod: Pod, node: str) -> None:
+        self._progress.bound(pod, node)
+        # In kube-scheduler's words.
+        self._events.write(pod, "Scheduled", f"Successfully assigned {pod.key} to {node}", action="Binding")
+
+    def _refused(self, pod: Pod, reason: str) -> None:
+        self._progress.refused(pod, reason)
+        self._rounds.refused(pod, reason)
 
     def not_ready(self) -> list[str]:
         """What the snapshot still lacks."""
@@ -226,6 +243,8 @@ class Operator:
         self._begin("event loop watch", watch_event_loop(self.metrics))
         self._begin("policy resync", keep_resynced(self._connection, self._policies))
         self.steering.adopt_all()
+        self._begin("events", self._events.run())
+        self._begin("progress", self._progress.run())
         self._begin("binder", self.binder.run())
         self._begin("nominator", self._nominator.run())
         self._begin("steering", self.steering.run())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -81,6 +81,7 @@ class RoundLoop:
     Attributes:
         reports: the last round of each policy that had pods waiting.
         contradictions: policies that rule some of their own pods out, as they were then, and how.
+        on_planned: called with each round's request, the pods of its ``waiting`` and its reply, once it is carried out.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class RoundLoop:
         self._state, self._policies, self._worker = state, policies, worker
         self._binder, self._steering, self._waiting, self._metrics = binder, steering, waiting, metrics
         self._batcher, self._resync, self._budget, self._clock = batcher, resync, budget, clock
+        self.on_planned: Callable[[RoundRequest, Sequence[Pod], RoundReply], None] = lambda *_: None
         self._dispatch = Dispatch(state, policies, binder, steering, metrics, self._rest_awhile)
         self._number = 0
         self._told = False
@@ -201,6 +203,7 @@ class RoundLoop:
             self._metrics.verdicts.labels(name, "miss").inc(misses)
             self._metrics.verdict_rows.labels(name).inc(rows)
         await self._deliver(question, reply)
+        self.on_planned(request, question.pods, reply)
         await self._conclude(question, reply)
 
     async def _question(self, *, fresh: bool) -> _Question:
@@ -340,8 +343,6 @@ class RoundLoop:
                     self.reports[policy.name] = RoundReport(
                         request.number, now, placed[at], left[at], reply.costs[at], reply.gap, reply.certified
                     )
-            _log.debug("round", number=request.number, placed=len(reply.placements), left=len(reply.left),
-                       method=reply.method, seconds=round(reply.seconds, 4))  # fmt: skip
         self._metrics.waiting.set(sum(left))
         if len(self._refusals) > 1000:
             self._refusals = {key: r for key, r in self._refusals.items() if key in self._state.waiting}

@@ -95,6 +95,7 @@ class _Steered:
         crowded: kube-scheduler asked about the node, and we kept the pod off it for the sake of others.
         refused: kube-scheduler asked about other nodes although it knew of the nomination: its filters refuse the node.
         expired: nobody followed the nomination.
+        clearing: that it is taken back is on its way to the API server.
     """
 
     uid: str
@@ -109,6 +110,7 @@ class _Steered:
     crowded: bool = False
     refused: bool = False
     expired: bool = False
+    clearing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class PodSteering:
 
     Attributes:
         on_rejected: called with pod and node when kube-scheduler's own filters refuse the node.
+        on_refused: called with pod and reason when the API server refuses a write to the pod, whatever the node.
     """
 
     def __init__(
@@ -140,6 +143,7 @@ class PodSteering:
         self._state, self._policies, self._nominator, self._metrics = state, policies, nominator, metrics
         self._decode, self._ready, self._clock = decode, ready, clock
         self.on_rejected: Callable[[Pod, str], None] = lambda _pod, _node: None
+        self.on_refused: Callable[[Pod, str], None] = lambda _pod, _reason: None
         self._steered: dict[str, _Steered] = {}
         #: Those of them in line.
         self._line = Pools()
@@ -155,7 +159,10 @@ class PodSteering:
         #: Pods of ``Prefer`` that the plan has no node for, by key, with their uid: kube-scheduler may choose.
         self._free: dict[str, str] = {}
         self._scores: dict[tuple[PodClass, str], bytes] = {}
-        self._opening: set[tuple[str, str]] = set()
+        #: Pods whose gate is being opened, by key and uid, with what they were steered by then.
+        self._opening: dict[tuple[str, str], _Steered | None] = {}
+        #: Pods whose nomination by somebody else is being cleared, by key and uid.
+        self._clearing: set[tuple[str, str]] = set()
         self._begun = False
         #: When kube-scheduler asked last about a pod that it is to bind.
         self._asked = 0.0
@@ -237,10 +244,26 @@ class PodSteering:
             del self._scores[next(iter(self._scores))]
 
     def open(self, pod: Pod) -> None:
-        """Opens our gate, for pods that need not wait behind it."""
-        if (pod.key, pod.uid) not in self._opening:
-            self._opening.add((pod.key, pod.uid))
-            self._nominator.put(Write("open", pod, done=lambda _: self._opening.discard((pod.key, pod.uid))))
+        """Opens our gate, for pods that need not wait behind it. What is refused is tried again with pauses."""
+        this, steered = (pod.key, pod.uid), self._steered.get(pod.key)
+        if this in self._opening and self._opening[this] is steered:
+            return
+        self._opening[this] = steered
+
+        def wanted() -> bool:
+            known = self._state.pods.get(pod.key)
+            there = known is not None and known.uid == pod.uid and known.gated
+            # Where the plan changed since, it decides anew.
+            return there and self._steered.get(pod.key) is steered and (steered is None or not steered.expired)
+
+        def done(_problem: str | None) -> None:
+            if self._opening.get(this, self) is steered:
+                del self._opening[this]
+
+        def refused(reason: str) -> None:
+            self.on_refused(pod, f"the API server refused to remove its scheduling gate: {reason}")
+
+        self._nominator.put(Write("open", pod, "", wanted, done, refused))
 
     # --- from the state ---
 
@@ -389,9 +412,14 @@ class PodSteering:
 
     def _clear_others(self, pod: Pod, nominated: str) -> None:
         """Somebody else nominated the pod, and kube-scheduler refuses that node: it does not always clear it itself."""
-        there = self._state.reservations.get(pod.key)
-        if there is not None and there.by is By.OTHERS and nominated == there.node:
-            self._nominator.put(Write("clear", pod, wanted=lambda: self._state.reservations.get(pod.key) is there))
+        there, this = self._state.reservations.get(pod.key), (pod.key, pod.uid)
+        if there is not None and there.by is By.OTHERS and nominated == there.node and this not in self._clearing:
+            self._clearing.add(this)
+
+            def wanted() -> bool:
+                return self._state.reservations.get(pod.key) is there
+
+            self._nominator.put(Write("clear", pod, "", wanted, lambda _: self._clearing.discard(this)))
 
     def _holder(self, pod: Pod, steered: _Steered, policy: str, nodes: Sequence[str]) -> str:
         """Whose planned node, of these, the pod may go to: its own or that of one like it; "" if it is not its turn.
@@ -556,8 +584,12 @@ class PodSteering:
         """Clears the nomination; the reservation goes once that is seen."""
         steered.expired = True
         self._state.ending.add(pod.key)
+        if steered.clearing:
+            return
+        steered.clearing = True
 
         def done(_problem: str | None) -> None:
+            steered.clearing = False
             # Where there was nothing to clear, nothing will be seen to change.
             if self._steered.get(pod.key) is steered:
                 self._doubt(pod.key, _BINDING_GRACE)
@@ -583,7 +615,9 @@ class PodSteering:
             steered.writing = False
             if problem and wanted():
                 _log.info("not nominated", pod=pod.key, node=steered.node, problem=problem)
-                self._reject(pod.key, "rejected")
+                # The API server does not judge the node: another one would be refused too.
+                self._reject(pod.key, "refused")
+                self.on_refused(pod, f"the API server refused to nominate node {steered.node} for it: {problem}")
             elif problem == "":
                 self._written(pod, steered)
 

@@ -4,13 +4,15 @@ A pod that kube-scheduler holds has its condition from there already, and every 
 kube-scheduler try it again: it gets the Event alone. One behind our gate keeps the condition's reason, SchedulingGated.
 
 Written only when the reason changes, and no more than so many a second: ten thousand waiting pods whose message counts
-nodes would otherwise flood the API server with every node that comes or goes. Pods never told before go first.
+nodes would otherwise flood the API server with every node that comes or goes. Pods never told before go first, in turns
+between their namespaces.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,17 +20,22 @@ import msgspec
 import structlog
 
 from flowcore.model.pods import Pod
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.events import timestamp, warn
+from thalweg_operator.events import EventWriter, timestamp
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
+from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
 
 _log = structlog.get_logger()
 #: A pod left by one round is often placed by the next: wait this long before telling it.
 _GRACE = 0.5
 #: A reason that keeps changing is rewritten this often at most.
 _AGAIN = 10.0
+#: Requests in flight at once.
+_SLOTS = 8
+_BACKOFF = Backoff(first=1.0, longest=30.0)
 
 
 #: Strategic merge: what a pod with a node has in place of the condition that this module writes.
@@ -66,12 +73,19 @@ class WaitingPods:
         connection: Connection,
         state: ClusterState,
         metrics: Metrics,
+        events: EventWriter,
         per_second: float,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        backoff: Backoff = _BACKOFF,
     ) -> None:
-        self._connection, self._state, self._metrics = connection, state, metrics
+        """``backoff``: pauses between tries of one write."""
+        self._connection, self._state, self._metrics, self._events = connection, state, metrics, events
         self._pause, self._clock = 1.0 / per_second, clock
+        self._queue = WriteQueue("reasons", _SLOTS, self._try, metrics, backoff)
         self._wanted: dict[str, _Wanted] = {}
+        #: What is in the queue. A newer reason takes its place with the next try.
+        self._sending: dict[str, _Wanted] = {}
         self._written: dict[str, _Written] = {}
 
     def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
@@ -80,7 +94,9 @@ class WaitingPods:
         Args:
             steered: kube-scheduler is to bind it.
         """
-        wanted = self._wanted.get(pod.key)
+        wanted, sending = self._wanted.get(pod.key), self._sending.get(pod.key)
+        if wanted is None and sending is not None and (sending.uid, sending.reason) == (pod.uid, reason):
+            return
         written = self._written.get(pod.key)
         if written is not None and written.uid != pod.uid:
             written = None
@@ -94,6 +110,12 @@ class WaitingPods:
 
     async def run(self) -> None:
         """Writes until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._queue.run())
+            tasks.create_task(self._hand_over())
+
+    async def _hand_over(self) -> None:
+        """Puts what is due in line, so many a second."""
         while True:
             due = self._due()
             # Also where none of them waits any more: the loop must turn.
@@ -101,12 +123,11 @@ class WaitingPods:
             # Not all of a long list: pods that start to wait meanwhile go first.
             for key in due[: max(1, int(1 / self._pause))]:
                 wanted = self._wanted.pop(key)
-                pod = self._state.waiting.get(key)
-                if pod is None or pod.uid != wanted.uid or pod.told == wanted.reason:
+                pod = self._pod(key, wanted)
+                if pod is None or pod.told == wanted.reason:
                     continue
-                if key in self._state.reservations and not self._state.awaits(key):
-                    continue
-                await self._write(pod, wanted.reason, steered=wanted.steered)
+                self._sending[key] = wanted
+                self._queue.put(key, pod.namespace)
                 await asyncio.sleep(self._pause)
 
     def _due(self) -> list[str]:
@@ -115,46 +136,68 @@ class WaitingPods:
             self._written = {key: at for key, at in self._written.items() if key in self._state.waiting}
         if len(self._wanted) > 2 * len(self._state.waiting) + 1000:
             self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in self._state.waiting}
-        due = [(key in self._written, each.due, key) for key, each in self._wanted.items() if each.due <= now]
-        return [key for _, _, key in sorted(due)]
+        due = sorted(
+            (each.due, key) for key, each in self._wanted.items() if each.due <= now and key not in self._sending
+        )
+        # By place within their namespace: namespaces take turns.
+        places: Counter[tuple[str, bool]] = Counter()
+        ordered: list[tuple[bool, int, str]] = []
+        for _, key in due:
+            lane = key.partition("/")[0], key in self._written
+            ordered.append((lane[1], places[lane], key))
+            places[lane] += 1
+        ordered.sort(key=lambda each: each[:2])
+        return [key for *_, key in ordered]
 
-    async def _write(self, pod: Pod, reason: str, *, steered: bool) -> None:
-        self._written[pod.key] = _Written(pod.uid, reason, self._clock())
-        now = timestamp()
-        condition: dict[str, str | None] = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "SchedulingGated" if pod.gated else "Unschedulable",
-            "message": reason,
-        }
-        if not pod.told:
-            condition["lastTransitionTime"] = now
-        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-        pods = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+    def _pod(self, key: str, wanted: _Wanted) -> Pod | None:
+        """The pod, if it is still to be told that."""
+        pod = self._state.waiting.get(key)
+        if pod is None or pod.uid != wanted.uid or (key in self._state.reservations and not self._state.awaits(key)):
+            return None
+        return pod
+
+    async def _try(self, key: str, _tries: int) -> Outcome:
+        wanted = self._sending[key] = self._wanted.pop(key, self._sending[key])
+        outcome: Outcome = Done.UNSENT
         try:
-            if pod.gated or not steered:
-                answer = await self._patch(pods, patch)
-                if msgspec.json.decode(answer, type=_Bound).spec.node_name:
+            pod = self._pod(key, wanted)
+            if pod is not None:
+                outcome = await self._write(pod, wanted)
+        finally:
+            if isinstance(outcome, Done):
+                del self._sending[key]
+        return outcome
+
+    async def _write(self, pod: Pod, wanted: _Wanted) -> Outcome:
+        self._written[pod.key] = _Written(pod.uid, wanted.reason, self._clock())
+        if pod.gated or not wanted.steered:
+            now = timestamp()
+            condition: dict[str, str | None] = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated" if pod.gated else "Unschedulable",
+                "message": wanted.reason,
+            }
+            if not pod.told:
+                condition["lastTransitionTime"] = now
+            try:
+                if await self._patch(pod, condition):
                     # It was bound while this was on its way: what the binding wrote there must not stay overwritten.
-                    condition = _SCHEDULED | {"lastTransitionTime": now}
-                    await self._patch(pods, {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
-                    return
-            await warn(self._connection, pod, "FailedScheduling", reason)
-        except Refused as error:
-            if error.status not in (404, 409):
-                _log.warning("reason not written", pod=pod.key, status=error.status, problem=error.reason)
-            if error.status == 429 or error.status >= 500:
-                self._again(pod, reason, steered=steered)
-        except (ConnectionLost, msgspec.DecodeError) as error:
-            _log.warning("reason not written", pod=pod.key, problem=str(error))
-            self._again(pod, reason, steered=steered)
-        else:
-            self._metrics.told.inc()
+                    await self._patch(pod, _SCHEDULED | {"lastTransitionTime": now})
+                    return Done.ANSWERED
+            except (Refused, ConnectionLost, msgspec.DecodeError) as error:
+                outcome = Again("error") if isinstance(error, msgspec.DecodeError) else again(error)
+                if isinstance(error, Refused) and error.status in (404, 409):
+                    return Done.ANSWERED  # it is gone, or another pod has its name
+                _log.warning("reason not written", pod=pod.key, problem=str(error))
+                return outcome if outcome.failed else Done.ANSWERED
+        self._events.write(pod, "FailedScheduling", wanted.reason, action="Scheduling", warning=True)
+        self._metrics.told.inc()
+        return Done.ANSWERED
 
-    async def _patch(self, path: str, patch: object) -> bytes:
-        body = msgspec.json.encode(patch)
-        return await self._connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
-
-    def _again(self, pod: Pod, reason: str, *, steered: bool) -> None:
-        # While nothing changes no round would find the reason again for long.
-        self._wanted.setdefault(pod.key, _Wanted(pod.uid, reason, self._clock() + _AGAIN, steered))
+    async def _patch(self, pod: Pod, condition: dict[str, str | None]) -> bool:
+        """Writes a condition; whether the pod has a node."""
+        body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        answer = await self._connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+        return bool(msgspec.json.decode(answer, type=_Bound).spec.node_name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from support.fake_api import BindingServer, answering, hang_up, refusal, serving
-from thalweg_operator import binder as module
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.binder import Binder
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
@@ -50,30 +50,41 @@ class Case:
 
 
 @pytest.fixture
-async def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Case]:
-    async with binding(tmp_path, monkeypatch) as made:
+async def case(tmp_path: Path) -> AsyncIterator[Case]:
+    async with binding(tmp_path) as made:
         yield made
 
 
+class Pauses(Backoff):
+    """No pauses; what a case has for them happens instead."""
+
+    def __init__(self, pauses: list[float], meanwhile: list[Callable[[], object]]) -> None:
+        super().__init__(0.0, 0.0)
+        object.__setattr__(self, "_pauses", pauses)
+        object.__setattr__(self, "_meanwhile", meanwhile)
+
+    def pause(self, failures: int, at_least: float = 0.0) -> float:
+        assert failures > 0
+        self._pauses.append(at_least)
+        if self._meanwhile:
+            self._meanwhile.pop(0)()
+        return 0.0
+
+
 @asynccontextmanager
-async def binding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Case]:
+async def binding(folder: Path) -> AsyncIterator[Case]:
     server, state, metrics = BindingServer(), ClusterState(), Metrics()
     server.pods[KEY] = ("u1", "")
     for name in ("n", "m"):
         state.upsert_node(Node(name, allocatable=(("cpu", 1000), ("pods", 10))))
     state.upsert_pod(POD)
+    pauses: list[float] = []
+    meanwhile: list[Callable[[], object]] = []
     async with serving(server.app, folder) as connection:
-        made = Case(
-            server, state, Binder(connection, state, metrics, 4, lambda _, why: made.refused.append(why)), metrics
-        )
-
-        async def pause(_tries: int, at_least: float = 0.0) -> None:
-            made.pauses.append(at_least)
-            if made.meanwhile:
-                made.meanwhile.pop(0)()
-            await asyncio.sleep(0)
-
-        monkeypatch.setattr(module, "pause", pause)
+        binder = Binder(connection, state, metrics, 4, backoff=Pauses(pauses, meanwhile))
+        made = Case(server, state, binder, metrics)
+        made.pauses, made.meanwhile = pauses, meanwhile
+        binder.on_refused = lambda _, why: made.refused.append(why)
         task = asyncio.create_task(made.binder.run())
         try:
             yield made
@@ -159,7 +170,7 @@ async def test_conflict_that_cannot_be_settled_yet(
     case.server.pods[KEY] = ("u1", "n")
     case.server.get_script = [asked] * 4
     seen: list[bool] = []
-    case.meanwhile = [lambda: seen.append(case.held)] * 4
+    case.meanwhile += [lambda: seen.append(case.held)] * 4
     await case.bind()
     assert set(seen) == {True}
     assert case.held
@@ -252,7 +263,7 @@ async def test_the_watch_is_faster_than_the_answer(case: Case) -> None:
     seen = Pod(
         **{**{name: getattr(POD, name) for name in POD.__struct_fields__}, "node_name": "n", "usage": (("cpu", 500),)}
     )
-    case.meanwhile = [lambda: case.state.upsert_pod(seen)]
+    case.meanwhile += [lambda: case.state.upsert_pod(seen)]
     await case.bind()
     assert not case.state.reservations
     assert case.state._uses["n"].amounts["cpu"] == 500
@@ -273,7 +284,7 @@ async def test_a_node_that_is_gone_before(case: Case) -> None:
 async def test_a_node_that_goes_while_the_answer_is_lost(case: Case) -> None:
     """Not bound by the lost try, and the node is gone: not tried again."""
     case.server.script = [hang_up]
-    case.meanwhile = [lambda: case.state.delete_node("n")]
+    case.meanwhile += [lambda: case.state.delete_node("n")]
     await case.bind()
     assert case.server.bound == []
     assert case.server.posts == 1
@@ -284,7 +295,7 @@ async def test_a_node_that_goes_while_the_server_is_away(case: Case) -> None:
     """As long as the server cannot say whether the lost try got through, nothing is sent to a node that is gone."""
     case.server.script = [hang_up]
     case.server.get_script = [hang_up, answering(500)]
-    case.meanwhile = [lambda: case.state.delete_node("n")]
+    case.meanwhile += [lambda: case.state.delete_node("n")]
     await case.bind()
     assert case.server.bound == []
     assert case.server.posts == 1
@@ -299,7 +310,7 @@ async def test_a_pod_deleted_while_the_answer_is_lost(case: Case) -> None:
         case.state.delete_pod(KEY)
 
     case.server.script = [hang_up]
-    case.meanwhile = [gone]
+    case.meanwhile += [gone]
     await case.bind()
     assert not case.state.reservations
     assert not case.state._uses
@@ -317,7 +328,7 @@ async def test_a_pod_replaced_while_the_answer_is_lost(case: Case) -> None:
         assert case.state.reserve(new, "m")
 
     case.server.script = [hang_up]
-    case.meanwhile = [replaced]
+    case.meanwhile += [replaced]
     await case.bind()
     assert case.state.reservations[KEY].node == "m"
     assert case.server.bound == []

@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 from support.fake_api import Answer, answering, hang_up, refusal, serving
 from support.operator import until
-from thalweg_operator import evictions as module
+from thalweg_operator.backoff import Backoff
+from thalweg_operator.events import EventWriter
 from thalweg_operator.evictions import Evictor
 from thalweg_operator.metrics import Metrics
 
@@ -73,22 +74,26 @@ class Case:
         self.evictor.evict(pod, "Its gang is there in part.", **options)
         await until(lambda: not self.evictor.evicting(pod.uid), 10, lambda: f"done after {self.server.posts} posts")
 
+    async def told(self, count: int) -> None:
+        """Waits for so many Events."""
+        await until(lambda: len(self.server.events) >= count, 10, lambda: f"{count} events: {self.server.events}")
+
 
 @pytest.fixture
-async def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Case]:
+async def case(tmp_path: Path) -> AsyncIterator[Case]:
     """Pauses are short."""
-    monkeypatch.setattr(module, "_PAUSE", 0.001)
-    monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.01)
     server = EvictionServer()
     async with serving(server.app, tmp_path) as connection:
-        evictor = Evictor(connection, Metrics())
-        task = asyncio.create_task(evictor.run())
+        events = EventWriter(connection, Metrics())
+        evictor = Evictor(connection, Metrics(), events, backoff=Backoff(0.001, 0.01))
+        tasks = [asyncio.create_task(evictor.run()), asyncio.create_task(events.run())]
         try:
             yield Case(server, evictor)
-            assert not task.done(), task
+            assert not any(task.done() for task in tasks), tasks
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_pod_is_evicted_once_and_told_why(case: Case) -> None:
@@ -97,6 +102,7 @@ async def test_a_pod_is_evicted_once_and_told_why(case: Case) -> None:
     assert not case.evictor.evict(POD, "Another is to take its place.")
     await case.evict()
     assert (case.server.evicted, case.server.posts) == (["p"], 1)
+    await case.told(1)
     (event,) = case.server.events
     assert (event["reason"], event["message"]) == ("Evicting", "Its gang is there in part.")
     assert event["involvedObject"]["uid"] == "u1"
@@ -104,9 +110,10 @@ async def test_a_pod_is_evicted_once_and_told_why(case: Case) -> None:
 
 async def test_a_budget_is_kept_to(case: Case) -> None:
     """429 from a PodDisruptionBudget: the pod stays, is told once, and is asked for again until it may go."""
-    case.server.script = [answering(429, "violates the budget b", Retry_After="10")] * 3
+    case.server.script = [answering(429, "violates the budget b", Retry_After="0.01")] * 3
     await case.evict()
     assert (case.server.evicted, case.server.posts) == (["p"], 4)
+    await case.told(2)
     assert [event["message"].rpartition("part.")[2] for event in case.server.events] == [
         " It cannot be evicted now: violates the budget b",
         "",
@@ -147,4 +154,5 @@ async def test_other_answers(case: Case) -> None:
     case.server.script = [answering(403, "pods is forbidden")]
     await case.evict(Pod("ns", "q", "u2", PodClass()))
     assert case.server.evicted == ["p"]
+    await until(lambda: "not evicted" in case.server.events[-1]["message"], 10, lambda: str(case.server.events))
     assert "It was not evicted: pods is forbidden" in case.server.events[-1]["message"]

@@ -11,6 +11,8 @@ from aiohttp import web
 from support.fake_api import answering, hang_up, serving
 from support.operator import until
 from thalweg_operator import waiting as module
+from thalweg_operator.backoff import Backoff
+from thalweg_operator.events import EventWriter
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
 from thalweg_operator.waiting import WaitingPods
@@ -65,12 +67,16 @@ class Case:
 async def case(tmp_path: Path) -> AsyncIterator[tuple[Case, WaitingPods]]:
     made = Case()
     async with serving(made.app, tmp_path) as connection:
-        told = WaitingPods(connection, made.state, made.metrics, 500.0, lambda: made.now)
-        task = asyncio.create_task(told.run())
+        events = EventWriter(connection, made.metrics)
+        told = WaitingPods(
+            connection, made.state, made.metrics, events, 500.0, lambda: made.now, backoff=Backoff(0.001, 0.01)
+        )
+        tasks = [asyncio.create_task(told.run()), asyncio.create_task(events.run())]
         yield made, told
-        assert not task.done(), task
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        assert not any(task.done() for task in tasks), tasks
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_told_after_a_moment(case: tuple[Case, WaitingPods]) -> None:
@@ -154,8 +160,6 @@ async def test_a_write_that_fails_is_tried_again(case: tuple[Case, WaitingPods],
     told.tell(pod(), "no room")
     made.now = 1.0
     await until(lambda: not made.script, 10, lambda: "the first try")
-    await until(lambda: told._wanted, 10, lambda: "the reason to be wanted again")
-    made.now = 100.0
     await made.written(1)
     assert made.patches[0][1]["message"] == "no room"
 

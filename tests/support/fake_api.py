@@ -15,7 +15,7 @@ from thalweg_operator.connection import Connection, connect
 
 
 @asynccontextmanager
-async def serving(app: web.Application, folder: Path) -> AsyncIterator[Connection]:
+async def serving(app: web.Application, folder: Path, connections: int = 16) -> AsyncIterator[Connection]:
     """A connection of the operator's to a server of this application."""
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
@@ -33,7 +33,7 @@ async def serving(app: web.Application, folder: Path) -> AsyncIterator[Connectio
     path = folder / "kubeconfig"
     path.write_text(json.dumps(config))
     try:
-        async with connect(path, 16) as connection:
+        async with connect(path, connections) as connection:
             yield connection
     finally:
         await runner.cleanup()

@@ -41,6 +41,7 @@ class World:
         """As after a restart: all that is known is what the API server has, and pods are listed before policies."""
         self.writes: list[Write] = []
         self.rejected: list[tuple[str, str]] = []
+        self.refused: list[tuple[str, str]] = []
         self.watch.clear()
         self.state, self.policies, self.metrics = ClusterState(), PolicyStore(), Metrics()
         self.steering = PodSteering(
@@ -53,6 +54,7 @@ class World:
             lambda: self.now,
         )
         self.steering.on_rejected = lambda pod, node: self.rejected.append((pod.key, node))
+        self.steering.on_refused = lambda pod, reason: self.refused.append((pod.key, reason))
         self.state.on_steered = self.steering.follow
         for name, spec in self.others.items():
             self.policies.offer(name, "u", 1, spec)
@@ -115,6 +117,10 @@ class World:
             write.done(None)
             return None
         pod = self.api.get(write.pod.key)
+        if problem and pod is not None and pod.uid == write.pod.uid and write.kind in ("open", "clear"):
+            write.refused(problem)
+            self.writes.append(write)  # it is needed, and tried again after a pause
+            return write
         if problem or pod is None or pod.uid != write.pod.uid:
             write.done(problem or "not found")
             return write
