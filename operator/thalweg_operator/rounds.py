@@ -263,8 +263,10 @@ class RoundLoop:
                     replaces=state.replaced(pod),
                 )
             )
-        names, gangs = state.gangs_of(asked)
-        for each, of_it in zip(waiting, names, strict=True):
+        telling = state.telling_gangs(asked)
+        async for _ in in_bursts(telling.steps()):
+            pass
+        for each, of_it in zip(waiting, telling.names, strict=True):
             each.gangs = of_it
         images: dict[tuple[str, int], int] = {}
         reports = [told(name, report, images) async for name, report in in_bursts(changes.reports.items())]
@@ -287,7 +289,7 @@ class RoundLoop:
             budget=self._budget,
             storage=changes.storage,
             storage_gone=changes.storage_gone,
-            gangs=gangs,
+            gangs=telling.gangs,
         )
         return _Question(request, pods, blocked, whole=whole)
 
