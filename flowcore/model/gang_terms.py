@@ -26,6 +26,10 @@ KOORDINATOR_LEAST = _KOORDINATOR + "min-available"
 KOORDINATOR_GROUPS = _KOORDINATOR + "groups"
 KOORDINATOR_TIMEOUT = _KOORDINATOR + "waiting-time"
 
+#: A group of gangs has at most so many, and an annotation that names them at most so many bytes.
+MOST_IN_GROUP = 64
+LONGEST_GROUP = 4096
+
 #: Annotations by which a pod belongs to a gang.
 NAMING_ANNOTATIONS = (VOLCANO_GROUP, VOLCANO_GROUP_OLDER, KOORDINATOR_NAME, GANG)
 
@@ -65,7 +69,7 @@ class GangKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True
         return f"{what} {self.namespace}/{self.name}" + ("" if plain else f" of {self.source.value}")
 
 
-class Terms(msgspec.Struct, frozen=True, gc=False):
+class Terms(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What a gang needs.
 
     Attributes:

@@ -126,8 +126,12 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     gang: GangRef | None = None
     #: Terminal, and done what it was to do.
     succeeded: bool = False
-    #: Uid of the object that made it, of members of gangs.
+    #: Uid of its controller, "" for a pod without one.
     owner: str = ""
+    #: Of a DaemonSet, or static: it stays on its node as long as the node exists.
+    permanent: bool = False
+    #: The first annotation of it that cannot be read, "" when all can.
+    bad_annotation: str = ""
     #: What its annotation says of the pod whose place it is to take, readable or not; None: nothing.
     replaces: str | None = None
 

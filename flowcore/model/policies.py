@@ -101,12 +101,16 @@ class GangTerms(msgspec.Struct, frozen=True):
         hold_room_after: seconds that a gang waits before room that comes free is kept for it, where it is dearer to
             leave than others; so that small pods do not take it bit by bit for ever. 0: never.
         waiting: where its pods wait, delivery Extender.
+        hold_room_for: seconds that room is kept at most before the gang rests; the rests grow. 0: room is never kept.
+        hold_room_share: hundredths of what all nodes have of a resource that are kept at most.
     """
 
     timeout: int = 600
     on_partial_bind: PartialBind = PartialBind.REPLAN
     hold_room_after: int = 600
     waiting: WaitingMode = WaitingMode.GATE
+    hold_room_for: int = 600
+    hold_room_share: int = 75
 
 
 class Selects(msgspec.Struct, frozen=True):

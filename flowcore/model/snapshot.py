@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.model.gangs import Gang
+from flowcore.model.holds import Holds
+from flowcore.model.lasting import Lasting
 from flowcore.model.neighbours import ANY_KIND, Kind, Neighbours
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, PodClass
@@ -187,6 +189,8 @@ class Snapshot:
         neighbours: the pods that run there, reservations too, as rules between pods see them.
         reports: what the nodes tell of themselves; costs read it, filters do not.
         gangs: those that waiting pods belong to, by name.
+        lasting: what of ``used`` does not come free for gangs that wait; None: nothing is known to come free.
+        holds: how long room has been kept for gangs so far.
     """
 
     generation: int
@@ -202,6 +206,8 @@ class Snapshot:
     neighbours: Neighbours = field(default_factory=Neighbours)
     reports: Reports = field(default_factory=Reports)
     gangs: Mapping[str, Gang] = field(default_factory=dict)
+    lasting: tuple[Lasting, ...] | None = ()
+    holds: Holds = Holds()
 
     @property
     def free(self) -> Int64s:

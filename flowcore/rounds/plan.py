@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flowcore.model.holds import Holds
 from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.rounds.contradictions import Contradiction
 
@@ -59,6 +60,7 @@ class RoundResult:
         arcs: arcs of the largest of them.
         after: the snapshot with the placements counted as taken and nothing pending.
         contradictions: policies that rule some of their own pods out.
+        holds: how long room has been kept for gangs, this round included; the next one is to be told.
     """
 
     generation: int
@@ -72,6 +74,7 @@ class RoundResult:
     arcs: int
     after: Snapshot
     contradictions: tuple[Contradiction, ...] = ()
+    holds: Holds = Holds()
 
     @property
     def gap(self) -> float:

@@ -19,7 +19,7 @@ from flowcore.rounds.field import Field
 from flowcore.rounds.fill import plan_by_filling
 from flowcore.rounds.gangs.admission import Admission, Choice, Contest, better, completed
 from flowcore.rounds.gangs.choosing import Contenders
-from flowcore.rounds.gangs.holding import holding_room
+from flowcore.rounds.gangs.holding import holding_room, holds_after
 from flowcore.rounds.gangs.of_constraints import with_constraint_gangs
 from flowcore.rounds.gangs.units import kept_to_domains, no_units, units_of
 from flowcore.rounds.plan import RoundResult
@@ -236,4 +236,5 @@ def _result(
         solves=planner.solves,
         arcs=planner.arcs,
         after=account.after,
+        holds=holds_after(contest, choice.chosen, snapshot),
     )

@@ -80,6 +80,8 @@ class Companies:
         company.members.discard(key)
         if key not in company.needed:
             company.nominated.pop(key, None)
+            if not company.members:
+                del self._companies[place]
             return []
         same = [each for each in self._companies if (each.plan, each.unit) == (place.plan, place.unit)]
         return sorted(other for each in same for other in self._companies.pop(each).members)

@@ -65,6 +65,8 @@ class WireGangs(msgspec.Struct, rename="camel"):
     timeout: str = "10m"
     on_partial_bind: PartialBind = PartialBind.REPLAN
     hold_room_after: str = "10m"
+    hold_room_for: str = "10m"
+    hold_room_share: Annotated[int, msgspec.Meta(ge=0, le=100)] = GangTerms().hold_room_share
     waiting: WaitingMode = WaitingMode.GATE
 
 
@@ -121,6 +123,8 @@ def gang_terms(wire: WireGangs) -> GangTerms:
         timeout=_seconds(wire.timeout, "spec.gangs.timeout"),
         on_partial_bind=wire.on_partial_bind,
         hold_room_after=_seconds(wire.hold_room_after, "spec.gangs.holdRoomAfter"),
+        hold_room_for=_seconds(wire.hold_room_for, "spec.gangs.holdRoomFor"),
+        hold_room_share=wire.hold_room_share,
         waiting=wire.waiting,
     )
 

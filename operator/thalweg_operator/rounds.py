@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from flowcore.model.holds import Hold, Holds
 from flowcore.model.neighbours import Kind
 from flowcore.model.pods import Pod, PodClass, without
 from flowcore.model.policies import Delivery, Policy, Steering
@@ -21,6 +22,7 @@ from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.dispatch import Dispatch, in_bursts
 from thalweg_operator.errors import WorkerLost
+from thalweg_operator.lasting import LastingRoom
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import ClusterState
@@ -97,12 +99,15 @@ class RoundLoop:
         resync: float,
         budget: float,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state, self._policies, self._worker = state, policies, worker
         self._binder, self._steering, self._waiting, self._metrics = binder, steering, waiting, metrics
         self._batcher, self._resync, self._budget, self._clock = batcher, resync, budget, clock
         self.on_planned: Callable[[RoundRequest, Sequence[Pod], RoundReply], None] = lambda *_: None
         self._dispatch = Dispatch(state, policies, binder, steering, metrics, self._rest_awhile)
+        self._lasting, self._monotonic = LastingRoom(state, policies, monotonic), monotonic
+        self._holds: tuple[Hold, ...] = ()
         self._number = 0
         self._told = False
         self._most: int | None = None
@@ -191,6 +196,7 @@ class RoundLoop:
         self._asked_for = len(question.pods)
         reply = await self._worker.ask(request)
         self._told = True
+        self._holds = reply.holds.known
         if self._most is not None:
             self._most = None if question.whole else self._most * 2
             self._batcher.touch()
@@ -266,9 +272,13 @@ class RoundLoop:
                     replaces=state.replaced(pod),
                 )
             )
-        names, gangs = state.gangs_of(asked)
-        for each, of_it in zip(waiting, names, strict=True):
+        telling = state.telling_gangs(asked)
+        async for _ in in_bursts(telling.steps()):
+            pass
+        for each, of_it in zip(waiting, telling.names, strict=True):
             each.gangs = of_it
+        governed = ((pod, ordered[each.policy]) for pod, each in zip(pods, waiting, strict=True))
+        lasting = await self._lasting.news(governed, now, fresh=fresh)
         images: dict[tuple[str, int], int] = {}
         reports = [told(name, report, images) async for name, report in in_bursts(changes.reports.items())]
         request = RoundRequest(
@@ -290,7 +300,9 @@ class RoundLoop:
             budget=self._budget,
             storage=changes.storage,
             storage_gone=changes.storage_gone,
-            gangs=gangs,
+            gangs=telling.gangs,
+            lasting=lasting,
+            holds=Holds(self._monotonic(), self._holds),
         )
         return _Question(request, pods, blocked, whole=whole)
 

@@ -19,6 +19,7 @@ from flowcore.filters.newer import Newer
 from flowcore.filters.node_ports import clash
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.gang_book import GangBook
+from flowcore.model.gang_telling import Telling
 from flowcore.model.gang_terms import GangKey, PodGroup
 from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import Kind, Neighbours
@@ -423,6 +424,10 @@ class ClusterState:
     def gangs_of(self, asked: Sequence[tuple[Pod, Delivery]]) -> tuple[list[tuple[str, ...]], list[Gang]]:
         """For each of these waiting pods the names of its gangs, and these gangs (see GangBook.of_waiting)."""
         return self.gangs.of_waiting(asked, self.coming(), self._domain)
+
+    def telling_gangs(self, asked: Sequence[tuple[Pod, Delivery]]) -> Telling:
+        """The same in steps, for whoever has others to give a turn to."""
+        return Telling(self.gangs, asked, self.coming(), self._domain)
 
     def coming(self) -> dict[str, str]:
         """Keys of gangs' pods that are on their way to a node, and the node."""

@@ -10,6 +10,8 @@ from typing import Final
 import msgspec
 
 from flowcore.model.gangs import Gang
+from flowcore.model.holds import Holds
+from flowcore.model.lasting import Lasting
 from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, PodClass
@@ -76,6 +78,8 @@ class RoundRequest(msgspec.Struct):
         images: names and bytes of the images in ``reports``: most nodes hold the same few.
         storage, storage_gone: storage objects that came or changed, and those that went.
         gangs: all that waiting pods belong to.
+        lasting: what does not come free on nodes (model/lasting.py); None: as it was told last.
+        holds: how long room has been kept for gangs, as the last reply has it.
     """
 
     number: int
@@ -99,6 +103,8 @@ class RoundRequest(msgspec.Struct):
     storage: list[StorageObject] = []
     storage_gone: list[StorageKey] = []
     gangs: list[Gang] = []
+    lasting: tuple[Lasting, ...] | None = None
+    holds: Holds = Holds()
     #: Whether more of it follows (see ``cut``).
     more: bool = False
 
@@ -109,7 +115,7 @@ def cut(request: RoundRequest) -> Iterator[RoundRequest]:
     for start in range(0, max(1, longest), _PART):
         lists = {name: getattr(request, name)[start : start + _PART] for name in _LONG}
         if start:
-            lists |= {"policies": [], "classes": [], "gone": [], "images": [], "gangs": []}
+            lists |= {"policies": [], "classes": [], "gone": [], "images": [], "gangs": [], "lasting": None}
         more = start + _PART < longest
         yield msgspec.structs.replace(request, **lists, more=more)
 
@@ -153,6 +159,7 @@ class RoundReply(msgspec.Struct):
     units: list[str] = []
     #: Policies, by their place in the request, that rule some of their own pods out, and how.
     contradictions: list[tuple[int, str]] = []
+    holds: Holds = Holds()
     problem: str = ""
 
     @property

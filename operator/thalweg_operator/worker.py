@@ -23,6 +23,7 @@ from flowcore.classes import VerdictCache
 from flowcore.classes.columns import Tally
 from flowcore.classes.invalidation import STORAGE_EVENTS, Event
 from flowcore.costs import MODELS, CostModel
+from flowcore.model.lasting import Lasting
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort
@@ -70,6 +71,7 @@ class Replica:
         self._neighbours = Neighbours()
         self._reports = Reports()
         self._storage = Storage()
+        self._lasting: tuple[Lasting, ...] | None = None
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
@@ -89,6 +91,8 @@ class Replica:
             images = tuple(request.images[at] for at in each.images)
             self._reports.put(each.node, Report(images, each.bandwidth))
         self._change_storage(request.storage, request.storage_gone)
+        if request.lasting is not None:
+            self._lasting = request.lasting
 
     def _change_nodes(self, put: list[Node], gone: list[str]) -> None:
         before = self._table
@@ -188,6 +192,8 @@ class Replica:
             neighbours=self._neighbours,
             reports=self._reports,
             gangs={gang.name: gang for gang in request.gangs},
+            lasting=self._lasting,
+            holds=request.holds,
         )
         self.cache.follow(snapshot)
         return snapshot
@@ -213,6 +219,7 @@ class Replica:
             neighbours=neighbours,
             storage=list(self._storage),
             storage_gone=[],
+            lasting=self._lasting,
         )
 
 
@@ -322,6 +329,7 @@ def _reply(
         seconds=seconds,
         scores=scores,
         units=list(units),
+        holds=results[0].holds,
         contradictions=list(dict.fromkeys((places[c.policy], c.sentence) for r in results for c in r.contradictions)),
         cached=[(name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()],
     )

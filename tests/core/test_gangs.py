@@ -325,7 +325,7 @@ def test_a_large_gang_does_not_starve_beside_small_ones() -> None:
         now = 200.0 + 60 * number
         # The two pods that ran longest end; two more small gangs are there.
         running = running[2:]
-        small = [each for at in range(2) for each in gang(f"small{number}{at}", 2, created=now - 1, priority=5)]
+        small = [each for at in range(2) for each in gang(f"small{number}{at}", 2, created=now - 1)]
         crowd = replace(snapshot(nodes, [*large, *small], running, now=now))
         crowd = replace(
             crowd, gangs={each.gangs[0]: Gang(each.gangs[0], 2) for each in small} | {"large": Gang("large", 8)}

@@ -21,6 +21,8 @@ from flowcore.model.gang_terms import (
     KOORDINATOR_LEAST,
     KOORDINATOR_NAME,
     KOORDINATOR_TIMEOUT,
+    LONGEST_GROUP,
+    MOST_IN_GROUP,
     POD_GROUP_LABELS,
     VOLCANO_GROUP,
     VOLCANO_GROUP_OLDER,
@@ -34,6 +36,10 @@ from flowcore.model.selectors import is_label_key
 from flowcore.model.wire.base import Interner, Wire, WireMeta
 
 _MOST = 2**31 - 1
+#: One more than a name may have: what is longer is no name, and need not be kept whole.
+_LONGEST_KEPT = 254
+#: So much of a text that cannot be read is shown.
+_LONGEST_SHOWN = 100
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 #: Go's time.ParseDuration, without signs.
 _DURATION = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
@@ -65,24 +71,27 @@ def to_gang(
     labels: dict[str, str] | None,
     said: WireGangAnnotations | None,
     namespace: str,
-) -> tuple[GangRef | None, str]:
-    """The gang that a pod belongs to, and which annotation of it cannot be read, "" when all can.
+    intern: Interner,
+) -> tuple[GangRef | None, tuple[ModelError, ...]]:
+    """The gang that a pod belongs to, and what is wrong with its annotations.
 
     The first source that names a gang counts, the others are not looked at. What cannot be read counts as not said.
     """
     key = _named(group, labels, said, namespace)
     if key is None:
-        return None, ""
+        return None, ()
     if said is None or key.source.has_objects:
-        return GangRef(key), ""
-    problems: list[str] = []
+        return GangRef(key), ()
+    problems: list[ModelError] = []
     if key.source is Source.KOORDINATOR:
         terms = _koordinator_terms(key, said, problems)
     else:
         terms = _our_terms(key, said, problems)
         if _NAME.fullmatch(key.name) is None:
-            problems.insert(0, str(ModelError(_annotation(GANG), f'"{key.name}" is no name of a gang')))
-    return GangRef(key, terms), "; ".join(problems)
+            problems.insert(0, ModelError(_annotation(GANG), f'"{_short(key.name)}" is no name of a gang'))
+    # The gangs of a group name the same others: they share one value.
+    terms = msgspec.structs.replace(terms, group=intern(terms.group)) if terms.group else terms
+    return GangRef(key, terms), tuple(problems)
 
 
 def _named(
@@ -96,15 +105,15 @@ def _named(
     if said is None:
         return None
     if name := said.volcano or said.volcano_older:
-        return GangKey(Source.VOLCANO, namespace, name)
+        return GangKey(Source.VOLCANO, namespace, name[:_LONGEST_KEPT])
     if said.koordinator:
-        return GangKey(Source.KOORDINATOR, namespace, said.koordinator)
+        return GangKey(Source.KOORDINATOR, namespace, said.koordinator[:_LONGEST_KEPT])
     if said.gang is not None:
-        return GangKey(Source.THALWEG, namespace, said.gang)
+        return GangKey(Source.THALWEG, namespace, said.gang[:_LONGEST_KEPT])
     return None
 
 
-def _koordinator_terms(key: GangKey, said: WireGangAnnotations, problems: list[str]) -> Terms:
+def _koordinator_terms(key: GangKey, said: WireGangAnnotations, problems: list[ModelError]) -> Terms:
     least: int | None = None
     group: tuple[GangKey, ...] = ()
     timeout: int | None = None
@@ -112,20 +121,20 @@ def _koordinator_terms(key: GangKey, said: WireGangAnnotations, problems: list[s
         if said.koordinator_least is not None:
             least = _whole_number(KOORDINATOR_LEAST, said.koordinator_least)
     except ModelError as error:
-        problems.append(str(error))
+        problems.append(error)
     try:
         group = _json_group(key, said.koordinator_groups)
     except ModelError as error:
-        problems.append(str(error))
+        problems.append(error)
     try:
         if said.koordinator_timeout:
             timeout = _duration(KOORDINATOR_TIMEOUT, said.koordinator_timeout)
     except ModelError as error:
-        problems.append(str(error))
+        problems.append(error)
     return Terms(least=least, group=group, timeout=timeout)
 
 
-def _our_terms(key: GangKey, said: WireGangAnnotations, problems: list[str]) -> Terms:
+def _our_terms(key: GangKey, said: WireGangAnnotations, problems: list[ModelError]) -> Terms:
     least: int | None = None
     group: tuple[GangKey, ...] = ()
     topology = ""
@@ -133,15 +142,15 @@ def _our_terms(key: GangKey, said: WireGangAnnotations, problems: list[str]) -> 
         if said.least is not None:
             least = _whole_number(GANG_MIN_MEMBER, said.least)
     except ModelError as error:
-        problems.append(str(error))
+        problems.append(error)
     try:
         group = _group(key, said.group)
     except ModelError as error:
-        problems.append(str(error))
+        problems.append(error)
     try:
         topology = _label_key(said.topology)
     except ModelError as error:
-        problems.append(str(error))
+        problems.append(error)
     return Terms(least=least, topology=topology, group=group)
 
 
@@ -239,39 +248,52 @@ def _annotation(name: str) -> str:
     return f"annotation {name}"
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def _check_length(annotation: str, text: str) -> None:
+    if len(text) > LONGEST_GROUP or len(text.encode(errors="replace")) > LONGEST_GROUP:
+        raise ModelError(_annotation(annotation), f"it is longer than {LONGEST_GROUP // 1024} KiB")
+
+
 def _whole_number(annotation: str, text: str) -> int:
     if re.fullmatch(r"[0-9]{1,10}", text) is None or not 0 < int(text) <= _MOST:
-        raise ModelError(_annotation(annotation), f'"{text}" is no whole number above zero')
+        raise ModelError(_annotation(annotation), f'"{_short(text)}" is no whole number above zero')
     return int(text)
 
 
 def _duration(annotation: str, text: str) -> int:
     """Whole seconds of Go's notation, at least one."""
     if len(text) > 100 or _DURATION.fullmatch(text) is None:
-        raise ModelError(_annotation(annotation), f'"{text}" is no duration')
+        raise ModelError(_annotation(annotation), f'"{_short(text)}" is no duration')
     seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in _DURATION_PART.findall(text))
     return min(_MOST, max(1, round(min(seconds, float(_MOST)))))
 
 
 def _label_key(text: str | None) -> str:
     if text is not None and not is_label_key(text):
-        raise ModelError(_annotation(GANG_TOPOLOGY), f'"{text}" is no key of a label')
+        raise ModelError(_annotation(GANG_TOPOLOGY), f'"{_short(text)}" is no key of a label')
     return text or ""
 
 
 def _group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:
     """Gangs by name, or by namespace/name, with commas between them."""
-    return _keys(key, GANG_GROUP, [] if text is None else [each.strip() for each in text.split(",")])
+    if text is None:
+        return ()
+    _check_length(GANG_GROUP, text)
+    return _keys(key, GANG_GROUP, [each.strip() for each in text.split(",")])
 
 
 def _json_group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:
     """Gangs as namespace/name, as JSON."""
     if not text:
         return ()
+    _check_length(KOORDINATOR_GROUPS, text)
     try:
         names = msgspec.json.decode(text, type=list[str])
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ModelError(_annotation(KOORDINATOR_GROUPS), f'"{text}" is no JSON list of names') from error
+        raise ModelError(_annotation(KOORDINATOR_GROUPS), f'"{_short(text)}" is no JSON list of names') from error
     return _keys(key, KOORDINATOR_GROUPS, names)
 
 
@@ -281,6 +303,9 @@ def _keys(key: GangKey, annotation: str, names: Iterable[str]) -> tuple[GangKey,
     for each in names:
         namespace, slash, name = each.rpartition("/")
         if _NAME.fullmatch(name) is None or (slash and _NAME.fullmatch(namespace) is None):
-            raise ModelError(_annotation(annotation), f'"{each}" is no name of a gang')
+            raise ModelError(_annotation(annotation), f'"{_short(each)}" is no name of a gang')
         keys.add(GangKey(key.source, namespace or key.namespace, name))
+    if len(keys) > MOST_IN_GROUP:
+        problem = f"the group has {len(keys)} gangs, {MOST_IN_GROUP} are allowed"
+        raise ModelError(_annotation(annotation), problem)
     return tuple(sorted(keys)) if len(keys) > 1 else ()

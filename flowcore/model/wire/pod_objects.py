@@ -148,6 +148,7 @@ class WirePodAnnotations(WireGangAnnotations):
 
 
 class WireOwner(Wire):
+    kind: str = ""
     uid: str = ""
     controller: bool | None = None
 

@@ -16,7 +16,14 @@ from flowcore.model.volumes import ClaimVolume, Disk, Volumes
 from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
 from flowcore.model.wire.features import needed_features
 from flowcore.model.wire.gangs import to_gang
-from flowcore.model.wire.pod_objects import WireNodeAffinity, WireOwner, WirePod, WirePodSpec, WirePodStatus
+from flowcore.model.wire.pod_objects import (
+    WireNodeAffinity,
+    WireOwner,
+    WirePod,
+    WirePodAnnotations,
+    WirePodSpec,
+    WirePodStatus,
+)
 from flowcore.model.wire.requests import has_resize, host_ports_of, images_of, requests_of
 from flowcore.model.wire.rules import to_rules
 from flowcore.model.wire.selectors import to_node_term
@@ -24,6 +31,11 @@ from flowcore.model.wire.volumes import to_volumes
 
 #: What a bound pod counts for whose requests cannot be read: room that is not known to be free is not given away.
 _UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
+
+#: Kinds of controllers whose pods stay on their node as long as it exists; Node controls static pods.
+_PERMANENT = frozenset(("DaemonSet", "Node"))
+_NO_OWNER = WireOwner()
+_LONGEST_NAME = 253
 
 
 def to_pod(wire: WirePod, intern: Interner) -> Pod:
@@ -61,9 +73,10 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
             blocked = blocked or f"{rules.unreadable_affinity}: a selector in it cannot be parsed"
         if rules.unreadable_spread:
             blocked = blocked or f"{rules.unreadable_spread}.labelSelector: it cannot be parsed"
-    gang, unread = to_gang(spec.scheduling_group, meta.labels, meta.annotations, namespace)
+    gang, unread = to_gang(spec.scheduling_group, meta.labels, meta.annotations, namespace, intern)
     if not node_name:
-        blocked = blocked or unread
+        blocked = blocked or "; ".join(str(each) for each in unread)
+    controller = next((owner for owner in meta.owner_references or () if owner.controller), _NO_OWNER)
     told = next(
         (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
     )
@@ -89,13 +102,16 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         rules=rules,
         gang=intern(gang) if gang is not None else None,
         succeeded=status.phase == "Succeeded",
-        owner=_controller(meta.owner_references) if gang is not None else "",
-        replaces=meta.annotations.replaces if meta.annotations else None,
+        owner=intern(controller.uid),
+        permanent=controller.kind in _PERMANENT,
+        bad_annotation=unread[0].field if unread else "",
+        replaces=_replaces(meta.annotations),
     )
 
 
-def _controller(owners: Sequence[WireOwner] | None) -> str:
-    return next((owner.uid for owner in owners or () if owner.controller), "")
+def _replaces(said: WirePodAnnotations | None) -> str | None:
+    # What is longer than any name is no name: so much of it tells that.
+    return None if said is None or said.replaces is None else said.replaces[: _LONGEST_NAME + 1]
 
 
 class _WirePlace(Wire):

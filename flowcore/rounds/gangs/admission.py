@@ -146,6 +146,10 @@ class Contest:
         """bool[U]: units that cannot be placed, whatever room there is."""
         return np.array([bool(unit.flaw) for unit in self.units.all], dtype=np.bool_)
 
+    def priority_of(self, unit: Unit) -> int:
+        """The lowest priority of the pods that it needs."""
+        return min((self.demands[at].group.pod_class.priority for at in unit.required), default=0)
+
     def domains(self, key: str) -> Domains:
         """The domains of a label."""
         found = self._domains.get(key)
@@ -231,17 +235,20 @@ def completed(contest: Contest, choice: Choice, *, full: bool = False) -> tuple[
 
 
 def before(contest: Contest, at: int) -> tuple[bool, tuple[Commit, ...]]:
-    """A unit with only what is dearer than it placed before: whether it fits as a whole, else where pods of it fit."""
+    """A unit after what is dearer or of a higher priority: whether it fits as a whole, else where pods of it fit."""
     units = contest.units.all
-    worth = units[at].value / max(1, units[at].size)
+    worth, priority = units[at].value / max(1, units[at].size), contest.priority_of(units[at])
     dearer = [
         other
         for other, unit in enumerate(units)
-        if other != at and not unit.flaw and (unit.started or unit.value / max(1, unit.size) > worth)
+        if other != at
+        and not unit.flaw
+        and (unit.started or unit.value / max(1, unit.size) > worth or contest.priority_of(unit) > priority)
     ]
     dearer.sort(key=lambda other: (not units[other].started, -units[other].value / max(1, units[other].size), other))
     demand, owner, price = contest.pods
-    alone = np.nonzero((price > worth) & (owner < 0))[0]
+    above = np.array([each.group.pod_class.priority > priority for each in contest.demands], dtype=np.bool_)
+    alone = np.nonzero(((price > worth) | above[demand]) & (owner < 0))[0]
     run = _Run(contest)
     # All of these are dearer than the unit: who of them goes first does not matter here.
     run.walk(np.full(len(alone), -1, dtype=np.int64), demand[alone])

@@ -1,0 +1,103 @@
+"""The pods of one controller say what a gang needs; a stranger's pod changes nothing, and is told so."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowcore.model.gang_book import GangBook
+from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
+from flowcore.model.gangs import Gang
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import Delivery
+
+TRAIN, OTHER = GangKey(Source.THALWEG, "ml", "train"), GangKey(Source.THALWEG, "ml", "other")
+
+
+def member(name: str, owner: str = "job-1", created: float = 10.0, node: str = "", **terms: Any) -> Pod:
+    """A pod that names the gang; it needs two unless said otherwise."""
+    gang = GangRef(TRAIN, Terms(**{"least": 2, **terms}))
+    return Pod("ml", name, name, PodClass(), gang=gang, owner=owner, created=created, node_name=node)
+
+
+def told(*pods: Pod) -> dict[str, Gang]:
+    """The gang that a round is told of, by waiting pod."""
+    book = GangBook()
+    for pod in pods:
+        book.put(pod)
+    waiting = [pod for pod in pods if not pod.node_name]
+    names, gangs = book.of_waiting([(pod, Delivery.BINDER) for pod in waiting], {}, lambda _node, _label: "")
+    by_name = {gang.name: gang for gang in gangs}
+    return {pod.name: by_name[name] for pod, of_it in zip(waiting, names, strict=True) for name in of_it}
+
+
+def test_a_stranger_changes_nothing() -> None:
+    """Another number, topology or group: the gang needs what it needed, the stranger waits and says why."""
+    mine = [member("a"), member("b")]
+    for terms, why in (
+        ({"least": 100}, "scheduling.thalweg/gang-min-member is 100, not 2"),
+        ({"topology": "rack"}, "topology is rack, not given"),
+        ({"group": (OTHER, TRAIN)}, "group of gangs is another one"),
+    ):
+        stranger = member("x", owner="job-2", created=20.0, **terms)
+        found = told(*mine, stranger)
+        assert found["a"] == found["b"] == Gang("gang ml/train", 2)
+        assert found["x"].flaw == f"gang ml/train belongs to another controller, and this pod's {why}"
+        assert found["x"].name != "gang ml/train"
+
+
+def test_a_stranger_is_no_member() -> None:
+    """It does not count toward what the gang needs, waiting or bound, and the gang may be whole without it."""
+    assert told(member("a"), member("x", owner="job-2", created=20.0, least=3))["a"].flaw == (
+        "gang ml/train: 1 of 2 pods exist"
+    )
+    with_node = member("x", owner="job-2", created=20.0, least=3, node="n")
+    assert told(member("a"), member("b"), with_node)["a"] == Gang("gang ml/train", 2)
+
+
+def test_the_oldest_controller_decides() -> None:
+    """Whichever pod is seen first; when its pods are gone, the next one does."""
+    old, new = member("a", created=1.0, least=1), member("b", owner="job-2", created=2.0, least=3)
+    for pods in ((old, new), (new, old)):
+        assert told(*pods)["a"] == Gang("gang ml/train", 1)
+        assert "not 1" in told(*pods)["b"].flaw
+    book = GangBook()
+    book.put(old)
+    book.put(new)
+    book.drop(old.key)
+    _, gangs = book.of_waiting([(new, Delivery.BINDER)], {}, lambda _node, _label: "")
+    assert gangs[0].flaw == "gang ml/train: 1 of 3 pods exist"
+
+
+def test_pods_without_a_controller() -> None:
+    """They decide together, the largest number counts; beside pods of a controller they are strangers, however old."""
+    assert told(member("a", owner="", least=1), member("b", owner=""))["a"] == Gang("gang ml/train", 2)
+    found = told(member("a"), member("b"), member("x", owner="", created=1.0, least=9))
+    assert found["a"] == Gang("gang ml/train", 2)
+    assert "not 2" in found["x"].flaw
+
+
+def test_controllers_that_agree_share_a_gang() -> None:
+    """A launcher and its workers: they say the same, or some of them say nothing."""
+    pods = [member("launcher", least=3), *(member(name, owner="set", least=3) for name in "bc")]
+    assert set(told(*pods).values()) == {Gang("gang ml/train", 3)}
+    silent = msgspec.structs.replace(pods[0], gang=GangRef(TRAIN), created=0.0)
+    assert set(told(silent, *pods[1:]).values()) == {Gang("gang ml/train", 3)}
+
+
+_TERMS = st.fixed_dictionaries(
+    {"least": st.sampled_from((None, 1, 2, 50)), "topology": st.sampled_from(("", "rack", "zone"))}
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(("", "job-2", "job-3")), _TERMS, st.booleans()), max_size=5))
+def test_no_stranger_changes_what_a_gang_is(strangers: list[tuple[str, dict[str, Any], bool]]) -> None:
+    """Whatever later controllers and bare pods say: the gang's own pods are told the same as without them."""
+    mine = [member("a"), member("b")]
+    others = [
+        member(f"x{at}", owner=owner, created=20.0 + at, node="n" if bound else "", **terms)
+        for at, (owner, terms, bound) in enumerate(strangers)
+        if (terms["least"], terms["topology"]) not in ((2, ""), (None, ""))
+    ]
+    assert told(*mine, *others)["a"] == told(*mine)["a"]

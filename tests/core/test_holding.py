@@ -1,0 +1,195 @@
+"""Room is kept for gangs that can use it: for a while, up to a share of the cluster, and not from higher priorities."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.model import amounts, node, pod, snapshot
+from support.safety import check_plan
+
+from flowcore.model.gangs import Gang
+from flowcore.model.holds import LONGEST_REST, Hold, Holds
+from flowcore.model.lasting import ALWAYS, Lasting
+from flowcore.model.policies import BUILT_IN, GangTerms, Policy
+from flowcore.model.snapshot import PendingPod
+from flowcore.rounds import RoundResult, run_round
+
+NODES = [node(f"n{at}", 8000) for at in range(4)]
+DAEMONS = tuple(Lasting(f"n{at}", ALWAYS, amounts(100), 1) for at in range(4))
+DAY = 86_400.0
+
+
+def gang(name: str, count: int, created: float = 1.0, priority: int = 0, namespace: str = "team") -> list[PendingPod]:
+    """Pods of a gang that needs all of them, a core each."""
+    return [
+        replace(
+            pod(f"{name}{at}", 1000, created=created, priority=priority), key=f"{namespace}/{name}{at}", gangs=(name,)
+        )
+        for at in range(count)
+    ]
+
+
+def plan(
+    pending: Sequence[PendingPod],
+    *,
+    now: float = 2000.0,
+    taken: Sequence[tuple[str, int]] = (),
+    lasting: tuple[Lasting, ...] | None = DAEMONS,
+    holds: Holds | None = None,
+    terms: GangTerms | None = None,
+) -> RoundResult:
+    """A round on four nodes of eight cores with a daemon of a tenth of a core each.
+
+    Args:
+        taken: what runs there beside that, node and millicores.
+    """
+    running = [(f"n{at}", amounts(100), ()) for at in range(4)]
+    running += [(name, amounts(cpu), ()) for name, cpu in taken]
+    crowd = snapshot(NODES, pending, running, now=now)
+    needs = Counter(name for each in pending for name in each.gangs)
+    crowd = replace(
+        crowd,
+        gangs={name: Gang(name, count) for name, count in needs.items()},
+        lasting=lasting,
+        holds=holds or Holds(now),
+    )
+    policies: dict[str, Policy] = {BUILT_IN.name: msgspec.structs.replace(BUILT_IN, gangs=terms or GangTerms())}
+    result = run_round(crowd, policies)
+    check_plan(crowd, result)
+    return result
+
+
+def placed(result: RoundResult, prefix: str) -> int:
+    """How many pods whose names begin so were placed."""
+    return sum(each.pod.uid.startswith(prefix) for each in result.placements)
+
+
+@pytest.mark.parametrize(("age", "priority"), [(60, 0), (1200, 0), (1200, 1000), (DAY, 10_000)])
+def test_a_gang_that_can_never_be_whole_keeps_nothing(age: float, priority: int) -> None:
+    """32 cores are asked for and daemons hold some of the 32 that there are: whoever comes later is placed."""
+    now = 100_000.0
+    new = [pod(f"new{at}", 1000, created=now - 5, priority=priority) for at in range(20)]
+    never = gang("never", 32, created=now - age)
+    assert placed(plan([*never, *new], now=now), "new") == 20
+    # What is not known to come free does not.
+    assert placed(plan([*never, *new], now=now, lasting=None), "new") == 20
+
+
+def test_room_counts_only_where_it_can_come_free() -> None:
+    """Pods of a higher priority than the gang's stay, those of its own priority may leave."""
+    large, new = gang("large", 28), [pod("new", 1000, created=1999.0)]
+    taken, all_of_it = [("n0", 1000)], GangTerms(hold_room_share=100)
+    assert not placed(plan([*large, *new], taken=taken, terms=all_of_it), "new")
+    higher = (*DAEMONS, Lasting("n0", 1, amounts(1000), 1))
+    assert placed(plan([*large, *new], taken=taken, terms=all_of_it, lasting=higher), "new") == 1
+    same = gang("large", 28, priority=1)
+    assert not placed(plan([*same, *new], taken=taken, terms=all_of_it, lasting=higher), "new")
+
+
+def test_no_room_is_kept_from_a_pod_of_a_higher_priority() -> None:
+    """However long the gang has waited: the pod goes first, and so does a gang of a higher priority."""
+    now = 40 * DAY
+    large, taken = gang("large", 28), [("n0", 7000)]
+    new = [pod(f"new{at}", 1000, created=now, priority=1) for at in range(21)]
+    assert placed(plan([*large, *new], now=now, taken=taken), "new") == 21
+    higher = gang("higher", 21, created=now, priority=1)
+    assert placed(plan([*large, *higher], now=now, taken=taken), "higher") == 21
+    lower = [pod(f"new{at}", 1000, created=now) for at in range(21)]
+    assert placed(plan([*large, *lower], now=now, taken=taken), "new") == 0
+
+
+def test_a_share_of_the_cluster_is_kept_at_most() -> None:
+    """A gang may need more: what is beyond its policy's share goes to others as it comes free."""
+    new = [pod(f"new{at}", 1000, created=1999.0) for at in range(21)]
+    taken = [("n0", 7000)]
+    half = plan([*gang("large", 28), *new], taken=taken, terms=GangTerms(hold_room_share=50))
+    assert placed(half, "new") == 5
+    assert any("room for 16 is kept for it" in each.reason for each in half.left)
+    assert placed(plan([*gang("large", 28), *new], taken=taken, terms=GangTerms(hold_room_share=0)), "new") == 21
+
+
+def held(pending: Callable[[float], Sequence[PendingPod]], seconds: int, every: int = 30) -> list[str]:
+    """For each round of some time, whom room is kept for: one core never comes free."""
+    holds, found = Holds(), []
+    for now in range(2000, 2000 + seconds, every):
+        result = plan(pending(float(now)), now=float(now), taken=[("n0", 7000)], holds=Holds(float(now), holds.known))
+        kept = [each.pod.gangs[0] for each in result.left if "is kept for it" in each.reason]
+        found.append(kept[0] if kept else "")
+        holds = result.holds
+    return found
+
+
+def test_a_hold_has_a_deadline_and_rests_grow() -> None:
+    """Ten minutes at first; then others have the room for twice as long, and for twice as long again."""
+    rounds = "".join("x" if each else "." for each in held(lambda _now: gang("large", 28), 7200))
+    assert rounds.startswith("x" * 20 + "." * 40 + "x" * 20 + "." * 80 + "x" * 20)
+    assert rounds.count("x") < len(rounds) / 3
+
+
+def test_gangs_of_one_namespace_do_not_take_turns_for_ever() -> None:
+    """Each of them has its deadline, and so has the namespace: the more of them miss it, the longer others have."""
+    many = [each for name in "abcdefgh" for each in gang(name, 28)]
+    rounds = held(lambda _now: many, 14_400, every=120)
+    assert sum(map(bool, rounds)) < len(rounds) / 3
+    assert len(set(rounds) - {""}) > 1
+
+
+def test_another_gang_has_its_turn_when_one_rests() -> None:
+    """The honest one beside it, of the same namespace or of another one, holds room before that one does again."""
+    for namespace in ("team", "other"):
+        both = [*gang("first", 28, created=1.0), *gang("second", 26, created=2.0, namespace=namespace)]
+        order = [each for each in dict.fromkeys(held(lambda _now, both=both: both, 3600, every=60)) if each]
+        assert order == ["first", "second"]
+
+
+def test_a_gang_that_can_be_whole_is_placed_in_the_end() -> None:
+    """Small pods come for ever; as the others end, room is kept until all of it is there; then nothing is remembered."""
+    holds, running = Holds(), [(f"n{at}", 1000) for at in range(4) for _ in range(7)]
+    for number in range(30):
+        now = 2000.0 + 20 * number
+        running = running[2:]
+        new = [pod(f"new{number}-{at}", 1000, created=now - 1) for at in range(2)]
+        holds = Holds(now, holds.known)
+        result = plan([*gang("large", 20), *new], now=now, taken=running, holds=holds)
+        holds = result.holds
+        if placed(result, "large"):
+            assert number > 1
+            assert holds.known == ()
+            return
+        running += [(each.node, 1000) for each in result.placements]
+    raise AssertionError("the large gang never ran")
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.floats(1, 2000), st.sampled_from(("a", "b", "c")), st.booleans()), max_size=60))
+def test_holds_are_bounded(steps: list[tuple[float, str, bool]]) -> None:
+    """Whatever is held and placed when: no hold outlives its deadline, rests are at most a day, and all is forgotten."""
+    holds, since = Holds(), dict[str, float]()
+    for seconds, unit, placed_now in steps:
+        holds = Holds(holds.clock + seconds, holds.known).settled()
+        if placed_now:
+            holds = holds.ended(unit, ["namespace x"])
+        elif holds.allows((unit, "namespace x")):
+            holds = holds.begun(unit, ["namespace x"], 600.0)
+        for each in holds.known:
+            since.setdefault(each.name, holds.clock)
+            assert each.rest <= LONGEST_REST
+            assert each.ends is None or holds.clock < each.ends <= holds.clock + 600
+    for _ in range(4):
+        holds = Holds(holds.clock + LONGEST_REST, holds.known).settled()
+    assert holds.known == ()
+
+
+def test_few_are_remembered() -> None:
+    """A thousand names at most, however many gangs have their turn."""
+    holds = Holds()
+    for number in range(1500):
+        holds = Holds(float(number), holds.known).begun(f"gang {number}", [f"namespace {number}"], 600.0)
+    assert len(holds.known) == 1000
+    assert Hold("gang 1499", 2099.0, 1499.0, 1200.0) in holds.known

@@ -1,0 +1,172 @@
+"""The round loop tells its worker which room does not come free while a gang is overdue, and hands holds on."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from thalweg_operator.batcher import Batcher
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.rounds import RoundLoop
+from thalweg_operator.state import ClusterState
+from thalweg_operator.wire import RoundReply, RoundRequest, cut, join, request_decoder, request_encoder
+from thalweg_operator.worker import Replica, answer
+
+from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
+from flowcore.model.lasting import ALWAYS, Lasting
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+
+
+class Scene:
+    """Books, the round loop and its worker in this process; bindings are done at once."""
+
+    def __init__(self) -> None:
+        self.now, self.alive, self.replica = 100_000.0, False, Replica()
+        self.state, self.policies = ClusterState(), PolicyStore()
+        self.requests: list[RoundRequest] = []
+        self.bound: dict[str, str] = {}
+        self.told: dict[str, str] = {}
+        us: Any = self
+        self.loop = RoundLoop(
+            self.state, self.policies, us, us, us, us, Metrics(), Batcher(0.001, 0.01), 60.0, 0.1,
+            clock=lambda: self.now, monotonic=lambda: self.now,
+        )  # fmt: skip
+        self.state.set_namespace("ns", ())
+        for at in range(4):
+            self.state.upsert_node(Node(f"n{at}", allocatable=(("cpu", 8000), ("pods", 110))))
+
+    async def start(self) -> None:
+        self.alive, self.replica = True, Replica()
+
+    async def ask(self, request: RoundRequest) -> RoundReply:
+        parts = [request_decoder.decode(request_encoder.encode(part)) for part in cut(request)]
+        self.requests.append(join(parts))
+        return answer(self.replica, self.requests[-1])
+
+    def bind(self, pod: Pod, node: str) -> None:
+        self.bound[pod.name] = node
+        self.state.upsert_pod(msgspec.structs.replace(pod, node_name=node))
+
+    def send(self, planned: Sequence[object]) -> None:
+        assert not planned
+
+    def withdraws(self, _unit: str) -> bool:
+        return False
+
+    def score(self, *_: object) -> None:
+        raise AssertionError
+
+    def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
+        self.told[pod.name] = reason
+
+    def pod(self, name: str, cpu: int, *, age: float = 5.0, priority: int = 0, **fields: Any) -> None:
+        requests = (("cpu", cpu),)
+        fields = {"scheduler_name": "thalweg", "created": self.now - age, "usage": requests, **fields}
+        self.state.upsert_pod(Pod("ns", name, name, PodClass(requests=requests, priority=priority), **fields))
+
+    def gang(self, name: str, count: int, age: float) -> None:
+        ref = GangRef(GangKey(Source.THALWEG, "ns", name), Terms(least=count))
+        for at in range(count):
+            self.pod(f"{name}-{at}", 1000, age=age, gang=ref)
+
+    def daemons(self) -> None:
+        for at in range(4):
+            self.pod(f"daemon-{at}", 100, node_name=f"n{at}", permanent=True)
+
+    async def round(self) -> RoundRequest:
+        await self.loop._round()
+        return self.requests[-1]
+
+
+async def test_a_gang_that_can_never_be_whole_starves_nobody() -> None:
+    """32 cores on nodes with daemons: after a day of waiting newer pods are placed all the same."""
+    scene = Scene()
+    scene.daemons()
+    scene.gang("never", 32, age=86_400)
+    for at in range(20):
+        scene.pod(f"new-{at}", 1000)
+    request = await scene.round()
+    assert request.lasting == tuple(Lasting(f"n{at}", ALWAYS, (("cpu", 100),), 1) for at in range(4))
+    assert len(scene.bound) == 20
+    assert "needs 32 pods at once" in scene.told["never-0"]
+
+
+async def test_what_stays_is_told_only_when_a_gang_is_overdue() -> None:
+    """A young gang asks for nothing; for an overdue one all pods are looked at once in a while, and by a new worker."""
+    scene = Scene()
+    scene.daemons()
+    scene.pod("nobodys", 200, node_name="n0", scheduler_name="somebody-elses")
+    scene.pod("higher", 300, node_name="n0", priority=7)
+    scene.pod("same", 400, node_name="n0")
+    scene.gang("late", 32, age=500)
+    assert (await scene.round()).lasting is None
+    scene.now += 200
+    told = (await scene.round()).lasting or ()
+    at_n0 = {each.priority: (each.amounts, each.pods) for each in told if each.node == "n0"}
+    assert at_n0 == {ALWAYS: ((("cpu", 300),), 2), 7: ((("cpu", 300),), 1)}
+    for seconds, again in ((1, False), (20, False), (20, True)):
+        scene.now += seconds
+        scene.pod("other", 100, age=seconds)
+        assert ((await scene.round()).lasting is not None) == again
+    scene.alive = False
+    request = await scene.round()
+    assert (request.fresh, request.lasting) == (True, told)
+    assert scene.replica.whole(request).lasting == told
+
+
+async def test_room_is_kept_for_a_while_and_then_others_are_placed() -> None:
+    """The deadline is of the loop's own monotonic clock, and goes on from round to round and from worker to worker."""
+    scene = Scene()
+    scene.daemons()
+    scene.pod("stays", 7000, node_name="n0")
+    scene.gang("large", 28, age=700)
+    await scene.round()
+    assert "is kept for it" in scene.told["large-0"]
+    scene.alive = False
+    scene.now += 599
+    scene.pod("first", 1000)
+    scene.pod("beside", 4000)
+    await scene.round()
+    assert "is kept for it" in scene.told["large-0"]
+    scene.now += 2
+    await scene.round()
+    assert {"first", "beside"} <= scene.bound.keys()
+    assert "is kept for it" not in scene.told["large-0"]
+
+
+async def test_many_gangs_give_others_their_turn() -> None:
+    """A thousand gangs that name each other, as many as may: the event loop has turns between them."""
+    scene = Scene()
+    keys = [GangKey(Source.THALWEG, "ns", f"g{at:04}") for at in range(1024)]
+    for at, key in enumerate(keys):
+        group = tuple(keys[at - at % 64 : at - at % 64 + 64])
+        scene.pod(f"p{at}", 1, gang=GangRef(key, Terms(least=1, group=group)))
+    telling = scene.state.telling_gangs
+    turns, marks = 0, []
+
+    def noted(asked: Any) -> Any:
+        marks.append(turns)
+        found = telling(asked)
+        steps = found.steps
+
+        def counted() -> Any:
+            yield from steps()
+            marks.append(turns)
+
+        found.steps = counted
+        return found
+
+    scene.state.telling_gangs = noted  # type: ignore[method-assign]
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    await scene.round()
+    task.cancel()
+    assert marks[1] - marks[0] >= 5
