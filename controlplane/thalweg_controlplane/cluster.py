@@ -62,7 +62,7 @@ class ControlPlane:
 
     async def __aenter__(self) -> Self:
         workdir = self._given_workdir or Path(tempfile.mkdtemp(prefix="thalweg-"))
-        workdir.mkdir(parents=True, exist_ok=True)
+        workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._layout = layout = Layout(workdir.resolve(), _free_ports())
         try:
             layout.prepare(self._binaries, self._scheduler_config)

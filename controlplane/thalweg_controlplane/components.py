@@ -1,6 +1,7 @@
 """How each component is started: its flags and the files it reads. Only `Layout.prepare` writes anything."""
 
 import json
+import os
 import secrets
 import subprocess
 from collections.abc import Sequence
@@ -97,11 +98,10 @@ class Layout:
         made = subprocess.run([binaries.controlplane, "keygen"], capture_output=True, text=True, check=False)  # noqa: S603 - our own argument list, no shell
         if made.returncode != 0:
             raise ControlPlaneError(f"{binaries.controlplane} keygen failed: {made.stderr}")
-        self.service_account_key.write_text(made.stdout)
+        _write_secret(self.service_account_key, made.stdout)
         token = secrets.token_hex(16)
-        self.tokens.write_text(f'{token},admin,admin,"system:masters"\n')
-        self.kubeconfig.write_text(self._kubeconfig(token))
-        self.kubeconfig.chmod(0o600)
+        _write_secret(self.tokens, f'{token},admin,admin,"system:masters"\n')
+        _write_secret(self.kubeconfig, self._kubeconfig(token))
         self.write_scheduler_config(scheduler_config or DEFAULT_SCHEDULER_CONFIG)
         self.kwok_config.write_text("---\n".join(path.read_text() for path in sorted(_STAGES.glob("*.yaml"))))
 
@@ -221,3 +221,10 @@ def _kwok(layout: Layout) -> list[str]:
         "--node-lease-duration-seconds=40",
         f"--server-address=127.0.0.1:{layout.ports.kwok}",
     ]
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """Writes a file that its owner alone can read, at no moment anybody else."""
+    with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        os.fchmod(file.fileno(), 0o600)  # the file may be there from an earlier start
+        file.write(text)

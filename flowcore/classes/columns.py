@@ -7,17 +7,20 @@ Each event's last time at each node is noted once for all columns, so an event c
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.model.recent import Recent
 from flowcore.model.snapshot import Int64s
 
-#: Past so many columns those that were not asked for the longest are dropped. At 12,500 nodes a column is between 12
-#: and 100 kB; a round of 1,000 classes asks for about 3,000.
-MOST_COLUMNS = 4_096
+#: Bytes of the columns that are kept, twice. At 12,500 nodes a column is between 12 and 100 kB; a round of 1,000
+#: classes asks for about 3,000.
+MOST_BYTES = 2**28
+#: Bytes of a column beside its entries.
+_COLUMN = 500
 
 #: Entries for the nodes at these places, all nodes where None; a list that the entries may refer to, to be added to.
 Compute = Callable[[Int64s | None, list[Any]], NDArray[Any]]
@@ -67,21 +70,27 @@ class Columns:
     """
 
     count: int
-    most: int = MOST_COLUMNS
+    most: InitVar[int] = MOST_BYTES
     tallies: dict[str, Tally] = field(default_factory=dict)
     _time: int = 1
     _last: dict[Hashable, int] = field(default_factory=dict)
     _last_at: dict[Hashable, Int64s] = field(default_factory=dict)
-    #: Those that were not asked for the longest first.
-    _columns: dict[Hashable, Column] = field(default_factory=dict)
+    _columns: Recent[Hashable, Column] = field(init=False)
+
+    def __post_init__(self, most: int) -> None:
+        self._columns = Recent(most)
 
     def __len__(self) -> int:
         return len(self._columns)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all entries."""
-        return sum(column.values.nbytes for column in self._columns.values() if column.values is not None)
+        """Bytes of all columns and their keys."""
+        return self._columns.nbytes
+
+    def age(self) -> None:
+        """Forgets what nobody asked for since the last call but one."""
+        self._columns.age()
 
     # --- events ---
 
@@ -107,10 +116,9 @@ class Columns:
         """
         self.count = len(places)
         self._last_at = {event: _moved(times, places) for event, times in self._last_at.items()}
-        self._columns = {
-            key: Column(None if each.values is None else _moved(each.values, places), each.legend, each.when, each.mark)
-            for key, each in self._columns.items()
-        }
+        self._columns = self._columns.mapped(
+            lambda _key, each: replace(each, values=None if each.values is None else _moved(each.values, places))
+        )
 
     # --- questions ---
 
@@ -126,7 +134,7 @@ class Columns:
             mark: while this stays equal, ``stale_when`` is all; when it differs, every entry is stale.
         """
         tally = self.tallies.setdefault(owner, Tally())
-        held = self._columns.pop(key, None)
+        held = self._columns.get(key)
         if held is None or held.mark != mark:
             tally.misses += 1
             tally.rows += self.count
@@ -134,7 +142,9 @@ class Columns:
         stale = self._stale(held, stale_when)
         if stale is None:
             tally.hits += 1
-            return self._keep(key, replace(held, when=self._time))
+            found = replace(held, when=self._time)
+            self._columns.renew(key, found)
+            return found
         if 2 * len(stale) > self.count:
             tally.misses += 1
             tally.rows += self.count
@@ -163,9 +173,7 @@ class Columns:
         return Column(_sealed(compute(None, legend)), legend, self._time, mark)
 
     def _keep(self, key: Hashable, column: Column) -> Column:
-        self._columns[key] = column
-        while len(self._columns) > self.most:
-            del self._columns[next(iter(self._columns))]
+        self._columns.put(key, column, _COLUMN + (0 if column.values is None else column.values.nbytes))
         return column
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.classes.columns import MOST_COLUMNS, Column, Columns, Tally
+from flowcore.classes.columns import MOST_BYTES, Column, Columns, Tally
 from flowcore.classes.invalidation import INVALIDATES, Event, Row, Scope, node_events, scopes
 from flowcore.filters import node_resources_fit
 from flowcore.filters.registry import Filter, ask
@@ -33,7 +33,7 @@ class VerdictCache:
     pods that rules between pods read are found by the state's ``neighbours`` themselves.
     """
 
-    def __init__(self, rows: Iterable[Row] = INVALIDATES, most: int = MOST_COLUMNS) -> None:
+    def __init__(self, rows: Iterable[Row] = INVALIDATES, most: int = MOST_BYTES) -> None:
         self._scopes = scopes(rows)
         self._columns = Columns(0, most)
         self._state: Snapshot | None = None
@@ -85,6 +85,10 @@ class VerdictCache:
         """The state that is asked about from now on."""
         self._state, self._part = state, None
 
+    def age(self) -> None:
+        """To be called now and then: forgets what nobody asked about since the last call but one."""
+        self._columns.age()
+
     # --- questions ---
 
     def ask(self, which: Filter, pod_class: PodClass, kind: Kind, snapshot: Snapshot) -> tuple[Rejection, ...]:
@@ -103,11 +107,10 @@ class VerdictCache:
         return _decoded(self._column(which.name, key, self._events(which.name), snapshot, encode, mark))
 
     def counts(self, pod_class: PodClass, snapshot: Snapshot) -> Int64s:
-        """int64[N]: how many pods of a class each node takes by what they ask for (``count_fitting``)."""
+        """int64[N]: how many pods of a class each node takes by what they ask for (NodeResourcesFit)."""
 
         def count(part: Snapshot, _at: Int64s | None) -> NDArray[Any]:
-            fitting = node_resources_fit.count_fitting(part.vector(pod_class.requests), part.free)
-            return np.minimum(fitting, _MOST_COUNTED).astype(np.int32)
+            return np.minimum(node_resources_fit.counts(pod_class, part), _MOST_COUNTED).astype(np.int32)
 
         name = node_resources_fit.NAME
         key = ("counts", pod_class.requests)

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.filters import inter_pod_affinity, pod_topology_spread, policy_constraints, volume_filters
+from flowcore.filters import (
+    inter_pod_affinity,
+    node_resources_fit,
+    pod_topology_spread,
+    policy_constraints,
+    volume_filters,
+)
 from flowcore.filters.registry import IN_ORDER, LASTING, UNSOUND, Ask, ask
 from flowcore.filters.rejection import Rejection
 from flowcore.model.neighbours import ANY_KIND, Kind
@@ -82,6 +88,8 @@ def lasting_fits(pod_class: PodClass, kind: Kind, snapshot: Snapshot, ask: Ask =
     if rules is not None and (rules.contradiction or rules.unreadable_affinity or rules.unreadable_spread):
         return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     if volume_filters.outright(pod_class.volumes, snapshot.storage, snapshot.table):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    if node_resources_fit.not_offered(pod_class, snapshot):
         return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
     for each in LASTING:

@@ -37,7 +37,22 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
         if wanted[i] > 0:
             name = snapshot.resources[i]
             found.append(Rejection(TOO_MANY_PODS if name == PODS else insufficient(name), free[:, i] < wanted[i]))
+    # No node offers these, so they have no column.
+    everywhere = np.ones(len(free), dtype=np.bool_)
+    found.extend(Rejection(insufficient(name), everywhere) for name in not_offered(pod_class, snapshot))
     return tuple(found)
+
+
+def not_offered(pod_class: PodClass, snapshot: Snapshot) -> list[str]:
+    """Resources that the class asks for and no node offers."""
+    return sorted(name for name, amount in pod_class.requests if amount > 0 and name not in snapshot.resources)
+
+
+def counts(pod_class: PodClass, snapshot: Snapshot) -> Int64s:
+    """int64[N]: how many pods of a class each node takes, alone."""
+    if not_offered(pod_class, snapshot):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.int64)
+    return count_fitting(snapshot.vector(pod_class.requests), snapshot.free)
 
 
 def count_fitting(wanted: Int64s, free: Int64s) -> Int64s:

@@ -7,20 +7,22 @@ of those that a rule speaks of are put together when it is first asked about, an
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.model.recent import Recent
 from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
 
 _T = TypeVar("_T", bound=Hashable)
-#: Rules of pods long gone would pile up: past so many that were asked about, all are forgotten.
-_MOST_CROWDS = 10_000
+#: Bytes of the crowds that are kept up to date, twice: rules of pods that are gone must not pile up.
+_CROWD_BYTES = 2**26
+#: Bytes of a crowd, and of each node in it.
+_CROWD, _CROWD_NODE = 600, 100
 
 
 class Kind(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -124,7 +126,6 @@ class Described(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 Description = Together | Alike | Described
 
 
-@lru_cache(maxsize=1024)
 def _at_least(selectors: tuple[LabelSelector, ...]) -> LabelSelector:
     """What whatever any of these selects has at least: one of the values that they want of a label, if all want one."""
     if len(selectors) == 1:
@@ -260,7 +261,7 @@ class Neighbours:
         self._counts: dict[Kind, dict[str, int]] = {}
         #: For label keys that were asked about: value -> kinds.
         self._by_label: dict[str, dict[str, dict[Kind, None]]] = {}
-        self._crowds: dict[Description, Crowd] = {}
+        self._crowds: Recent[Description, Crowd] = Recent(_CROWD_BYTES)
         self._interested: SelectorIndex[Description] = SelectorIndex()
         self._repelling: dict[AffinityTerm, Crowd] = {}
         self._repelling_index: SelectorIndex[AffinityTerm] = SelectorIndex()
@@ -289,7 +290,7 @@ class Neighbours:
 
     @property
     def forgotten(self) -> int:
-        """How often all crowds were forgotten: those of before are of no use then."""
+        """How often crowds were forgotten that nobody asked about: one that is made anew is another than before."""
         return self._forgotten
 
     @property
@@ -338,7 +339,16 @@ class Neighbours:
         else:
             self._namespaces[name] = labels
         self._changes += 1
-        self._forget([of for of in self._crowds if of.reads_namespaces])
+        for of in [of for of in self._crowds if of.reads_namespaces]:
+            self._crowds.pop(of)
+            self._interested.remove(of, of.selector)
+
+    def age(self) -> None:
+        """To be called now and then: forgets the rules that nobody asked about since the last call but one."""
+        self._forget(self._crowds.age())
+        selectors = (of.selector for of in self._crowds)
+        used = {key for each in selectors if each is not None for key, _ in _pairs(each) or ()}
+        self._by_label = {key: kinds for key, kinds in self._by_label.items() if key in used}
 
     def _come(self, kind: Kind) -> None:
         if self._by_label:
@@ -433,20 +443,18 @@ class Neighbours:
         """The pods of a description; up to date for as long as this is asked again."""
         found = self._crowds.get(of)
         if found is None:
-            if len(self._crowds) >= _MOST_CROWDS:
-                self._forgotten += 1
-                self._forget(list(self._crowds))
-            found = self._crowds[of] = Crowd(self._changes, None if self._below is None else self._below.crowd(of))
+            found = Crowd(self._changes, None if self._below is None else self._below.crowd(of))
             for kind in self._candidates(of.selector):
                 if of.includes(kind, self._namespaces):
                     for node, count in self._counts[kind].items():
                         found.start_with(node, count)
+            self._forget(self._crowds.put(of, found, _CROWD + _CROWD_NODE * len(found.by_node)))
             self._interested.add(of, of.selector)
         return found
 
-    def _forget(self, crowds: Iterable[Description]) -> None:
+    def _forget(self, crowds: Sequence[Description]) -> None:
+        self._forgotten += bool(crowds)
         for of in crowds:
-            del self._crowds[of]
             self._interested.remove(of, of.selector)
 
     def _candidates(self, selector: LabelSelector | None) -> list[Kind]:

@@ -30,13 +30,27 @@ _SUFFIXES = {
 }
 
 
-@lru_cache(maxsize=65536, typed=True)  # True is not 1
+#: Longer texts are read each time anew, so that what is remembered stays small.
+_LONGEST_REMEMBERED = 32
+
+
 def nanos(quantity: str | float) -> int:
     """The quantity in billionths, exact; finer fractions round away from zero.
 
     Raises:
         ModelError: it is not a quantity, with an empty ``field``.
     """
+    if isinstance(quantity, str) and len(quantity) > _LONGEST_REMEMBERED:
+        return _read(quantity)
+    return _remembered(quantity)
+
+
+@lru_cache(maxsize=4096, typed=True)  # True is not 1
+def _remembered(quantity: str | float) -> int:
+    return _read(quantity)
+
+
+def _read(quantity: str | float) -> int:
     text = str(quantity)
     match = _PATTERN.fullmatch(text)
     if match is None or isinstance(quantity, bool):

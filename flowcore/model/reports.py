@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from flowcore.model.nodes import Node, Report
 
+_NOBODY = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float64)
 #: Images whose holders are kept as arrays; 12,500 holders are 200 kB.
 _MOST_IMAGES = 1_000
 
@@ -59,9 +60,12 @@ class Reports:
     def holders(self, image: str, index: Mapping[str, int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Nodes of ``index`` (NodeTable.index) that hold an image: int64[K] positions and float64[K] bytes."""
         self._ask_for(index)
+        holders = self._holders.get(image)
+        if holders is None:
+            return _NOBODY  # a pod may name any image, so this is not remembered
         arrays = self._arrays.get(image)
         if arrays is None:
-            found = [(index[node], size) for node, size in self._holders.get(image, {}).items() if node in index]
+            found = [(index[node], size) for node, size in holders.items() if node in index]
             positions = np.array([at for at, _ in found], dtype=np.int64)
             arrays = self._arrays[image] = positions, np.array([size for _, size in found], dtype=np.float64)
         return arrays

@@ -20,6 +20,7 @@ from flowcore.model.lasting import Lasting
 from flowcore.model.neighbours import ANY_KIND, Kind, Neighbours
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.recent import Recent, weigh
 from flowcore.model.reports import Reports
 from flowcore.model.resources import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts
 from flowcore.model.selectors import Labels, value_of
@@ -32,6 +33,8 @@ Bools = NDArray[np.bool_]
 #: What a pod without a request counts as in the cost model, so that such pods spread too:
 #: kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest (pkg/scheduler/util/pod_resources.go).
 ASSUMED_CPU, ASSUMED_MEMORY = 100, 200 * 1024 * 1024
+#: Bytes of the columns of labels that are kept, twice. At 12,500 nodes one is 50 kB, and more with many values.
+_LABEL_BYTES = 2**26
 #: More than this costs no more: sums of it over a node's pods stay within int64, and exact as floats.
 MOST_ASSUMED = 2**50
 
@@ -68,7 +71,7 @@ class NodeTable:
     unsound: Bools
     taint_codes: NDArray[np.int32]
     taint_sets: tuple[tuple[Taint, ...], ...]
-    _columns: dict[str, LabelColumn] = field(default_factory=dict, repr=False, compare=False)
+    _columns: Recent[str, LabelColumn] = field(default_factory=lambda: Recent(_LABEL_BYTES), repr=False, compare=False)
 
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> NodeTable:
@@ -109,11 +112,10 @@ class NodeTable:
             unschedulable[i], unsound[i] = node.unschedulable, bool(node.problem)
             taint_codes[i] = taint_sets.setdefault(node.taints, len(taint_sets))
         rows = [(index[name], node.labels) for name, node in changed.items()]
-        columns = {
-            key: column.updated(key, at, rows)
-            for key, column in self._columns.items()
-            if len(column.values) <= 2 * len(self.nodes) + 100  # likewise
-        }
+        most = 2 * len(self.nodes) + 100  # likewise
+        columns = self._columns.mapped(
+            lambda key, column: column.updated(key, at, rows) if len(column.values) <= most else None
+        )
         return NodeTable(tuple(nodes), index, unschedulable, unsound, taint_codes, tuple(taint_sets), columns)
 
     def places_in(self, older: NodeTable) -> NDArray[np.int64]:
@@ -133,8 +135,12 @@ class NodeTable:
                 if value is not None:
                     codes[i] = values.setdefault(value, len(values))
             column = LabelColumn(codes, tuple(values))
-            self._columns[key] = column
+            self._columns.put(key, column, codes.nbytes + weigh(column.values))
         return column
+
+    def age(self) -> None:
+        """To be called now and then: forgets the labels that nobody asked for since the last call but one."""
+        self._columns.age()
 
 
 class Replaced(msgspec.Struct, frozen=True, gc=False):
@@ -229,10 +235,14 @@ class Snapshot:
         )
 
     def vector(self, amounts: Amounts) -> Int64s:
-        """int64[R]: amounts in this snapshot's columns, with one pod in ``pods``."""
+        """int64[R]: amounts in this snapshot's columns, with one pod in ``pods``.
+
+        A resource that no node offers has no column: NodeResourcesFit rejects every node for it by its name.
+        """
         row = np.zeros(len(self.resources), dtype=np.int64)
         for name, amount in amounts:
-            row[self.resources.index(name)] = amount
+            if name in self.resources:
+                row[self.resources.index(name)] = amount
         row[self.resources.index(PODS)] = 1
         return row
 
@@ -278,8 +288,6 @@ def build_snapshot(
     names = set(BASE_RESOURCES)
     for node in table.nodes:
         names.update(name for name, _ in node.allocatable)
-    for pod in pending:
-        names.update(name for name, _ in pod.pod_class.requests)
     resources = BASE_RESOURCES + tuple(sorted(names.difference(BASE_RESOURCES)))
     column = {name: i for i, name in enumerate(resources)}
     count = len(table.nodes)

@@ -161,9 +161,11 @@ class Storage:
 
     def free(self, storage_class: str) -> tuple[PersistentVolume, ...]:
         """Volumes of a class that are kept for no claim, the smallest first, among equals by name."""
+        if storage_class not in self._free:
+            return ()  # a claim may name any class, so this is not remembered
         found = self._in_order.get(storage_class)
         if found is None:
-            found = self._in_order[storage_class] = self._sorted(self._free.get(storage_class, ()))
+            found = self._in_order[storage_class] = self._sorted(self._free[storage_class])
         return found
 
     def kept_for(self, claim: Claim) -> tuple[PersistentVolume, ...]:

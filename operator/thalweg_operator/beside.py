@@ -122,5 +122,6 @@ class Beside:
         for kind, node in self._settled:
             self._count(kind, node, -1)
         self._settled, self._settling = self._settling, []
+        self._ours.pods.age()
         for key in [key for key, each in self._passing.items() if each.until < now]:
             del self._passing[key]

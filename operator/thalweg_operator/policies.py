@@ -28,6 +28,7 @@ from flowcore.model.policies import (
     governing,
     in_order,
 )
+from flowcore.model.recent import Recent
 from flowcore.model.selectors import Labels, LabelSelector
 from flowcore.model.wire import WireLabelSelector
 from thalweg_operator.constraints import WireConstraint, WireGangs, constraints, gang_terms
@@ -35,6 +36,10 @@ from thalweg_operator.cost_models import BUILT_IN_MODELS, CostModels
 from thalweg_operator.errors import PolicyError
 from thalweg_operator.selectors import selector
 
+#: Bytes of what is remembered of kinds of pods, twice.
+_GOVERNING_BYTES = 2**23
+#: More labels take longer to look up than the policies take to match.
+_MOST_REMEMBERED_LABELS = 256
 # The schema's bounds once more: ``simulate`` reads policies that no API server has seen.
 _Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
 _Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
@@ -186,7 +191,7 @@ class PolicyStore:
         self._models = models
         self._standings: dict[str, Standing] = {}
         self._ordered: tuple[Policy, ...] = (BUILT_IN,)
-        self._governing: dict[tuple[str, Labels, Labels], list[Policy]] = {}
+        self._governing: Recent[tuple[str, Labels, Labels], list[Policy]] = Recent(_GOVERNING_BYTES)
         self.on_change: Callable[[], None] = lambda: None
 
     def offer(self, name: str, uid: str, generation: int, spec: Mapping[str, Any]) -> Standing:
@@ -242,11 +247,16 @@ class PolicyStore:
         return found[0] if found else None
 
     def governing(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
-        """Policies that match a pod, the one that governs it first. Remembered per kind of pod."""
+        """Policies that match a pod, the one that governs it first. Remembered per kind of pod, for a while."""
+        if len(labels) + len(namespace_labels) > _MOST_REMEMBERED_LABELS:
+            return governing(self._ordered, scheduler_name, labels, namespace_labels)
         key = (scheduler_name, labels, namespace_labels)
         found = self._governing.get(key)
         if found is None:
-            if len(self._governing) > 100_000:
-                self._governing.clear()  # kinds of pods that are long gone must not pile up
-            found = self._governing[key] = governing(self._ordered, scheduler_name, labels, namespace_labels)
+            found = governing(self._ordered, scheduler_name, labels, namespace_labels)
+            self._governing.put(key, found, 56 + 8 * len(found))
         return found
+
+    def age(self) -> None:
+        """To be called now and then: forgets kinds of pods that nobody asked about since the last call but one."""
+        self._governing.age()

@@ -55,12 +55,18 @@ class PolicyStatus:
         while True:
             await asyncio.sleep(_EVERY)
             standings = self._policies.standings
+            self._prune(standings)
             if not standings:
-                self._written.clear()
                 continue
             counts = await self._counts()
             for standing in standings:
                 await self._write(standing, counts.get(standing.name, Counts()))
+
+    def _prune(self, standings: list[Standing]) -> None:
+        """Forgets policies that are gone."""
+        uids = {standing.uid for standing in standings}
+        self._written = {name: each for name, each in self._written.items() if each[0] in uids}
+        self._since = {key: each for key, each in self._since.items() if key[0] in uids}
 
     async def _counts(self) -> dict[str, Counts]:
         result: dict[str, Counts] = {}

@@ -37,6 +37,8 @@ _LONGEST_BACKOFF = 60.0
 _CONTENDED_REST = 0.25
 #: Seconds that a pod and a node that kube-scheduler refused it rest at most.
 _LONGEST_REST = 300.0
+#: What no round of so many, and none of as many before, asked about is forgotten.
+GENERATION = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,10 +358,17 @@ class RoundLoop:
                         request.number, now, placed[at], left[at], reply.costs[at], reply.gap, reply.certified
                     )
         self._metrics.waiting.set(sum(left))
-        if len(self._refusals) > 1000:
-            self._refusals = {key: r for key, r in self._refusals.items() if key in self._state.waiting}
-        if len(self._backoffs) > 1000:
-            self._backoffs = {key: b for key, b in self._backoffs.items() if key in self._state.waiting}
+        self._prune()
+
+    def _prune(self) -> None:
+        """Forgets what is gone: pods that wait no more, policies, and what no round asked about for long."""
+        waiting, policies = self._state.waiting, {policy.name for policy in self._policies.ordered}
+        self._refusals = {key: each for key, each in self._refusals.items() if key in waiting}
+        self._backoffs = {key: each for key, each in self._backoffs.items() if key in waiting}
+        self.reports = {name: each for name, each in self.reports.items() if name in policies}
+        if self._number % GENERATION == 0:
+            self._policies.age()
+            self._state.neighbours.age()
 
 
 def _rest(tries: int, most: float) -> float:

@@ -218,7 +218,10 @@ class ClusterState:
 
     def _touch_node(self, name: str, before: Node | None) -> None:
         self.generation += 1
-        self._node_changed[name] = self.generation
+        if name in self.nodes:
+            self._node_changed[name] = self.generation
+        else:
+            self._node_changed.pop(name, None)
         self._dirty_nodes.add(name)
         self._dirty_uses.add(name)
         self.newer.nodes.setdefault(name, before)

@@ -497,6 +497,9 @@ class PodSteering:
             self._expire(now)
             self._held = {key: held for key, held in self._held.items() if key in self._state.waiting}
             self._free = {key: value for key, value in self._free.items() if key in self._state.waiting}
+            if self._scores:
+                waiting = {pod.pod_class for pod in self._state.waiting.values()}
+                self._scores = {key: scores for key, scores in self._scores.items() if key[0] in waiting}
 
     def _doubt(self, key: str, grace: float) -> None:
         due = self._clock() + grace

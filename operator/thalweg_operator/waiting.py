@@ -36,6 +36,8 @@ _AGAIN = 10.0
 #: Requests in flight at once.
 _SLOTS = 8
 _BACKOFF = Backoff(first=1.0, longest=30.0)
+#: Seconds between two looks for pods that wait no more.
+_PRUNE_EVERY = 5.0
 
 
 #: Strategic merge: what a pod with a node has in place of the condition that this module writes.
@@ -87,6 +89,7 @@ class WaitingPods:
         #: What is in the queue. A newer reason takes its place with the next try.
         self._sending: dict[str, _Wanted] = {}
         self._written: dict[str, _Written] = {}
+        self._pruned = clock()
 
     def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
         """The pod is to learn this reason, unless it is placed or gone by then.
@@ -132,9 +135,9 @@ class WaitingPods:
 
     def _due(self) -> list[str]:
         now = self._clock()
-        if len(self._written) > 2 * len(self._state.waiting) + 1000:
+        if now - self._pruned >= _PRUNE_EVERY:
+            self._pruned = now
             self._written = {key: at for key, at in self._written.items() if key in self._state.waiting}
-        if len(self._wanted) > 2 * len(self._state.waiting) + 1000:
             self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in self._state.waiting}
         due = sorted(
             (each.due, key) for key, each in self._wanted.items() if each.due <= now and key not in self._sending

@@ -10,6 +10,7 @@ import gc
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -48,6 +49,8 @@ from thalweg_operator.wire import (
     told,
 )
 
+#: What no round of so many, and none of as many before, asked for is forgotten.
+GENERATION = 256
 #: Steps of the plan for pods that are only observed.
 _OBSERVED_STEPS = 4
 
@@ -63,6 +66,8 @@ class Replica:
         self.cache = VerdictCache()
         self._uses: dict[str, Use] = {}
         self._table = NodeTable.of(())
+        #: By how many nodes each resource is offered.
+        self._offers: Counter[str] = Counter()
         self._resources: tuple[str, ...] = BASE_RESOURCES
         self._allocatable: Int64s = np.zeros((0, len(BASE_RESOURCES)), dtype=np.int64)
         self._used: Int64s = self._allocatable.copy()
@@ -72,13 +77,18 @@ class Replica:
         self._reports = Reports()
         self._storage = Storage()
         self._lasting: tuple[Lasting, ...] | None = None
+        self._rounds = 0
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
+        self._rounds += 1
+        if self._rounds % GENERATION == 0:
+            self.cache.age()
+            self._table.age()
+            self._neighbours.age()
         added = {node.name for node in request.nodes if node.name not in self._table.index}
         if request.nodes or request.gone:
             self._change_nodes(request.nodes, request.gone)
-        self._offer_columns({name for pod_class in request.classes for name, _ in pod_class.requests})
         self._change_uses(request.uses, added)
         for namespace, labels in request.namespaces.items():
             self._neighbours.set_namespace(namespace, labels)
@@ -112,7 +122,7 @@ class Replica:
             self._reports.put(name, None)
             self._storage.mount(name, ())
         self.cache.change_nodes(before, self._table, [node.name for node in put])
-        self._offer_columns({name for node in put for name, _ in node.allocatable})
+        self._offer(before, put, gone)
         column = {name: i for i, name in enumerate(self._resources)}
         for node in put:
             row = [0] * len(self._resources)
@@ -120,24 +130,32 @@ class Replica:
                 row[column[name]] = amount
             self._allocatable[self._table.index[node.name]] = row
 
-    def _offer_columns(self, names: set[str]) -> None:
-        """Resources that a node offers or a waiting pod asks for have a column each."""
-        if names.issubset(self._resources):
+    def _offer(self, before: NodeTable, put: list[Node], gone: list[str]) -> None:
+        """Counts by how many nodes each resource is offered. Each that any node offers has a column, no other has."""
+        changed = {node.name: node for node in put}
+        for name in changed.keys() | set(gone):
+            if name in before.index:
+                self._offers.subtract(resource for resource, _ in before.nodes[before.index[name]].allocatable)
+        for node in changed.values():
+            self._offers.update(name for name, _ in node.allocatable)
+        self._offers = +self._offers
+        names = BASE_RESOURCES + tuple(sorted(self._offers.keys() - set(BASE_RESOURCES)))
+        if names == self._resources:
             return
-        before = self._resources
-        self._resources = BASE_RESOURCES + tuple(sorted(names.union(before).difference(BASE_RESOURCES)))
-        at = [self._resources.index(name) for name in before]
-        wide = np.zeros((2, len(self._table.nodes), len(self._resources)), dtype=np.int64)
-        wide[0][:, at], wide[1][:, at] = self._allocatable, self._used
-        self._allocatable, self._used = wide
-        for use in self._uses.values():
+        places = np.array([self._resources.index(each) if each in self._resources else -1 for each in names])
+        new = set(names).difference(self._resources)
+        self._resources = names
+        self._allocatable, self._used = (
+            np.ascontiguousarray(_moved(rows.T, places).T) for rows in (self._allocatable, self._used)
+        )
+        for use in self._uses.values() if new else ():
             place = self._table.index.get(use.node)
-            if place is not None:
+            if place is not None and not new.isdisjoint(name for name, _ in use.amounts):
                 self._used[place] = self._row(use)
 
     def _row(self, use: Use) -> Int64s:
         row = dict.fromkeys(self._resources, 0)
-        # A resource without a column: nobody offers it and nobody waiting asks for it.
+        # A resource without a column: no node offers it.
         row.update((name, amount) for name, amount in use.amounts if name in row)
         row[PODS] = use.pods
         values: Int64s = to_int64([list(row.values())], len(row))[0]

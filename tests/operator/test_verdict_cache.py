@@ -19,7 +19,7 @@ from flowcore.classes import VerdictCache
 from flowcore.classes.invalidation import INVALIDATES, NODE_FIELDS, OF_A_NODE, Row
 from flowcore.costs import MODELS, Load
 from flowcore.filters import judge
-from flowcore.filters.node_resources_fit import count_fitting
+from flowcore.filters import node_resources_fit
 from flowcore.filters.registry import IN_ORDER, ask
 from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node, Taint
@@ -50,7 +50,7 @@ def verdicts(snapshot: Snapshot, world: World, cache: VerdictCache | None) -> li
     for pod_class, kind in world.probes:
         each = judge(pod_class, snapshot, kind, ask if cache is None else cache.ask)
         if cache is None:
-            counts = np.minimum(count_fitting(snapshot.vector(pod_class.requests), snapshot.free), 2**31 - 1)
+            counts = np.minimum(node_resources_fit.counts(pod_class, snapshot), 2**31 - 1)
             left = left_on(snapshot)
         else:
             counts = cache.counts(pod_class, snapshot)
@@ -433,14 +433,14 @@ def test_a_node_that_comes_or_goes_leaves_the_others_alone() -> None:
 
 
 def test_no_more_is_kept_than_allowed() -> None:
-    """The columns that were not asked for the longest go first."""
+    """Columns that nobody asked for during a generation go, those that are asked for stay."""
     state = snapshot([A, B], [])
-    cache = VerdictCache(most=20)
+    cache = VerdictCache(most=20_000)
     cache.change_nodes(NodeTable.of(()), state.table, ())
     cache.follow(state)
     for cpu in range(1, 100):
         cache.counts(PodClass(requests=(("cpu", 1),)), state)
         cache.counts(PodClass(requests=(("cpu", cpu),)), state)
-    assert cache.nbytes <= 20 * 2 * 4
+    assert cache.nbytes <= 2 * 21_000
     tally = cache.take_tallies()["NodeResourcesFit"]
     assert (tally.misses, tally.hits) == (99, 99)

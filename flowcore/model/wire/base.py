@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from flowcore.model.recent import weigh
 from flowcore.model.selectors import Labels
 
 Quantity = str | int | float
@@ -34,18 +36,52 @@ class Interner:
     """Makes equal values the same object.
 
     Pods of one owner repeat their class, labels and usage; sharing them is what keeps a snapshot of
-    150,000 pods small. Labels and messages of pods long gone would pile up: past ``most`` entries it forgets
-    them all and begins again; what is in use stays as it is.
+    150,000 pods small. A value goes after its last user: the values that nobody else holds are dropped each time that
+    new values of so many bytes have come.
+
+    Args:
+        most: bytes of new values between two times.
     """
 
-    def __init__(self, most: int = 100_000) -> None:
+    def __init__(self, most: int = 2**22) -> None:
         self._known: dict[Any, Any] = {}
         self._most = most
+        self._new = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def __call__(self, value: _T) -> _T:
-        if len(self._known) >= self._most:
-            self._known.clear()
-        return self._known.setdefault(value, value)  # type: ignore[no-any-return]
+        before = len(self._known)
+        found = self._known.setdefault(value, value)
+        if len(self._known) > before:
+            self._new += weigh(value)
+            if self._new > self._most:
+                self.drop_unused()
+        return found  # type: ignore[no-any-return]
+
+    def drop_unused(self) -> None:
+        """Drops the values that nobody else holds. Their own parts go with the next call."""
+        uses = _uses(self._known)
+        self._known = {value: value for value, count in zip(list(self._known), uses, strict=True) if count > _UNUSED}
+        self._new = 0
+
+
+def _uses(known: dict[Any, Any]) -> list[int]:
+    """How many references there are to each key."""
+    return [sys.getrefcount(value) for value in known]
+
+
+def _count_unused() -> int:
+    """What ``_uses`` says of a value that an Interner holds and nobody else."""
+    known: dict[Any, Any] = {tuple(["unused"]): None}  # noqa: C409 - a literal would be a constant, with users of its own
+    for value in list(known):
+        known[value] = value
+    del value
+    return _uses(known)[0]
+
+
+_UNUSED = _count_unused()
 
 
 def to_labels(labels: dict[str, str] | None) -> Labels:
