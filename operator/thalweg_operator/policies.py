@@ -35,7 +35,7 @@ from thalweg_operator.cost_models import BUILT_IN_MODELS, CostModels
 from thalweg_operator.errors import PolicyError
 from thalweg_operator.selectors import selector
 
-# The schema's bounds once more: ``simulate`` reads policies that no API server has seen.
+# The schema's bounds once more: a cluster may still have the CRD of another release.
 _Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
 _Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 
@@ -223,6 +223,11 @@ class PolicyStore:
     def standings(self) -> list[Standing]:
         """All policy objects, by name."""
         return [self._standings[name] for name in sorted(self._standings)]
+
+    @property
+    def uids(self) -> dict[str, str]:
+        """Uids of the policy objects, by name."""
+        return {name: standing.uid for name, standing in self._standings.items()}
 
     @property
     def ordered(self) -> tuple[Policy, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -73,14 +73,16 @@ class _Question:
     pods: list[Pod]
     blocked: list[tuple[Pod, Policy]] = field(default_factory=list)
     whole: bool = True
+    #: Of the policy objects behind the request's policies, by name.
+    uids: Mapping[str, str] = field(default_factory=dict)
 
 
 class RoundLoop:
     """Runs rounds whenever the batcher says so.
 
     Attributes:
-        reports: the last round of each policy that had pods waiting.
-        contradictions: policies that rule some of their own pods out, as they were then, and how.
+        reports: the last round of each policy object that had pods waiting, by its uid.
+        contradictions: policy objects, by uid, that rule some of their own pods out: their version then, and how.
     """
 
     def __init__(
@@ -211,7 +213,7 @@ class RoundLoop:
         generation = state.generation
         changes = state.take_changes()
         classes: dict[PodClass, int] = {}
-        ordered = self._policies.ordered
+        ordered, uids = self._policies.ordered, self._policies.uids
         policies = {policy.name: at for at, policy in enumerate(ordered)}
         kinds: dict[Kind, int] = {}
         neighbours = [
@@ -289,7 +291,7 @@ class RoundLoop:
             storage_gone=changes.storage_gone,
             gangs=gangs,
         )
-        return _Question(request, pods, blocked, whole=whole)
+        return _Question(request, pods, blocked, whole=whole, uids=uids)
 
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         request = question.request
@@ -331,15 +333,7 @@ class RoundLoop:
         for _, policy in question.blocked:
             left[names[policy.name]] += 1
         if reply is not None:
-            self.contradictions = {}
-            for at, sentence in reply.contradictions:
-                policy = request.policies[at]
-                self.contradictions.setdefault(policy.name, (policy, []))[1].append(sentence)
-            for at, policy in enumerate(request.policies):
-                if placed[at] or left[at]:
-                    self.reports[policy.name] = RoundReport(
-                        request.number, now, placed[at], left[at], reply.costs[at], reply.gap, reply.certified
-                    )
+            self._report(question, reply, placed, left)
             _log.debug("round", number=request.number, placed=len(reply.placements), left=len(reply.left),
                        method=reply.method, seconds=round(reply.seconds, 4))  # fmt: skip
         self._metrics.waiting.set(sum(left))
@@ -347,6 +341,25 @@ class RoundLoop:
             self._refusals = {key: r for key, r in self._refusals.items() if key in self._state.waiting}
         if len(self._backoffs) > 1000:
             self._backoffs = {key: b for key, b in self._backoffs.items() if key in self._state.waiting}
+
+    def _report(self, question: _Question, reply: RoundReply, placed: Sequence[int], left: Sequence[int]) -> None:
+        """Keeps what policies are told; what was of policy objects that are gone is dropped."""
+        request, now, standing = question.request, self._clock(), set(self._policies.uids.values())
+        self.reports = {uid: each for uid, each in self.reports.items() if uid in standing}
+        self.contradictions = {}
+        sentences: dict[int, list[str]] = {}
+        for at, sentence in reply.contradictions:
+            sentences.setdefault(at, []).append(sentence)
+        for at, policy in enumerate(request.policies):
+            uid = question.uids.get(policy.name, "")
+            if uid not in standing:
+                continue  # the built-in default, and objects that were deleted during the round
+            if at in sentences:
+                self.contradictions[uid] = (policy, sentences[at])
+            if placed[at] or left[at]:
+                self.reports[uid] = RoundReport(
+                    request.number, now, placed[at], left[at], reply.costs[at], reply.gap, reply.certified
+                )
 
 
 def _rest(tries: int, most: float) -> float:
