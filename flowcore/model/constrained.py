@@ -61,6 +61,18 @@ def named(constraint: Constraint, policy: Policy) -> str:
     return f"constraint {constraint.name} of policy {policy.name}"
 
 
+def lets_nothing_in(constraint: Constraint, policy: Policy) -> Iterator[str]:
+    """Why a constraint admits no pod at all, whatever the cluster; a sentence for each field that says so."""
+    fields = []
+    if isinstance(constraint, Conflict | Exclusive):
+        fields.append(("maxPerDomain", constraint.most))
+    if isinstance(constraint, Exclusive):
+        fields.append(("maxPlaced", constraint.most_placed))
+    for field, most in fields:
+        if most == 0:
+            yield f"{named(constraint, policy)} lets no pod in: its {field} is 0"
+
+
 def _caps(constraint: Constraint, labels: Labels) -> Iterator[tuple[str, tuple[LabelSelector, ...], int]]:
     match constraint:
         case Conflict() if constraint.pods.matches(labels):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from flowcore.model.constrained import HOSTNAME, named
+from flowcore.model.constrained import HOSTNAME, lets_nothing_in, named
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels, LabelSelector
@@ -50,8 +50,8 @@ class _Search:
     def run(self) -> Iterator[Contradiction]:
         for each in self._policy.constraints:
             name, pods = named(each, self._policy), _any_of(_selectors(each))
-            for field, most in _zeros(each):
-                yield self._found(f"{name} lets no pod in: its {field} is {most}", pods)
+            for sentence in lets_nothing_in(each, self._policy):
+                yield self._found(sentence, pods)
             key = _topology(each)
             if self._table.nodes and not (self._table.column(key).codes >= 0).any():
                 yield self._found(f"{name} speaks of {key}, a label that no node has", pods)
@@ -99,13 +99,6 @@ def _selectors(constraint: Constraint) -> tuple[LabelSelector, ...]:
 
 def _topology(constraint: Constraint) -> str:
     return HOSTNAME if isinstance(constraint, Global) else constraint.topology_key
-
-
-def _zeros(constraint: Constraint) -> Iterator[tuple[str, int]]:
-    if isinstance(constraint, Conflict | Exclusive) and constraint.most is not None and constraint.most < 1:
-        yield "maxPerDomain", constraint.most
-    if isinstance(constraint, Exclusive) and constraint.most_placed is not None and constraint.most_placed < 1:
-        yield "maxPlaced", constraint.most_placed
 
 
 def _caps(constraint: Constraint) -> Iterator[tuple[str, tuple[LabelSelector, ...], int]]:

@@ -40,7 +40,7 @@ from thalweg_operator.selectors import selector
 _GOVERNING_BYTES = 2**23
 #: More labels take longer to look up than the policies take to match.
 _MOST_REMEMBERED_LABELS = 256
-# The schema's bounds once more: ``simulate`` reads policies that no API server has seen.
+# The schema's bounds once more: a cluster may still have the CRD of another release.
 _Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
 _Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 
@@ -228,6 +228,11 @@ class PolicyStore:
     def standings(self) -> list[Standing]:
         """All policy objects, by name."""
         return [self._standings[name] for name in sorted(self._standings)]
+
+    @property
+    def uids(self) -> dict[str, str]:
+        """Uids of the policy objects, by name."""
+        return {name: standing.uid for name, standing in self._standings.items()}
 
     @property
     def ordered(self) -> tuple[Policy, ...]:

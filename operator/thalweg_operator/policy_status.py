@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from flowcore.model.policies import BUILT_IN, Policy, WaitingMode
+from flowcore.model.constrained import lets_nothing_in
+from flowcore.model.policies import Policy, WaitingMode
 from thalweg_operator.connection import MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.gate_admission import GateAdmission
@@ -122,12 +123,14 @@ class PolicyStatus:
             )
             ready = ("True", "InForce", text)
         elif standing.in_force.selects.nothing:
-            ready = ("True", "SelectsNothing", "In force, but spec.selects is empty: it governs nothing.")
+            ready = ("False", "SelectsNothing", "spec.selects is empty: the policy governs no pods.")
         else:
             ready = ("True", "InForce", "In force.")
         conditions = [self._condition(standing, "Accepted", *accepted), self._condition(standing, "Ready", *ready)]
         if standing.in_force is not None and standing.in_force.constraints:
-            conditions.append(self._condition(standing, "Consistent", *self._consistent(standing.in_force)))
+            conditions.append(
+                self._condition(standing, "Consistent", *self._consistent(standing.uid, standing.in_force))
+            )
         status: dict[str, Any] = {
             "observedGeneration": standing.generation,
             "conditions": conditions,
@@ -137,8 +140,8 @@ class PolicyStatus:
                 "waiting": counts.waiting,
             },
         }
-        report = self._rounds.reports.get(standing.name)
-        if report is not None and standing.name != BUILT_IN.name:
+        report = self._rounds.reports.get(standing.uid)
+        if report is not None:
             status["lastRound"] = {
                 "number": report.number,
                 "finished": _timestamp(report.finished),
@@ -150,12 +153,14 @@ class PolicyStatus:
             }
         return status
 
-    def _consistent(self, policy: Policy) -> tuple[str, str, str]:
-        """What the last round found, if it was with this version."""
-        asked, sentences = self._rounds.contradictions.get(policy.name, (None, []))
-        if asked != policy or not sentences:
+    def _consistent(self, uid: str, policy: Policy) -> tuple[str, str, str]:
+        """What the constraints say themselves, and what the last round found, if it was with this version."""
+        asked, found = self._rounds.contradictions.get(uid, (None, []))
+        sentences = [sentence for each in policy.constraints for sentence in lets_nothing_in(each, policy)]
+        sentences += found if asked == policy else []
+        if not sentences:
             return "True", "NoContradiction", "The constraints rule no waiting pod out."
-        text = "; ".join(sentences)
+        text = "; ".join(dict.fromkeys(sentences))
         return "False", "Contradiction", f"The pods concerned wait: {text}."
 
     def _condition(self, standing: Standing, kind: str, value: str, reason: str, message: str) -> dict[str, Any]:

@@ -77,14 +77,16 @@ class _Question:
     pods: list[Pod]
     blocked: list[tuple[Pod, Policy]] = field(default_factory=list)
     whole: bool = True
+    #: Of the policy objects behind the request's policies, by name.
+    uids: Mapping[str, str] = field(default_factory=dict)
 
 
 class RoundLoop:
     """Runs rounds whenever the batcher says so.
 
     Attributes:
-        reports: the last round of each policy that had pods waiting.
-        contradictions: policies that rule some of their own pods out, as they were then, and how.
+        reports: the last round of each policy object that had pods waiting, by its uid.
+        contradictions: policy objects, by uid, that rule some of their own pods out: their version then, and how.
         on_planned: called with each round's request, the pods of its ``waiting`` and its reply, once it is carried out.
     """
 
@@ -222,7 +224,7 @@ class RoundLoop:
         generation = state.generation
         changes = state.take_changes()
         classes: dict[PodClass, int] = {}
-        ordered = self._policies.ordered
+        ordered, uids = self._policies.ordered, self._policies.uids
         policies = {policy.name: at for at, policy in enumerate(ordered)}
         kinds: dict[Kind, int] = {}
         neighbours = [
@@ -306,7 +308,7 @@ class RoundLoop:
             lasting=lasting,
             holds=Holds(self._monotonic(), self._holds),
         )
-        return _Question(request, pods, blocked, whole=whole)
+        return _Question(request, pods, blocked, whole=whole, uids=uids)
 
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         request = question.request
@@ -348,27 +350,37 @@ class RoundLoop:
         for _, policy in question.blocked:
             left[names[policy.name]] += 1
         if reply is not None:
-            self.contradictions = {}
-            for at, sentence in reply.contradictions:
-                policy = request.policies[at]
-                self.contradictions.setdefault(policy.name, (policy, []))[1].append(sentence)
-            for at, policy in enumerate(request.policies):
-                if placed[at] or left[at]:
-                    self.reports[policy.name] = RoundReport(
-                        request.number, now, placed[at], left[at], reply.costs[at], reply.gap, reply.certified
-                    )
+            self._report(question, reply, placed, left)
         self._metrics.waiting.set(sum(left))
         self._prune()
 
     def _prune(self) -> None:
         """Forgets what is gone: pods that wait no more, policies, and what no round asked about for long."""
-        waiting, policies = self._state.waiting, {policy.name for policy in self._policies.ordered}
+        waiting = self._state.waiting
         self._refusals = {key: each for key, each in self._refusals.items() if key in waiting}
         self._backoffs = {key: each for key, each in self._backoffs.items() if key in waiting}
-        self.reports = {name: each for name, each in self.reports.items() if name in policies}
         if self._number % GENERATION == 0:
             self._policies.age()
             self._state.neighbours.age()
+
+    def _report(self, question: _Question, reply: RoundReply, placed: Sequence[int], left: Sequence[int]) -> None:
+        """Keeps what policies are told; what was of policy objects that are gone is dropped."""
+        request, now, standing = question.request, self._clock(), set(self._policies.uids.values())
+        self.reports = {uid: each for uid, each in self.reports.items() if uid in standing}
+        self.contradictions = {}
+        sentences: dict[int, list[str]] = {}
+        for at, sentence in reply.contradictions:
+            sentences.setdefault(at, []).append(sentence)
+        for at, policy in enumerate(request.policies):
+            uid = question.uids.get(policy.name, "")
+            if uid not in standing:
+                continue  # the built-in default, and objects that were deleted during the round
+            if at in sentences:
+                self.contradictions[uid] = (policy, sentences[at])
+            if placed[at] or left[at]:
+                self.reports[uid] = RoundReport(
+                    request.number, now, placed[at], left[at], reply.costs[at], reply.gap, reply.certified
+                )
 
 
 def _rest(tries: int, most: float) -> float:

@@ -241,20 +241,31 @@ def _rounds(metrics: dict[str, float]) -> float:
 
 
 async def test_printer_columns(scene: Scene) -> None:
-    """`kubectl get fsp` shows name, delivery, model, counts, acceptance and age."""
+    """`kubectl get fsp` shows name, delivery, model, counts, conditions and age.
+
+    A policy that governs nothing and one that contradicts itself are seen there at once.
+    """
     await scene.nodes("a")
     await scene.policy("shown", selects=EVERYTHING, delivery="Binder")
     await scene.create("one")
     await scene.policy_seen("shown", 1, counts(1, 1, 0))
+    await scene.policy("empty")
+    none_at_all = {"pods": {}, "topologyKey": "zone", "maxPerDomain": 0}
+    await scene.policy("never", selects=selecting("none"), constraints=[{"name": "az", "conflict": none_at_all}])
     session, api = scene.api._session, scene.api
     assert session is not None
     accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     async with session.get(api.url + POLICIES, headers=accept) as answer:
         table = await answer.json()
     names = [column["name"] for column in table["columnDefinitions"]]
-    assert names == ["Name", "Delivery", "Model", "Governed", "Placed", "Waiting", "Accepted", "Age"]
-    (row,) = table["rows"]
-    assert row["cells"][:-1] == ["shown", "Binder", "CPUMemory", 1, 1, 0, "True"]
+    counted = ["Name", "Delivery", "Model", "Governed", "Placed", "Waiting"]
+    assert names == [*counted, "Accepted", "Ready", "Reason", "Consistent", "Age"]
+    cells = {row["cells"][0]: row["cells"][1:-1] for row in table["rows"]}
+    assert cells == {
+        "shown": ["Binder", "CPUMemory", 1, 1, 0, "True", "True", "InForce", None],
+        "empty": ["Binder", "CPUMemory", 0, 0, 0, "True", "False", "SelectsNothing", None],
+        "never": ["Binder", "CPUMemory", 0, 0, 0, "True", "True", "InForce", "False"],
+    }
 
 
 async def test_short_name_and_category(scene: Scene) -> None:
@@ -405,6 +416,13 @@ async def test_a_policy_that_is_deleted_and_made_again(scene: Scene) -> None:
     found = await scene.policy_seen("again", 1, counts(1, 0, 1))
     assert found["status"]["observedGeneration"] == 1
     assert "nodeName" not in (await scene.get("held"))["spec"]
+    # A round of the second object is not told as the third's.
+    await scene.policy_seen("again", 1, lambda each: "lastRound" in each["status"])
+    await scene.api.delete(f"{POLICIES}/again")
+    await scene.policy("again", selects=selecting("nobody"))
+    await scene.node_of("held")
+    scene.unheard.clear()
+    assert "lastRound" not in (await scene.policy_seen("again", 1, counts(0, 0, 0)))["status"]
 
 
 async def test_empty_selects_governs_nothing(scene: Scene) -> None:
@@ -416,7 +434,8 @@ async def test_empty_selects_governs_nothing(scene: Scene) -> None:
     assert await scene.node_of("free") == "a"
     for name in ("empty", "emptier"):
         found = await scene.policy_seen(name, 1, counts(0, 0, 0))
-        assert condition(found, "Ready")["reason"] == "SelectsNothing"
+        ready = condition(found, "Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "SelectsNothing")
 
 
 #: Passes the schema; only the operator can tell.

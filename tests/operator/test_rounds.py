@@ -322,11 +322,29 @@ async def test_contradictions_reach_the_policy(case: Case) -> None:
     sentence = "constraint az of policy shop speaks of zone, a label that no node has"
     await told(case, "ns/p", f"1 node(s) are ruled out by a contradiction: {sentence}")
     await bound(case, "ns/free")
-    asked, sentences = case.loop.contradictions["shop"]
+    asked, sentences = case.loop.contradictions["u"]
     assert (asked, sentences) == (case.policies.standings[0].in_force, [sentence])
     case.node("n", labels=(("zone", "a"),))
     await bound(case, "ns/p")
     assert case.loop.contradictions == {}
+
+
+async def test_a_policy_made_again_under_its_name_has_no_report_of_the_old_one(case: Case) -> None:
+    """Reports belong to the object, not to its name; a round that began with the old object reports to nobody."""
+    case.node("n", labels=(("zone", "a"),))
+    case.policies.offer("shop", "old", 1, ONE_A_ZONE)
+    case.pod("p", labels=(("app", "web"),))
+    await until(lambda: case.loop.reports.get("old") is not None, 10, lambda: str(case.loop.reports))
+    assert case.loop.reports["old"].placed == 1
+
+    def made_again() -> None:
+        case.policies.forget("shop", "old")
+        case.policies.offer("shop", "new", 1, {"selects": {"podSelector": {"matchLabels": {"app": "none"}}}})
+
+    case.worker.meanwhile = [made_again]
+    case.pod("q", labels=(("app", "web"),))
+    await bound(case, "ns/q")
+    await until(lambda: not case.loop.reports, 10, lambda: str(case.loop.reports))
 
 
 async def test_running_pods_that_refuse_ours_reach_the_worker(case: Case) -> None:

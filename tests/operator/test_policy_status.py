@@ -1,0 +1,87 @@
+"""What a policy's status says, from its object, its pods and the last round."""
+
+from typing import Any
+
+import pytest
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.policy_status import Counts, PolicyStatus
+from thalweg_operator.rounds import RoundReport
+
+REPORT = RoundReport(number=7, finished=1000.0, placed=3, waiting=1, cost=90, gap=0.0, certified=True)
+
+
+class Rounds:
+    """What the round loop keeps for status, by uid."""
+
+    def __init__(self) -> None:
+        self.reports: dict[str, RoundReport] = {}
+        self.contradictions: dict[str, Any] = {}
+
+
+class Gates:
+    problems: dict[str, str] = {}  # noqa: RUF012 - none
+
+
+def statuses(store: PolicyStore, rounds: Rounds) -> dict[str, Any]:
+    """The status of each policy, its conditions by type."""
+    writer: Any = PolicyStatus(None, None, store, rounds, Gates())  # type: ignore[arg-type]
+    found = {each.name: writer._status(each, Counts()) for each in store.standings}
+    return {
+        name: {**each, "conditions": {one["type"]: one for one in each["conditions"]}} for name, each in found.items()
+    }
+
+
+def test_a_policy_made_again_begins_without_a_last_round() -> None:
+    """The last round of an object that is gone is not told as the new object's."""
+    store, rounds = PolicyStore(), Rounds()
+    store.offer("again", "old", 4, {"selects": {"podSelector": {}}})
+    rounds.reports["old"] = REPORT
+    assert statuses(store, rounds)["again"]["lastRound"]["number"] == 7
+    store.forget("again", "old")
+    store.offer("again", "new", 1, {"selects": {"podSelector": {}}})
+    assert "lastRound" not in statuses(store, rounds)["again"]
+
+
+@pytest.mark.parametrize("selects", [{}, None])
+def test_an_empty_selects_is_not_ready(selects: Any) -> None:
+    """The policy is valid and governs nothing: Ready is False and says why."""
+    store = PolicyStore()
+    store.offer("empty", "u", 1, {} if selects is None else {"selects": selects})
+    conditions = statuses(store, Rounds())["empty"]["conditions"]
+    assert conditions["Accepted"]["status"] == "True"
+    ready = conditions["Ready"]
+    assert (ready["status"], ready["reason"]) == ("False", "SelectsNothing")
+    assert ready["message"] == "spec.selects is empty: the policy governs no pods."
+
+
+EXCLUSIVE = {"groups": [{}, {"matchLabels": {"a": "b"}}], "topologyKey": "zone"}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "field"),
+    [
+        ({"conflict": {"pods": {}, "topologyKey": "zone", "maxPerDomain": 0}}, "maxPerDomain"),
+        ({"exclusive": {**EXCLUSIVE, "maxPerDomain": 0}}, "maxPerDomain"),
+        ({"exclusive": {**EXCLUSIVE, "maxPlaced": 0}}, "maxPlaced"),
+    ],
+)
+def test_a_constraint_that_admits_no_pod_is_a_contradiction_before_any_pod_waits(
+    constraint: dict[str, Any], field: str
+) -> None:
+    """Consistent is False by the spec alone; the same sentence from a round is not said twice."""
+    store, rounds = PolicyStore(), Rounds()
+    store.offer("shop", "u", 1, {"selects": {"podSelector": {}}, "constraints": [{"name": "az", **constraint}]})
+    sentence = f"constraint az of policy shop lets no pod in: its {field} is 0"
+    for found in ([], [sentence]):
+        rounds.contradictions = {"u": (store.standings[0].in_force, found)}
+        consistent = statuses(store, rounds)["shop"]["conditions"]["Consistent"]
+        assert (consistent["status"], consistent["reason"]) == ("False", "Contradiction")
+        assert consistent["message"] == f"The pods concerned wait: {sentence}."
+
+
+def test_a_constraint_that_admits_one_pod_is_consistent() -> None:
+    """The smallest cap that is none of 0."""
+    store = PolicyStore()
+    one = {"name": "az", "exclusive": {**EXCLUSIVE, "maxPerDomain": 1, "maxPlaced": 1}}
+    store.offer("shop", "u", 1, {"selects": {"podSelector": {}}, "constraints": [one]})
+    assert statuses(store, Rounds())["shop"]["conditions"]["Consistent"]["status"] == "True"
