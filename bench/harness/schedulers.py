@@ -76,11 +76,12 @@ class Thalweg:
     pods_name = "thalweg"
 
     def __init__(self, plane: ControlPlane, profile: Path | None = None) -> None:
-        self.address = free_address()
+        self.address, self.extender = free_address(), free_address()
         self.log = plane.workdir / "thalweg.log"
         profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
         command = [sys.executable, *profiler, "-m", "thalweg", "run", "--kubeconfig", str(plane.kubeconfig)]
-        self._child = Child(THALWEG, [*command, "--listen", self.address, "--log-format", "json"], self.log)
+        command += ["--listen", self.address, "--extender-listen", self.extender, "--log-format", "json"]
+        self._child = Child(THALWEG, command, self.log)
 
     async def start(self) -> None:
         self._child.start()
@@ -188,6 +189,17 @@ async def answers(url: str) -> bool:
             return answer.status == 200
     except (aiohttp.ClientError, OSError, TimeoutError):
         return False
+
+
+async def listens(address: str) -> bool:
+    """Whether somebody accepts connections at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    try:
+        _, writer = await asyncio.open_connection(host, int(port))
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def free_address() -> str:

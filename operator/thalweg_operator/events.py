@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from flowcore.model.pods import Pod
-from thalweg_operator.connection import Connection
+from thalweg_operator.connection import Connection, api_path
 from thalweg_operator.names import COMPONENT
 
 #: The API server takes no more.
@@ -46,5 +46,5 @@ async def warn(connection: Connection, pod: Pod, reason: str, message: str) -> N
         "lastTimestamp": now,
         "count": 1,
     }
-    path = f"/api/v1/namespaces/{pod.namespace}/events"
+    path = api_path("/api/v1/namespaces", pod.namespace, "events")
     await connection.request("POST", path, body=msgspec.json.encode(event))

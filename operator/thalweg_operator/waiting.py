@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from flowcore.model.pods import Pod
-from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
+from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection, pod_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.events import timestamp, warn
 from thalweg_operator.metrics import Metrics
@@ -130,7 +130,7 @@ class WaitingPods:
         if not pod.told:
             condition["lastTransitionTime"] = now
         patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-        pods = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        pods = pod_path(pod.namespace, pod.name, "status")
         try:
             if pod.gated or not steered:
                 answer = await self._patch(pods, patch)
