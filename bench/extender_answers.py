@@ -24,11 +24,10 @@ from multiprocessing.connection import Connection
 
 import click
 import msgspec
-from aiohttp import web
 from harness.conditions import conditions
 from harness.tables import console, print_conditions
 from rich.table import Table
-from thalweg_extender import Outcome, application
+from thalweg_extender import Outcome, listening
 
 from flowcore.model.guidance import Asked, Guidance
 
@@ -77,18 +76,15 @@ class _Says:
 async def _serve(pipe: Connection, names: Sequence[str]) -> None:
     """Serves until asked to stop; before, each message asks for the times since the last."""
     times: list[float] = []
-    app = web.Application()
-    app.add_subapp(
-        "/extender", application(_Says(names), on_answer=lambda _verb, _what, seconds: times.append(seconds))
-    )
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    pipe.send(runner.addresses[0][1])
-    while await asyncio.to_thread(pipe.recv):
-        pipe.send(times[:])
-        times.clear()
-    await runner.cleanup()
+
+    def on_answer(_verb: str, _outcome: str, seconds: float) -> None:
+        times.append(seconds)
+
+    async with listening("127.0.0.1", 0, _Says(names), on_answer=on_answer) as port:
+        pipe.send(port)
+        while await asyncio.to_thread(pipe.recv):
+            pipe.send(times[:])
+            times.clear()
 
 
 def _server(pipe: Connection, names: Sequence[str]) -> None:

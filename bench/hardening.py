@@ -25,7 +25,7 @@ from harness import attacks, loads, options, plane, workload
 from harness.conditions import conditions
 from harness.errors import BenchError
 from harness.pod_watch import PodWatch
-from harness.schedulers import THALWEG, Thalweg, free_address, log_kept
+from harness.schedulers import THALWEG, Thalweg, log_kept
 from harness.tables import console, print_conditions
 from harness.usage import resident_mib
 from rich.table import Table
@@ -181,10 +181,9 @@ async def _setting(
         await plane.create(api, [node(_name(at), "64", "512Gi") for at in range(_NODES)])
         await plane.warm_up(api, 1000)
         await api.create(attacks.namespace())
-        listen = free_address()
         own_listener = _has_extender_listener(python)
-        thalweg = Thalweg(control_plane, None, python, ["--extender-listen", listen] if own_listener else [])
-        host, _, port = (listen if own_listener else thalweg.address).rpartition(":")
+        thalweg = Thalweg(control_plane, None, python, None if own_listener else [])
+        host, _, port = (thalweg.extender if own_listener else thalweg.address).rpartition(":")
         try:
             with log_kept(thalweg, logs, name):
                 yield Setting(control_plane, api, thalweg, (host, int(port), "/extender/filter"), count)

@@ -21,8 +21,8 @@ from harness.schedulers import (
     KubeScheduler,
     Samples,
     Thalweg,
-    answers,
     free_address,
+    listens,
 )
 from harness.usage import family
 
@@ -81,7 +81,7 @@ class PassThrough(KubeScheduler):
 
     async def start(self) -> None:
         self._child.start()
-        await until_ready(self._child, lambda: answers(f"http://{self._address}/readyz"), _START_SECONDS)
+        await until_ready(self._child, lambda: listens(self._address), _START_SECONDS)
         self._plane.configure_scheduler(_configuration(self._address, self.pods_name, self._sample))
         await super().start()
 
@@ -117,7 +117,7 @@ class Steered(KubeScheduler):
         self.thalweg = Thalweg(plane, profile)
 
     async def start(self) -> None:
-        self._plane.configure_scheduler(_configuration(self.thalweg.address, self.pods_name, 1))
+        self._plane.configure_scheduler(_configuration(self.thalweg.extender, self.pods_name, 1))
         # First, or kube-scheduler would send the backlog into its error back-off, deaf to nominations.
         await self.thalweg.start()
         deadline = time.monotonic() + 120.0

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
 from collections.abc import Sequence
 
-from aiohttp import web
-from thalweg_extender import application
+from thalweg_extender import listening
 
 from flowcore.model.guidance import Asked, Guidance
 from flowcore.model.policies import STEERED_NAME
@@ -23,17 +24,18 @@ class NoPlan:
         """Nothing to remember."""
 
 
-async def _ready(_request: web.Request) -> web.Response:
-    return web.Response(text="ok\n")
+async def _serve(host: str, port: int) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    async with listening(host, port, NoPlan()):
+        await ended.wait()
 
 
 def main() -> None:
     """Serves until told to end."""
     host, _, port = sys.argv[1].rpartition(":")
-    app = web.Application()
-    app.router.add_get("/readyz", _ready)
-    app.add_subapp("/extender/", application(NoPlan()))
-    web.run_app(app, host=host, port=int(port), print=None, access_log=None, keepalive_timeout=120.0)
+    asyncio.run(_serve(host, int(port)))
 
 
 if __name__ == "__main__":

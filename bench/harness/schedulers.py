@@ -71,7 +71,7 @@ class Thalweg:
     Args:
         profile: where cProfile's result of the operator's own process goes; profiled figures are not comparable.
         python: of another installation of Thalweg, for a comparison.
-        options: more arguments of `thalweg run`.
+        options: arguments of `thalweg run` in place of those that serve the extender.
     """
 
     name = THALWEG
@@ -82,13 +82,15 @@ class Thalweg:
         plane: ControlPlane,
         profile: Path | None = None,
         python: str = sys.executable,
-        options: Sequence[str] = (),
+        options: Sequence[str] | None = None,
     ) -> None:
-        self.address = free_address()
+        self.address, self.extender = free_address(), free_address()
         self.log = plane.workdir / "thalweg.log"
         profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
         command = [python, *profiler, "-m", "thalweg", "run", "--kubeconfig", str(plane.kubeconfig)]
-        self._child = Child(THALWEG, [*command, "--listen", self.address, "--log-format", "json", *options], self.log)
+        command += ["--listen", self.address, "--log-format", "json"]
+        command += ["--extender-listen", self.extender] if options is None else options
+        self._child = Child(THALWEG, command, self.log)
 
     async def start(self) -> None:
         self._child.start()
@@ -196,6 +198,17 @@ async def answers(url: str) -> bool:
             return answer.status == 200
     except (aiohttp.ClientError, OSError, TimeoutError):
         return False
+
+
+async def listens(address: str) -> bool:
+    """Whether somebody accepts connections at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    try:
+        _, writer = await asyncio.open_connection(host, int(port))
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def free_address() -> str:

@@ -33,7 +33,7 @@ def main() -> None:
     help="Cluster to work on; in a cluster the pod's service account is used.",
 )
 @click.option("--listen", default="0.0.0.0:8080", show_default=True, metavar="HOST:PORT",
-              help="Where /healthz, /readyz, /metrics and /extender are served.")  # fmt: skip
+              help="Where /healthz, /readyz and /metrics are served.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -42,6 +42,16 @@ def main() -> None:
               help="How long a round goes on looking for a better plan.")  # fmt: skip
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to keep the last 20 rounds in, for `thalweg replay`.")  # fmt: skip
+@click.option("--extender-listen", metavar="HOST:PORT",
+              help="Serve kube-scheduler's extender here, for delivery Extender; nowhere unless given.")  # fmt: skip
+@click.option("--extender-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="The extender's certificate (PEM). Read again when it changes, like the next two.")  # fmt: skip
+@click.option("--extender-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Its private key (PEM).")  # fmt: skip
+@click.option("--extender-client-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="CA (PEM) that the certificate of whoever asks must be signed by.")  # fmt: skip
+@click.option("--extender-insecure", is_flag=True,
+              help="Answer everybody who reaches --extender-listen, on any address, without TLS too.")  # fmt: skip
 @click.option("--extender-bind", is_flag=True, help="Serve the extender's bind verb too (scheduler-config --bind).")
 def run(
     kubeconfig: Path | None,
@@ -50,25 +60,36 @@ def run(
     log_level: str,
     round_budget: float,
     records: Path | None,
-    extender_bind: bool,  # noqa: FBT001 - click's
+    extender_listen: str | None,
+    extender_cert: Path | None,
+    extender_key: Path | None,
+    extender_client_ca: Path | None,
+    extender_insecure: bool,  # noqa: FBT001 - click's flags
+    extender_bind: bool,  # noqa: FBT001
 ) -> None:
     """Run the operator: snapshot, rounds, binder, and kube-scheduler's extender.
 
-    Pods that name the scheduler `thalweg` are placed; FlowSchedulingPolicy objects say more. The extender is served
-    at /extender of the same address (`thalweg scheduler-config`). Ctrl-C stops it.
+    Pods that name the scheduler `thalweg` are placed; FlowSchedulingPolicy objects say more. With --extender-listen
+    kube-scheduler is answered too (`thalweg scheduler-config`): by TLS, with certificates on both sides; plain HTTP is
+    for loopback, or --extender-insecure. Ctrl-C stops it.
 
     \b
     Examples:
       thalweg run                                        in a cluster
       thalweg run --kubeconfig ~/.kube/config --listen 127.0.0.1:8080 --log-format text
+      thalweg run --extender-listen :8443 --extender-cert s.crt --extender-key s.key --extender-client-ca ca.crt
     """  # noqa: D301
+    from thalweg.extender import ExtenderOptions
     from thalweg.run import run_operator
 
-    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, binds=extender_bind)
+    extender = ExtenderOptions(
+        extender_listen, extender_cert, extender_key, extender_client_ca, extender_insecure, extender_bind
+    )
+    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, extender)
 
 
 @main.command("scheduler-config")
-@click.option("--url", default="http://thalweg.thalweg-system:8080/extender", show_default=True,
+@click.option("--url", default="https://thalweg.thalweg-system:8443/extender", show_default=True,
               help="The extender, as kube-scheduler reaches it.")  # fmt: skip
 @click.option("--kubeconfig-path", default="/etc/kubernetes/scheduler.conf", show_default=True, metavar="PATH",
               help="kube-scheduler's own kubeconfig, where kube-scheduler runs.")  # fmt: skip
@@ -82,7 +103,11 @@ def run(
 @click.option("--beside", is_flag=True,
               help="For a second kube-scheduler that serves steered pods alone.")  # fmt: skip
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Certificates (PEM) that an https URL is verified with.")  # fmt: skip
+              help="CA (PEM) that the extender's certificate is verified with; it is printed.")  # fmt: skip
+@click.option("--client-cert-file", default="", metavar="PATH",
+              help="kube-scheduler's certificate for the extender (PEM), where kube-scheduler runs.")  # fmt: skip
+@click.option("--client-key-file", default="", metavar="PATH",
+              help="Its private key (PEM), where kube-scheduler runs.")  # fmt: skip
 def scheduler_config(
     url: str,
     kubeconfig_path: str,
@@ -92,6 +117,8 @@ def scheduler_config(
     bind: bool,  # noqa: FBT001
     beside: bool,  # noqa: FBT001
     ca_file: Path | None,
+    client_cert_file: str,
+    client_key_file: str,
 ) -> None:
     """Print the configuration with which kube-scheduler asks Thalweg where pods go (delivery Extender).
 
@@ -100,11 +127,11 @@ def scheduler_config(
 
     \b
     Examples:
-      thalweg scheduler-config > kube-scheduler-config.yaml
-      thalweg scheduler-config --url http://10.96.14.7:8080/extender --ignorable
-      thalweg scheduler-config --node-sample 100                 # for policies with steering: Prefer
+      thalweg scheduler-config --ca-file ca.crt --client-cert-file /etc/thalweg.crt --client-key-file /etc/thalweg.key
+      thalweg scheduler-config --ca-file ca.crt --url https://10.96.14.7:8443/extender --ignorable
+      thalweg scheduler-config --url http://127.0.0.1:8081/extender --node-sample 100    # for steering: Prefer
     """  # noqa: D301
-    from thalweg.scheduler_config import SchedulerConfig
+    from thalweg.scheduler_config import SchedulerConfig, holds_certificate
 
     scheme = url.partition("://")[0]
     if scheme not in ("http", "https"):
@@ -113,6 +140,13 @@ def scheduler_config(
         raise click.UsageError(
             "--ca-file and an https --url need each other: kube-scheduler verifies by that file alone"
         )
+    if bool(client_cert_file) != bool(client_key_file):
+        raise click.UsageError("--client-cert-file and --client-key-file need each other")
+    if client_cert_file and scheme == "http":
+        raise click.UsageError("--client-cert-file needs an https --url")
+    authority = ca_file.read_bytes() if ca_file else b""
+    if ca_file and not holds_certificate(authority):
+        raise click.BadParameter(f'"{ca_file}" holds no certificate in PEM', param_hint="--ca-file")
     if scheduler_name in ("default-scheduler", "thalweg"):
         problem = "has a profile already" if scheduler_name == "default-scheduler" else "is bound by Thalweg itself"
         raise click.BadParameter(f'"{scheduler_name}" {problem}', param_hint="--scheduler-name")
@@ -124,7 +158,9 @@ def scheduler_config(
         node_sample=node_sample,
         bind=bind,
         beside=beside,
-        authority=ca_file.read_bytes() if ca_file else b"",
+        authority=authority,
+        client_certificate=client_cert_file,
+        client_key=client_key_file,
     )
     click.echo(str(config), nl=False)
 

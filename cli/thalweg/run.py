@@ -7,13 +7,14 @@ import logging
 import sys
 from pathlib import Path
 
-import click
 import structlog
-from aiohttp import web
-from thalweg_extender import application
+from thalweg_extender import ExtenderError
 from thalweg_operator.errors import OperatorError
-from thalweg_operator.program import Operator, run
+from thalweg_operator.program import run
 from thalweg_operator.settings import Settings
+
+from thalweg.address import address
+from thalweg.extender import ExtenderOptions, serving
 
 
 def run_operator(
@@ -23,39 +24,26 @@ def run_operator(
     log_level: str,
     budget: float,
     records: Path | None,
-    *,
-    binds: bool,
+    extender: ExtenderOptions,
 ) -> None:
     """Runs the operator until a signal ends it; a failure is one line and exit code 1."""
-    host, _, port = listen.rpartition(":")
-    if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise click.BadParameter(f'"{listen}" is not HOST:PORT, such as 127.0.0.1:8080', param_hint="--listen")
+    host, port = address(listen, "--listen")
+    beside = serving(extender)
     set_up_logging(log_format, log_level)
     settings = Settings(
         kubeconfig=kubeconfig,
-        host=host.strip("[]") or "0.0.0.0",  # noqa: S104
-        port=int(port),
+        host=host or "0.0.0.0",  # noqa: S104
+        port=port,
         round_budget=budget,
         records=records,
     )
     try:
-        asyncio.run(run(settings, lambda operator: {"/extender/": _extender(operator, binds=binds)}))
-    except OperatorError as error:
+        asyncio.run(run(settings, beside))
+    except (OperatorError, ExtenderError) as error:
         structlog.get_logger().error("cannot go on", problem=str(error))
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _extender(operator: Operator, *, binds: bool) -> web.Application:
-    """kube-scheduler's extender, beside the operator's own pages."""
-    metrics = operator.metrics
-
-    def on_answer(verb: str, outcome: str, seconds: float) -> None:
-        metrics.extender_answers.labels(verb, outcome).inc()
-        metrics.extender_seconds.labels(verb).observe(seconds)
-
-    return application(operator.steering, bind=operator.binder.bind_for if binds else None, on_answer=on_answer)
 
 
 def set_up_logging(log_format: str, log_level: str) -> None:

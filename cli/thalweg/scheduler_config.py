@@ -8,9 +8,19 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from dataclasses import dataclass
 
 from flowcore.model.policies import STEERED_NAME
+
+
+def holds_certificate(pem: bytes) -> bool:
+    """Whether there is a certificate in a PEM file, which kube-scheduler could verify by."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.decode("ascii"))
+    except (ssl.SSLError, ValueError):  # UnicodeDecodeError is a ValueError
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,7 @@ class SchedulerConfig:
         node_sample: percentage of nodes that an attempt at a steered pod looks for.
         bind: whether kube-scheduler leaves binding to Thalweg.
         authority: certificates (PEM) that the extender's must be signed by, where the URL is https.
+        client_certificate, client_key: paths of what kube-scheduler shows the extender, where it runs; "" is nothing.
         qps: requests a second that kube-scheduler may make.
         leader_elect: whether several replicas choose one.
         beside: whether the cluster's own kube-scheduler goes on serving all other pods, without Thalweg.
@@ -37,6 +48,8 @@ class SchedulerConfig:
     node_sample: int = 1
     bind: bool = False
     authority: bytes = b""
+    client_certificate: str = ""
+    client_key: str = ""
     qps: int = 500
     leader_elect: bool = True
     beside: bool = False
@@ -49,6 +62,7 @@ class SchedulerConfig:
             _EXTENDER,
             _BIND if self.bind else "",
             _TLS if self.url.startswith("https:") else "",
+            _CLIENT if self.client_certificate else "",
         )
         words = {
             "URL": json.dumps(self.url.rstrip("/")),
@@ -61,6 +75,8 @@ class SchedulerConfig:
             "BURST": str(2 * self.qps),
             "ELECT": "true" if self.leader_elect and not self.beside else "false",
             "AUTHORITY": base64.b64encode(self.authority).decode(),
+            "CERTIFICATE": json.dumps(self.client_certificate),
+            "KEY": json.dumps(self.client_key),
         }
         text = "".join(parts)
         for word, value in words.items():
@@ -146,4 +162,11 @@ _TLS = """\
     tlsConfig:
       # Without it kube-scheduler would not verify whom it talks to, and not say so.
       caData: <AUTHORITY>
+"""
+
+_CLIENT = """\
+      # What kube-scheduler shows Thalweg, signed by the CA of `thalweg run --extender-client-ca`. kube-scheduler reads
+      # both files where it runs, and again when they change.
+      certFile: <CERTIFICATE>
+      keyFile: <KEY>
 """

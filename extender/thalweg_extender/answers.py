@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final
 
-from flowcore.model.guidance import HELD, Guidance
+from flowcore.model.guidance import HELD, UNSEEN, Guidance
 from thalweg_extender.wire import (
     ExtenderFilterResult,
     ExtenderPreemptionResult,
@@ -41,6 +41,8 @@ class Outcome(StrEnum):
     STEERED = "steered"
     #: It may go nowhere yet.
     HELD = "held"
+    #: The watch has not shown it, so it may go nowhere yet.
+    UNKNOWN = "unknown"
     #: kube-scheduler chooses among the nodes that pass, which may be none.
     PASSED = "passed"
 
@@ -54,6 +56,8 @@ def to_filter(guidance: Guidance, names: Sequence[str]) -> tuple[Outcome, list[s
     Returns:
         What that is, the nodes that pass in the order asked, and the answer.
     """
+    if not guidance.known:
+        return _filtered(Outcome.UNKNOWN, [], names[:1], UNSEEN)
     if guidance.node and guidance.node in names and guidance.node not in guidance.taken:
         return _filtered(Outcome.STEERED, [guidance.node])
     if guidance.hold:

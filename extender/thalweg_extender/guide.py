@@ -12,6 +12,8 @@ from thalweg_extender.answers import Outcome
 Bind = Callable[[str, str, str, str], Awaitable[str]]
 #: Told of each answer: verb, what became of it, and seconds from the whole body read to the answer made.
 OnAnswer = Callable[[str, str, float], None]
+#: Told of each thing refused: which part of it (a word of ours), whose it was, and what is wrong in a sentence.
+OnRefused = Callable[[str, str, str], None]
 
 
 class Guide(Protocol):

@@ -1,4 +1,4 @@
-"""The extender over HTTP: POST /filter, /prioritize, /preempt, and /bind where that is asked for.
+"""The extender's verbs over HTTP: POST to /extender/filter, /prioritize, /preempt, and /bind where that is asked for.
 
 kube-scheduler prints the ``Error`` of a filter or bind answer; of any status but 200 it prints the code alone, so
 texts beside other codes are for people with curl.
@@ -6,6 +6,7 @@ texts beside other codes are for people with curl.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -18,41 +19,96 @@ from flowcore.model.guidance import Asked, Guidance
 from thalweg_extender import wire
 from thalweg_extender.answers import to_filter, to_preempt, to_prioritize
 from thalweg_extender.errors import BadRequest, ExtenderError
-from thalweg_extender.guide import Bind, Guide, OnAnswer
+from thalweg_extender.guide import Bind, Guide, OnAnswer, OnRefused
+from thalweg_extender.limits import Limits
 
-#: Bytes of the largest body that is read.
-MOST: Final = 64 * 1024 * 1024
+#: What kube-scheduler's urlPrefix ends with.
+PREFIX: Final = "/extender"
 _NEEDS_NAMES: Final = "set nodeCacheCapable: true for this extender in the KubeSchedulerConfiguration: it goes by names"
 
 _log = structlog.get_logger()
 
 #: What became of a request in a word, and the answer's body.
 _Answer = tuple[str, bytes]
+_Verb = Callable[[bytes], Awaitable[_Answer]]
 
 
 class _NotNow(ExtenderError):
     """The guide cannot say anything at present."""
 
 
-def application(guide: Guide, *, bind: Bind | None = None, on_answer: OnAnswer | None = None) -> web.Application:
-    """The web application; made to be mounted with ``add_subapp``.
-
-    kube-scheduler keeps an idle connection for 90 s and does not repeat a POST that meets a closed one. So the runner's
-    ``keepalive_timeout`` must be longer.
+class Requests:
+    """Answers requests, so many at a time.
 
     Args:
         bind: serves the bind verb; without it there is none.
-        on_answer: told of each answer; its second argument is steered, held, passed, scored, spared, preempted, bound,
-            refused (the request was wrong, or the binding failed), unready or failed.
+        on_answer: told of each answer; its second argument is steered, held, unknown, passed, scored, spared,
+            preempted, bound, refused (the request was wrong, or the binding failed), busy, unready or failed.
+        on_refused: told of each request that is refused.
     """
-    answers = _Answers(guide, bind)
-    app = web.Application()
-    app.router.add_post("/filter", _serve("filter", answers.filter, on_answer))
-    app.router.add_post("/prioritize", _serve("prioritize", answers.prioritize, on_answer))
-    app.router.add_post("/preempt", _serve("preempt", answers.preempt, on_answer))
-    if bind is not None:
-        app.router.add_post("/bind", _serve("bind", answers.bind, on_answer))
-    return app
+
+    def __init__(
+        self, guide: Guide, bind: Bind | None, limits: Limits, on_answer: OnAnswer, on_refused: OnRefused
+    ) -> None:
+        self._limits, self._on_answer, self._on_refused = limits, on_answer, on_refused
+        answers = _Answers(guide, bind)
+        verbs: dict[str, _Verb] = {
+            "filter": answers.filter,
+            "prioritize": answers.prioritize,
+            "preempt": answers.preempt,
+        }
+        if bind is not None:
+            verbs["bind"] = answers.bind
+        self._verbs = {f"{PREFIX}/{verb}": (verb, answer) for verb, answer in verbs.items()}
+        self._in_flight = 0
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        """The answer to one request, whatever it is."""
+        await asyncio.sleep(0)  # connections take turns: one that sends many requests at once does not go first
+        verb, answer = self._verbs.get(request.path, ("", None))
+        if answer is None or request.method != "POST":
+            status = 404 if answer is None else 405
+            return await self._refuse(request, BadRequest("POST a verb to /extender/VERB", status, "path"), keep=True)
+        if self._in_flight >= self._limits.in_flight:
+            self._on_answer(verb, "busy", 0.0)
+            problem = f"more than {self._limits.in_flight} requests are under way"
+            self._on_refused("requests in flight", request.remote or "", problem)
+            response = _problem(503, problem)
+            response.headers["Retry-After"] = "1"
+            response.force_close()  # its body is not read
+            return response
+        self._in_flight += 1
+        try:
+            body = await _read(request, self._limits)
+            started = time.perf_counter()
+            outcome, response = await _respond(verb, answer, body)
+        except _Unread as problem:
+            refused, keep, outcome, seconds = problem.why, False, "refused", 0.0
+        except BadRequest as problem:
+            refused, keep, outcome, seconds = problem, True, "refused", time.perf_counter() - started
+        else:
+            self._on_answer(verb, outcome, time.perf_counter() - started)
+            return response
+        finally:
+            self._in_flight -= 1
+        self._on_answer(verb, outcome, seconds)
+        return await self._refuse(request, refused, keep=keep)
+
+    async def _refuse(self, request: web.BaseRequest, problem: BadRequest, *, keep: bool) -> web.Response:
+        self._on_refused(problem.field, request.remote or "", str(problem))
+        await asyncio.sleep(self._limits.refusal)
+        response = _problem(problem.status, str(problem))
+        if not keep:
+            response.force_close()  # what is left of the body is not worth reading
+        return response
+
+
+class _Unread(Exception):
+    """The body was not read to its end."""
+
+    def __init__(self, why: BadRequest) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
 class _Answers:
@@ -88,9 +144,10 @@ class _Answers:
 
     async def bind(self, body: bytes) -> _Answer:
         args = wire.decode(wire.binding_args, body)
-        if self._bind is None or not (args.pod_name and args.node):
-            raise BadRequest("the request names no pod or no node")
-        error = await self._bind(args.pod_namespace or "", args.pod_name, args.pod_uid or "", args.node)
+        names = (args.pod_namespace, args.pod_name, args.pod_uid, args.node)
+        if self._bind is None or not all(names):
+            raise BadRequest("the request lacks PodNamespace, PodName, PodUID or Node", field="binding")
+        error = await self._bind(*(name or "" for name in names))
         return "refused" if error else "bound", wire.encode(wire.ExtenderBindingResult(error))
 
     def _guidance(self, asked: Asked, names: Sequence[str]) -> Guidance:
@@ -100,35 +157,13 @@ class _Answers:
         return guidance
 
 
-def _serve(
-    verb: str, answer: Callable[[bytes], Awaitable[_Answer]], on_answer: OnAnswer | None
-) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """A handler that answers whatever comes, and tells how long that took."""
-
-    async def handle(request: web.Request) -> web.Response:
-        try:
-            body = await _read(request)
-        except BadRequest as problem:
-            body, response = b"", _problem(problem.status, str(problem))
-            response.force_close()  # what is left of the body is not worth reading
-            started, outcome = time.perf_counter(), "refused"
-        else:
-            started = time.perf_counter()
-            outcome, response = await _respond(verb, answer, body)
-        if on_answer is not None:
-            on_answer(verb, outcome, time.perf_counter() - started)
-        return response
-
-    return handle
-
-
-async def _respond(verb: str, answer: Callable[[bytes], Awaitable[_Answer]], body: bytes) -> tuple[str, web.Response]:
+async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[str, web.Response]:
     # A body given as bytes goes out in one write with its headers, its length among them. Nothing follows the JSON: Go
     # reads no further than the value, and keeps the connection if that was all there is.
     try:
         outcome, text = await answer(body)
-    except BadRequest as problem:
-        return "refused", _problem(problem.status, str(problem))
+    except BadRequest:
+        raise
     except _NotNow as reason:
         return "unready", _problem(503, str(reason))
     except Exception:  # noqa: BLE001 - whatever it is, the next pod is answered
@@ -141,22 +176,26 @@ def _problem(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=f"{text}\n")
 
 
-async def _read(request: web.Request) -> bytes:
-    """The body. A sub-application has no say in aiohttp's own limit, so it is read from the stream, which has none.
+async def _read(request: web.BaseRequest, limits: Limits) -> bytes:
+    """The body.
 
     Raises:
-        BadRequest: it is too large, or did not arrive whole.
+        _Unread: it is too large, too slow, or did not arrive whole.
     """
-    too_large = BadRequest(f"the body is larger than {MOST // 1024**2} MiB", status=413)
-    if (request.content_length or 0) > MOST:
-        raise too_large
+    too_large = BadRequest(f"the body is larger than {limits.body // 1024**2} MiB", status=413, field="body size")
+    if (request.content_length or 0) > limits.body:
+        raise _Unread(too_large)
     parts, size = [], 0
     try:
-        async for part in request.content.iter_any():
-            size += len(part)
-            if size > MOST:
-                raise too_large
-            parts.append(part)
+        async with asyncio.timeout(limits.read):
+            async for part in request.content.iter_any():
+                size += len(part)
+                if size > limits.body:
+                    raise _Unread(too_large)
+                parts.append(part)
+    except TimeoutError as error:
+        problem = BadRequest(f"the body did not arrive within {limits.read:g} s", status=408, field="body time")
+        raise _Unread(problem) from error
     except (ConnectionError, web.RequestPayloadError, HttpProcessingError) as error:
-        raise BadRequest(f"the body did not arrive whole: {error}") from error
+        raise _Unread(BadRequest(f"the body did not arrive whole: {error}", field="body end")) from error
     return b"".join(parts)

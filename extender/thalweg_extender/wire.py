@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 import msgspec
 
 from flowcore.model.guidance import Asked
-from flowcore.model.wire import to_labels
 from thalweg_extender.errors import BadRequest
 
 _NULL: Final = msgspec.Raw(b"null")
@@ -23,6 +22,35 @@ class Wire(msgspec.Struct, rename="pascal"):
     """Base of the wire structs."""
 
 
+class Meta(msgspec.Struct):
+    """A pod's metadata."""
+
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    """A pod's spec."""
+
+    scheduler_name: str | None = None
+
+
+class Status(msgspec.Struct, rename="camel"):
+    """A pod's status."""
+
+    nominated_node_name: str | None = None
+
+
+class Pod(msgspec.Struct):
+    """What is read of a pod."""
+
+    metadata: Meta | None = None
+    spec: Spec | None = None
+    status: Status | None = None
+
+
 class ExtenderArgs(Wire):
     """Asked by filter and prioritize.
 
@@ -30,7 +58,7 @@ class ExtenderArgs(Wire):
         nodes: whole Node objects, in place of names, without ``nodeCacheCapable``.
     """
 
-    pod: msgspec.Raw = _NULL
+    pod: Pod | None = None
     nodes: msgspec.Raw = _NULL
     node_names: list[str] | None = None
 
@@ -70,7 +98,7 @@ class ExtenderPreemptionArgs(Wire):
         node_name_to_victims: whole pods, in place of their UIDs, without ``nodeCacheCapable``.
     """
 
-    pod: msgspec.Raw = _NULL
+    pod: Pod | None = None
     node_name_to_victims: msgspec.Raw = _NULL
     node_name_to_meta_victims: dict[str, MetaVictims | None] | None = None
 
@@ -90,35 +118,13 @@ class ExtenderBindingResult(Wire):
     error: str = ""
 
 
-class _Meta(msgspec.Struct):
-    namespace: str | None = None
-    name: str | None = None
-    uid: str | None = None
-    labels: dict[str, str] | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    scheduler_name: str | None = None
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    nominated_node_name: str | None = None
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Meta | None = None
-    spec: _Spec | None = None
-    status: _Status | None = None
-
-
-_pod = msgspec.json.Decoder(_Pod)
 extender_args: Final = msgspec.json.Decoder(ExtenderArgs)
 preemption_args: Final = msgspec.json.Decoder(ExtenderPreemptionArgs)
 binding_args: Final = msgspec.json.Decoder(ExtenderBindingArgs)
 encode: Final = msgspec.json.Encoder().encode
 
 
-def decode(decoder: msgspec.json.Decoder[_T], body: bytes | msgspec.Raw) -> _T:
+def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
     """A request's body.
 
     Raises:
@@ -132,21 +138,19 @@ def decode(decoder: msgspec.json.Decoder[_T], body: bytes | msgspec.Raw) -> _T:
         raise BadRequest(f"the request is not JSON: {error}") from error
 
 
-def to_asked(raw: msgspec.Raw) -> Asked:
+def to_asked(pod: Pod | None) -> Asked:
     """The pod of a request.
 
     Raises:
         BadRequest: there is none, or it has no name.
     """
-    pod = None if bytes(raw) == b"null" else decode(_pod, raw)
     if pod is None or pod.metadata is None or not pod.metadata.name:
         raise BadRequest("the request names no pod")
     return Asked(
         namespace=pod.metadata.namespace or "",
         name=pod.metadata.name,
         uid=pod.metadata.uid or "",
-        labels=to_labels(pod.metadata.labels),
+        labels=pod.metadata.labels or {},
         scheduler_name=(pod.spec.scheduler_name if pod.spec is not None else None) or "",
         nominated=(pod.status.nominated_node_name if pod.status is not None else None) or "",
-        raw=bytes(raw),
     )

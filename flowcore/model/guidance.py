@@ -11,27 +11,25 @@ from typing import Final
 
 import msgspec
 
-from flowcore.model.selectors import Labels
-
 #: Why a pod is held. Never changed by what is known of the pod: each change of a pod's message queues the pod again.
 HELD: Final = "waiting for Thalweg's plan"
+#: Why a pod is held that the operator's watch has not shown yet. Constant for the same reason.
+UNSEEN: Final = "waiting for Thalweg's watch to show the pod"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A pod as a request of kube-scheduler describes it.
+    """A pod as a request describes it. Whether there is such a pod is not known.
 
     Attributes:
         nominated: its ``status.nominatedNodeName`` in kube-scheduler's cache, which may be older than ours.
-        raw: the whole pod, JSON.
     """
 
     namespace: str
     name: str
     uid: str
-    labels: Labels
+    labels: Mapping[str, str]
     scheduler_name: str
     nominated: str
-    raw: bytes
 
     @property
     def key(self) -> str:
@@ -43,6 +41,7 @@ class Guidance(msgspec.Struct, frozen=True):
     """What the plan says about a pod.
 
     Attributes:
+        known: whether the watch has shown this pod, by name and UID, and that it is pending. Otherwise no node passes.
         managed: whether a policy steers it; preemption for it is the plan's to decide.
         node: where it is to go; "" when the plan has no node for it, or it is not managed.
         hold: whether it must stay pending where ``node`` is not among the nodes asked about.
@@ -50,6 +49,7 @@ class Guidance(msgspec.Struct, frozen=True):
         scores: what prioritize says of nodes, 0 (dearest) to 10 (cheapest); nodes not named score 0.
     """
 
+    known: bool = True
     managed: bool = False
     node: str = ""
     hold: bool = False

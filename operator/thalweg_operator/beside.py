@@ -37,11 +37,16 @@ class Beside:
         self._settling: list[tuple[Kind, str]] = []
         self._settled: list[tuple[Kind, str]] = []
         self._passing: dict[str, Passing] = {}
+        #: Keys of these pods, by node.
+        self._passing_to: dict[str, set[str]] = {}
+        #: See ``_concerned``.
+        self._newer: dict[bool, Newer | None] = {}
         self._namespaces: dict[str, Labels] = {}
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:
         """Takes a namespace's labels; None: it is gone."""
         self._ours.pods.set_namespace(name, labels)
+        self._newer.clear()
         if labels is None:
             self._namespaces.pop(name, None)
         else:
@@ -85,35 +90,63 @@ class Beside:
 
         Without nodes: it is not binding it now.
         """
+        self._drop(pod.key)
         if nodes:
             self._passing[pod.key] = Passing(pod, nodes, until)
-        else:
-            self._passing.pop(pod.key, None)
+            for node in nodes:
+                self._passing_to.setdefault(node, set()).add(pod.key)
+            self._newer.clear()
+
+    def _drop(self, key: str) -> None:
+        passing = self._passing.pop(key, None)
+        if passing is None:
+            return
+        for node in passing.nodes:
+            there = self._passing_to[node]
+            there.discard(key)
+            if not there:
+                del self._passing_to[node]
+        self._newer.clear()
 
     def passes(self, key: str) -> bool:
         """Whether kube-scheduler may be binding a pod."""
         return key in self._passing
 
+    def passes_to(self, key: str, uid: str, node: str) -> bool:
+        """Whether kube-scheduler may be binding the pod of this name and UID to this node."""
+        passing = self._passing.get(key)
+        return passing is not None and passing.pod.uid == uid and node in passing.nodes
+
     def seen(self, key: str, uid: str = "") -> None:
         """The pod of this name is bound, or gone, or another one than that of this uid."""
         passing = self._passing.get(key)
         if passing is not None and passing.pod.uid != uid:
-            del self._passing[key]
+            self._drop(key)
 
     def passing(self, node: str) -> list[Pod]:
         """Pods that kube-scheduler may be binding to a node."""
-        return [each.pod for each in self._passing.values() if node in each.nodes]
+        return [self._passing[key].pod for key in self._passing_to.get(node, ())]
 
     def opposes(self, pod: Pod, node: Node, nodes: Mapping[str, Node], running: Neighbours) -> bool:
         """Whether by rules between pods one on its way, wherever of its nodes it went, might not do beside this one."""
-        concerned = [each for each in self._passing.values() if each.pod.rules is not None or pod.rules is not None]
-        if not concerned:
-            return False
-        newer = Newer(Neighbours(self._namespaces))
-        for each in concerned:
-            for name in each.nodes:
-                newer.pods.change(each.pod.kind, name, 1)
-        return newer.breaks(pod.kind, node, nodes, running)
+        newer = self._concerned(ruled=pod.rules is None)
+        return newer is not None and newer.breaks(pod.kind, node, nodes, running)
+
+    def _concerned(self, *, ruled: bool) -> Newer | None:
+        """Pods on their way, on each node that they may go to; where ``ruled``, those with rules of their own alone.
+
+        Put together once for each change of what passes: a round delivers many placements between two changes.
+        """
+        if not self._passing:
+            return None
+        if ruled not in self._newer:
+            newer = Newer(Neighbours(self._namespaces))
+            concerned = [each for each in self._passing.values() if each.pod.rules is not None or not ruled]
+            for each in concerned:
+                for name in each.nodes:
+                    newer.pods.change(each.pod.kind, name, 1)
+            self._newer[ruled] = newer if concerned else None
+        return self._newer[ruled]
 
     # --- time ---
 
@@ -124,4 +157,4 @@ class Beside:
         self._settled, self._settling = self._settling, []
         self._ours.pods.age()
         for key in [key for key, each in self._passing.items() if each.until < now]:
-            del self._passing[key]
+            self._drop(key)

@@ -16,7 +16,7 @@ import structlog
 
 from flowcore.model.pods import Pod
 from thalweg_operator.backoff import Backoff
-from thalweg_operator.connection import Connection
+from thalweg_operator.connection import Connection, pod_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
@@ -109,9 +109,17 @@ class Binder:
     async def bind_for(self, namespace: str, name: str, uid: str, node: str) -> str:
         """Binds a pod where kube-scheduler has placed it, tried once: its own attempts come again.
 
+        Only a pod that our watch shows by this name and UID, and only where kube-scheduler was let through with it.
+
         Returns:
             "" or what is wrong.
         """
+        key = f"{namespace}/{name}"
+        pod = self._state.waiting.get(key)
+        if pod is None or pod.uid != uid:
+            return f'no pending pod "{key}" with UID "{uid}" is known'
+        if not self._state.beside.passes_to(key, uid, node):
+            return f'pod "{key}" was not let through to node "{node}"'
         path, body = self._binding(namespace, name, uid, node)
         try:
             await self._connection.request("POST", path, body=body)
@@ -120,7 +128,7 @@ class Binder:
         return ""
 
     def _binding(self, namespace: str, name: str, uid: str, node: str) -> tuple[str, bytes]:
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
+        path = pod_path(namespace, name, "binding")
         # With the uid the server refuses to bind another pod that took the name meanwhile.
         return path, self._encoder.encode(_Binding("v1", "Binding", _Meta(name, namespace, uid), _Target("Node", node)))
 
@@ -165,7 +173,7 @@ class Binder:
     async def _settle_conflict(self, pod: Pod, node: str, error: Refused) -> Outcome:
         """Finds out what a 409 meant; where that cannot be known yet, the binding is to be sent again."""
         try:
-            raw = await self._connection.request("GET", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
+            raw = await self._connection.request("GET", pod_path(pod.namespace, pod.name))
             found = msgspec.json.decode(raw, type=_BoundPod)
         except Refused as problem:
             if problem.status != 404:

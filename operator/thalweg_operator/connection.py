@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from thalweg_operator.errors import ConnectionLost, Refused
 
@@ -29,6 +30,22 @@ _READ_BUFFER = 2**21
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 #: Seconds of a Retry-After header that are heeded at most.
 _LONGEST_RETRY_AFTER = 30.0
+
+
+def api_path(base: str, *segments: str) -> str:
+    """A path below one of ours, each segment quoted.
+
+    Raises:
+        ValueError: a segment is empty, or leads to another path.
+    """
+    if any(segment in ("", ".", "..") for segment in segments):
+        raise ValueError(f"{segments} cannot be part of a path")
+    return "/".join((base, *(quote(segment, safe="") for segment in segments)))
+
+
+def pod_path(namespace: str, name: str, *subresource: str) -> str:
+    """The path of a pod or of one of its subresources."""
+    return api_path("/api/v1/namespaces", namespace, "pods", name, *subresource)
 
 
 class _Status(msgspec.Struct):
@@ -71,7 +88,7 @@ class Connection:
         try:
             async with self._session.request(
                 method,
-                self._server + path,
+                URL(self._server + path, encoded=True),  # as it is: nothing in it is unquoted or resolved
                 data=body,
                 headers=headers,
                 params=params,

@@ -18,7 +18,7 @@ import structlog
 
 from flowcore.model.pods import Pod
 from thalweg_operator.backoff import Backoff
-from thalweg_operator.connection import Connection
+from thalweg_operator.connection import Connection, api_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.fair_queue import FairQueue
 from thalweg_operator.metrics import Metrics
@@ -126,7 +126,7 @@ class EventWriter:
             del self._lengths[namespace]
 
     async def _send(self, event: _Event, tries: int) -> Outcome:
-        path = f"/api/v1/namespaces/{event.namespace}/events"
+        path = api_path("/api/v1/namespaces", event.namespace, "events")
         try:
             await self._connection.request("POST", path, body=msgspec.json.encode(_manifest(event)))
         except (ConnectionLost, Refused) as error:

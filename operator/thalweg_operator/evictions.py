@@ -14,7 +14,7 @@ import structlog
 
 from flowcore.model.pods import Pod
 from thalweg_operator.backoff import Backoff
-from thalweg_operator.connection import Connection
+from thalweg_operator.connection import Connection, pod_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.events import EventWriter
 from thalweg_operator.metrics import Metrics
@@ -98,7 +98,7 @@ class Evictor:
 
     async def _evict(self, each: _Eviction, tries: int) -> Outcome:
         pod = each.pod
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        path = pod_path(pod.namespace, pod.name)
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from thalweg_operator.connection import Connection
+from thalweg_operator.connection import Connection, api_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.gates import ADMISSION, GATE_LABEL, Gate, Manifest, gate, wants_gate
 from thalweg_operator.policies import PolicyStore
@@ -121,7 +121,7 @@ class GateAdmission:
         elif not _alike(there, wanted):
             metadata = {**wanted["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}
             body = msgspec.json.encode({**wanted, "metadata": metadata})
-            await self._connection.request("PUT", f"{path}/{name}", body=body)
+            await self._connection.request("PUT", api_path(path, name), body=body)
             _log.info("gate put right", kind=wanted["kind"], name=name)
 
     async def _remove(self, path: str, there: dict[str, Manifest], wanted: set[str]) -> None:
@@ -129,7 +129,7 @@ class GateAdmission:
             if name in wanted or GATE_LABEL not in found["metadata"].get("labels", {}):
                 continue
             try:
-                await self._connection.request("DELETE", f"{path}/{name}")
+                await self._connection.request("DELETE", api_path(path, name))
                 _log.info("gate removed", path=path, name=name)
             except Refused as error:
                 if _passes(error):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -14,14 +14,11 @@ from thalweg_operator.metrics import Metrics
 _SLEEP = 0.02
 
 
-def application(
-    metrics: Metrics, not_ready: Callable[[], list[str]], extras: Mapping[str, web.Application]
-) -> web.Application:
+def application(metrics: Metrics, not_ready: Callable[[], list[str]]) -> web.Application:
     """The web application.
 
     Args:
         not_ready: what is still waited for; empty when ready.
-        extras: what else is served, by path.
     """
 
     async def healthz(_request: web.Request) -> web.Response:
@@ -40,8 +37,6 @@ def application(
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", serve_metrics)
-    for path, extra in extras.items():
-        app.add_subapp(path, extra)
     return app
 
 

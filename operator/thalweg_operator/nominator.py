@@ -18,7 +18,7 @@ import structlog
 from flowcore.model.pods import Pod
 from flowcore.model.policies import GATE, PLANNED, WOKEN
 from thalweg_operator.backoff import Backoff
-from thalweg_operator.connection import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Connection
+from thalweg_operator.connection import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Connection, pod_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
@@ -122,7 +122,7 @@ class Nominator:
 def _request(write: Write) -> tuple[str, str, bytes]:
     """Path, content type and body. With the uid the server refuses another pod that took the name meanwhile."""
     pod = write.pod
-    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    path = pod_path(pod.namespace, pod.name)
     metadata: dict[str, Any] = {"uid": pod.uid}
     content_type = MERGE_PATCH
     match write.kind:

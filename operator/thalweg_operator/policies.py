@@ -30,7 +30,7 @@ from flowcore.model.policies import (
 )
 from flowcore.model.recent import Recent
 from flowcore.model.selectors import Labels, LabelSelector
-from flowcore.model.wire import WireLabelSelector
+from flowcore.model.wire import WireLabelSelector, to_labels
 from thalweg_operator.constraints import WireConstraint, WireGangs, constraints, gang_terms
 from thalweg_operator.cost_models import BUILT_IN_MODELS, CostModels
 from thalweg_operator.errors import PolicyError
@@ -239,7 +239,7 @@ class PolicyStore:
         """Policies in force, the first match governs; the built-in default is the last."""
         return self._ordered
 
-    def of(self, pod: Pod | Asked, namespaces: Mapping[str, Labels]) -> Policy | None:
+    def of(self, pod: Pod, namespaces: Mapping[str, Labels]) -> Policy | None:
         """The policy that governs a pod.
 
         None where there is none, and where the pod's namespace is not known yet: without its labels a policy that
@@ -249,6 +249,11 @@ class PolicyStore:
         if namespace is None:
             return None
         found = self.governing(pod.scheduler_name, pod.labels, namespace)
+        return found[0] if found else None
+
+    def of_unknown(self, asked: Asked, namespace_labels: Labels) -> Policy | None:
+        """The policy that would govern a pod as a request describes it. Nothing is remembered of the request."""
+        found = governing(self._ordered, asked.scheduler_name, to_labels(dict(asked.labels)), namespace_labels)
         return found[0] if found else None
 
     def governing(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:

@@ -12,7 +12,7 @@ import structlog
 
 from flowcore.model.constrained import lets_nothing_in
 from flowcore.model.policies import Policy, WaitingMode
-from thalweg_operator.connection import MERGE_PATCH, Connection
+from thalweg_operator.connection import MERGE_PATCH, Connection, api_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.names import POLICIES_PATH
@@ -90,7 +90,7 @@ class PolicyStatus:
         if self._written.get(standing.name) == (standing.uid, status):
             return
         body = msgspec.json.encode({"metadata": {"uid": standing.uid}, "status": status})
-        path = f"{POLICIES_PATH}/{standing.name}/status"
+        path = api_path(POLICIES_PATH, standing.name, "status")
         try:
             await self._connection.request("PATCH", path, body=body, content_type=MERGE_PATCH)
             self._written[standing.name] = (standing.uid, status)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import structlog
@@ -69,30 +69,34 @@ _POD_GROUPS = {
 }
 
 
-async def run(settings: Settings, extras: Callable[[Operator], Mapping[str, web.Application]] = lambda _: {}) -> None:
+async def run(
+    settings: Settings, beside: Callable[[Operator], AbstractAsyncContextManager[object]] = lambda _: nullcontext()
+) -> None:
     """Runs the operator until a signal ends it.
 
     Args:
-        extras: what is served beside the probes, by path.
+        beside: what is served for as long as it runs, beside its own pages.
 
     Raises:
         OperatorError: it cannot start or go on.
     """
     async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 48) as connection:
         operator = Operator(settings, connection)
-        await operator.run(extras(operator))
+        async with beside(operator):
+            await operator.run()
 
 
 class Operator:
     """All parts of one operator process.
 
     Attributes:
-        steering, binder, metrics: for what is served beside the probes.
+        steering, binder, metrics, bad_input: for what is served beside its own pages.
     """
 
     def __init__(self, settings: Settings, connection: Connection) -> None:
         self._settings, self._connection = settings, connection
         self.metrics = Metrics()
+        self.bad_input = BadInput(self.metrics)
         self._state, self._policies = ClusterState(), PolicyStore(models := find_models())
         for name, problem in models.problems.items():
             _log.warning("cost model not used", model=name, problem=problem)
@@ -123,7 +127,7 @@ class Operator:
         pod_decoder = sinks.pod_decoder(intern, BadInput(self.metrics))
         self._nominator = Nominator(connection, self.metrics, settings.steer_concurrency)
         self.steering = PodSteering(
-            self._state, self._policies, self._nominator, self.metrics, pod_decoder, lambda: not self.not_ready()
+            self._state, self._policies, self._nominator, self.metrics, lambda: not self.not_ready()
         )
         self._state.on_steered = self.steering.follow
         self._rounds = RoundLoop(
@@ -196,11 +200,9 @@ class Operator:
         missing = [kind for kind, reflector in self._reflectors.items() if not reflector.synced.is_set()]
         return missing if self._policies_listed.is_set() else [*missing, "policies"]
 
-    async def run(self, extras: Mapping[str, web.Application]) -> None:
+    async def run(self) -> None:
         """Runs until a signal comes or a part fails for good."""
-        served = application(self.metrics, self.not_ready, extras)
-        # Longer than kube-scheduler keeps its idle connections: it does not repeat a request that met a closed one.
-        runner = web.AppRunner(served, access_log=None, keepalive_timeout=120.0)
+        runner = web.AppRunner(application(self.metrics, self.not_ready), access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, self._settings.host, self._settings.port)
         try:

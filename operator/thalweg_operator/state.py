@@ -22,6 +22,7 @@ from flowcore.model.gang_book import GangBook
 from flowcore.model.gang_telling import Telling
 from flowcore.model.gang_terms import GangKey, PodGroup
 from flowcore.model.gangs import Gang
+from flowcore.model.guidance import UNSEEN
 from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import HostPort, Pod, PodClass
@@ -159,7 +160,8 @@ class ClusterState:
         on_change: called after each change that may let a round place more.
         successors: pods that are to leave, by key, and the key of the one that takes the place of each.
         kept: keys of pods whose place is kept for them since another has left it; a round is to look at it once more.
-        on_steered: called with the key of a pod that is or was nominated, or has a reservation, after it changed.
+        on_steered: called with the key of a pod after it changed, where it is or was nominated, has a reservation, or
+            was last held because our watch had not shown it.
     """
 
     def __init__(self) -> None:
@@ -251,6 +253,8 @@ class ClusterState:
         self._set_waiting(key, pod)
         if reservation is not None or pod.nominated or (old is not None and old.nominated):
             self._follow_nomination(pod)
+            self.on_steered(key)
+        elif UNSEEN in pod.told:
             self.on_steered(key)
         if key in self._named and (None if old is None else _held(old)) != _held(pod):
             self.on_change()  # its place may be taken now, or need not be any more

@@ -18,7 +18,7 @@ from itertools import islice, takewhile
 import structlog
 
 from flowcore.model.constrained import all_or_none
-from flowcore.model.guidance import HELD, Asked, Guidance
+from flowcore.model.guidance import HELD, UNSEEN, Asked, Guidance
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Steering
 from thalweg_operator.companies import Companies, Place
@@ -42,8 +42,11 @@ _REWRITES = 5
 #: A nomination that nobody followed is taken back; kube-scheduler provisions volumes for ten minutes at most.
 _FOLLOWED_SECONDS = 60.0
 _PROVISIONED_SECONDS = 660.0
-#: From an answer that lets a pod through to its binding, if that comes at all.
+#: From an answer that lets a pod through to its binding, if that comes at all. Claims: as above.
 _PASSING_SECONDS = 10.0
+#: A pod that was held because our watch had not shown it is woken after so many seconds without another question;
+#: twice as many each time, up to the last.
+_UNSEEN_SECONDS, _UNSEEN_LONGEST = 1.0, 60.0
 _SETTLE_EVERY = 5.0
 #: kube-scheduler is at work while it asks again within so many seconds.
 _AT_WORK = 0.25
@@ -136,12 +139,11 @@ class PodSteering:
         policies: PolicyStore,
         nominator: Nominator,
         metrics: Metrics,
-        decode: Callable[[bytes], Pod],
         ready: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state, self._policies, self._nominator, self._metrics = state, policies, nominator, metrics
-        self._decode, self._ready, self._clock = decode, ready, clock
+        self._ready, self._clock = ready, clock
         self.on_rejected: Callable[[Pod, str], None] = lambda _pod, _node: None
         self.on_refused: Callable[[Pod, str], None] = lambda _pod, _reason: None
         self._steered: dict[str, _Steered] = {}
@@ -156,6 +158,8 @@ class PodSteering:
         self._plans = 0
         #: Pods answered with no node, by key: they sleep until something wakes them.
         self._held: dict[str, _Held] = {}
+        #: Pods that were held before our watch showed them: when to wake each, and the pause after that.
+        self._unseen: dict[str, tuple[float, float]] = {}
         #: Pods of ``Prefer`` that the plan has no node for, by key, with their uid: kube-scheduler may choose.
         self._free: dict[str, str] = {}
         self._scores: dict[tuple[PodClass, str], bytes] = {}
@@ -271,6 +275,8 @@ class PodSteering:
         """A pod that is or was nominated, or has a reservation, changed."""
         pod, reservation = self._state.pods.get(key), self._state.reservations.get(key)
         steered = self._steered.get(key)
+        if pod is not None and UNSEEN in pod.told:
+            self._unseen.setdefault(key, (self._clock() + _UNSEEN_SECONDS, _UNSEEN_SECONDS))
         if pod is None or reservation is None or reservation.by is not By.STEERING:
             if steered is not None:
                 self._ended(key, pod)
@@ -330,10 +336,10 @@ class PodSteering:
         """What to answer about a pod; a text: why nothing can be said now."""
         if not self._ready():
             return "not in sync yet"
-        if asked.namespace not in self._state.namespaces:
-            return f"namespace {asked.namespace} is not known yet"
-        policy = self._policies.of(asked, self._state.namespaces)
         pod = self._pod(asked)
+        if pod is None:
+            return self._unknown(asked)
+        policy = self._policies.of(pod, self._state.namespaces)
         if policy is None or policy.delivery is Delivery.OBSERVE or pod.unjudged:
             return Guidance(taken=self._state.crowded(pod, nodes))
         if policy.delivery is Delivery.BINDER:
@@ -371,7 +377,11 @@ class PodSteering:
     def answered(self, asked: Asked, outcome: str, passed: Sequence[str]) -> None:
         """What filter said: steered (to the node that we named), held, or passed (to any of these nodes)."""
         key, now, pod = asked.key, self._clock(), self._pod(asked)
-        self._state.beside.pass_on(pod, frozenset(passed), now + _PASSING_SECONDS)
+        if pod is None:
+            return
+        self._unseen.pop(key, None)
+        until = now + (_PROVISIONED_SECONDS if pod.unbindable else _PASSING_SECONDS)
+        self._state.beside.pass_on(pod, frozenset(passed), until)
         steered = self._steered.get(key)
         if steered is not None and (
             steered.uid != asked.uid or (steered.phase is Phase.QUEUED and outcome != "steered")
@@ -383,7 +393,7 @@ class PodSteering:
             self._meetings += _MEETING_WEIGHT * ((1.0 if outcome == "steered" else 0.0) - self._meetings)
         if steered is not None and outcome == "steered":
             if passed[0] != steered.node:
-                policy = self._policies.of(asked, self._state.namespaces)
+                policy = self._policies.of(pod, self._state.namespaces)
                 self._swap(key, self._holder(pod, steered, "" if policy is None else policy.name, passed))
             self._line.remove(key)
             self._queue.remove(key)
@@ -458,9 +468,22 @@ class PodSteering:
         for key in due:
             self._nominate(self._state.pods[key])
 
-    def _pod(self, asked: Asked) -> Pod:
-        known = self._state.pods.get(asked.key)
-        return known if known is not None and known.uid == asked.uid else self._decode(asked.raw)
+    def _pod(self, asked: Asked) -> Pod | None:
+        """The pod as our watch shows it; None unless it is there by this name and UID, and pending."""
+        pod = self._state.pods.get(asked.key)
+        known = pod is not None and pod.uid == asked.uid and asked.key in self._state.waiting
+        return pod if known and asked.namespace in self._state.namespaces else None
+
+    def _unknown(self, asked: Asked) -> Guidance:
+        """No node passes, and nothing is remembered: a request alone proves no pod.
+
+        Nobody is evicted for it where a policy would govern it, or may.
+        """
+        namespace = self._state.namespaces.get(asked.namespace)
+        if namespace is None:
+            return Guidance(known=False, managed=True)
+        policy = self._policies.of_unknown(asked, namespace)
+        return Guidance(known=False, managed=policy is not None and policy.delivery is not Delivery.OBSERVE)
 
     def _meets(self) -> bool:
         """Whether kube-scheduler is at work, and mostly asks about nodes that are planned for pods in line.
@@ -483,6 +506,7 @@ class PodSteering:
         for key in [key for key, due in self._doubtful.items() if due <= now]:
             del self._doubtful[key]
             self._look(key)
+        self._wake_unseen(now)
         self._advance()
         self._turns.late(now, self._asked)
         self._begin()
@@ -532,7 +556,7 @@ class PodSteering:
         Beside that it writes why the pod was not placed. Other words than ours are those of its own filters.
         """
         held = self._held.get(pod.key)
-        return (
+        return UNSEEN in pod.told or (
             held is not None
             and HELD in pod.told
             and held.uid == steered.uid
@@ -655,6 +679,20 @@ class PodSteering:
         held = self._held.pop(pod.key, None)
         if held is not None and held.uid == pod.uid:
             self._nominator.put(Write("wake", pod, wanted=lambda: pod.key in self._state.waiting))
+
+    def _wake_unseen(self, now: float) -> None:
+        """Pods that sleep in kube-scheduler because our watch was late: by now it shows them.
+
+        Mostly kube-scheduler has asked again already: its own status write queues the pod once more.
+        """
+        for key in [key for key, (due, _) in self._unseen.items() if due <= now]:
+            _, pause = self._unseen.pop(key)
+            pod = self._state.waiting.get(key)
+            if pod is None or UNSEEN not in pod.told:
+                continue
+            longer = min(2 * pause, _UNSEEN_LONGEST)
+            self._unseen[key] = now + longer, longer
+            self._nominator.put(Write("wake", pod, wanted=lambda key=key: key in self._unseen))  # type: ignore[misc]
 
     def _give_up_unsteered(self) -> None:
         """The policies changed: what they do not steer any more is not to be nominated."""

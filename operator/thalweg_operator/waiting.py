@@ -21,7 +21,7 @@ import structlog
 
 from flowcore.model.pods import Pod
 from thalweg_operator.backoff import Backoff
-from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
+from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection, pod_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.events import EventWriter, timestamp
 from thalweg_operator.metrics import Metrics
@@ -201,6 +201,6 @@ class WaitingPods:
     async def _patch(self, pod: Pod, condition: dict[str, str | None]) -> bool:
         """Writes a condition; whether the pod has a node."""
         body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        path = pod_path(pod.namespace, pod.name, "status")
         answer = await self._connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
         return bool(msgspec.json.decode(answer, type=_Bound).spec.node_name)

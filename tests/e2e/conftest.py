@@ -66,7 +66,8 @@ async def operator(
     plane: tuple[ControlPlane, Api], relay: Relay | None, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Operator]:
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    async with running_operator(plane[0].kubeconfig, log, address=relay.to if relay else "") as operator:
+    extender = ("--extender-listen", relay.to) if relay else ()
+    async with running_operator(plane[0].kubeconfig, log, extender=extender) as operator:
         yield operator
 
 

@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import aiohttp
 import pytest
-from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from support.extender import SetGuide, asks, pod, preempts, served
 from thalweg_extender.answers import Outcome
-from thalweg_extender.server import MOST
+from thalweg_extender.limits import DEFAULT
 
 from flowcore.model.guidance import HELD, Guidance
 
@@ -89,7 +89,12 @@ async def test_bind_is_there_when_asked_for() -> None:
     async with served(SetGuide(STEERED), bind=bind) as address:
         assert await post(address, "bind", body % b"n1") == (200, '{"Error":""}')
         assert await post(address, "bind", body % b"n2") == (200, '{"Error":"409: taken"}')
-        assert (await post(address, "bind", b'{"PodName":"p"}'))[0] == 400
+        for lacking in (
+            b'{"PodName":"p"}',
+            body.replace(b'"u"', b'""') % b"n1",
+            body.replace(b'"PodUID":"u",', b"") % b"n1",
+        ):
+            assert (await post(address, "bind", lacking))[0] == 400
     assert bound == [("shop", "p", "u", "n1"), ("shop", "p", "u", "n2")]
     async with served(SetGuide(STEERED)) as address, aiohttp.ClientSession() as http:
         assert (await post(address, "bind", body % b"n1"))[0] == 404
@@ -181,10 +186,11 @@ async def test_on_answer_is_told_of_every_answer() -> None:
     ]
 
 
-async def test_bodies_up_to_64_mib_are_read_whatever_the_root_application_says() -> None:
+async def test_bodies_up_to_4_mib_are_read() -> None:
     """One byte more is 413: with a length in the header and without."""
+    assert DEFAULT.body == 4 * 1024**2
     small = asks(["node-0007"])
-    largest = small + b" " * (MOST - len(small))
+    largest = small + b" " * (DEFAULT.body - len(small))
 
     async def chunked(body: bytes) -> Any:
         for at in range(0, len(body), 1 << 20):
@@ -196,7 +202,7 @@ async def test_bodies_up_to_64_mib_are_read_whatever_the_root_application_says()
             try:
                 async with http.post(f"{address}/filter", data=body) as answer:
                     assert answer.status == 413
-                    assert "64 MiB" in await answer.text()
+                    assert "4 MiB" in await answer.text()
             except aiohttp.ClientConnectionError:
                 assert not isinstance(body, bytes)  # told in mid-stream, a client may see the end before the answer
         assert (await filtered(address, small))["NodeNames"] == ["node-0007"]
@@ -263,23 +269,18 @@ async def test_a_connection_is_kept_and_answers_are_not_chunked_or_compressed() 
             assert body.endswith(b"}")
 
 
-async def test_an_answer_is_one_write() -> None:
+async def test_an_answer_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Head and body apart would cost a delayed acknowledgement where Nagle's algorithm is on."""
     writes: list[bytes] = []
 
-    async def spy(app: web.Application) -> None:
-        @web.middleware
-        async def count(asked: web.Request, handler: Any) -> Any:
-            transport = asked.transport
-            assert transport is not None
-            write = transport.write
-            transport.write = lambda data: (writes.append(bytes(data)), write(data))[1]  # type: ignore[method-assign]
-            transport.writelines = lambda parts: transport.write(b"".join(parts))  # type: ignore[method-assign]
-            return await handler(asked)
+    def spy(transport: Any) -> None:
+        write = transport.write
+        transport.write = lambda data: (writes.append(bytes(data)), write(data))[1]
+        transport.writelines = lambda parts: transport.write(b"".join(parts))
 
-        app.middlewares.append(count)
-
-    async with served(SetGuide(Guidance()), wrap=spy) as address, Raw(address) as raw:
+    made = RequestHandler.connection_made
+    monkeypatch.setattr(RequestHandler, "connection_made", lambda self, to: (spy(to), made(self, to))[1])
+    async with served(SetGuide(Guidance())) as address, Raw(address) as raw:
         await raw.send(request(asks(NAMES)))
         head, body = await raw.answer()
     assert writes == [head + body]

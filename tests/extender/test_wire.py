@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.extender import asks, pod, preempts, to_go
+from support.extender import asks, pod, preempts
 from thalweg_extender import wire
 from thalweg_extender.errors import BadRequest
 
@@ -24,10 +24,9 @@ def test_a_filter_request_is_read() -> None:
         namespace="shop",
         name="web-0",
         uid="uid-of-web-0",
-        labels=(("app", "web"), ("tier", "front")),
+        labels={"app": "web", "tier": "front"},
         scheduler_name="steered",
         nominated="n2",
-        raw=to_go(of),
     )
 
 
@@ -48,7 +47,7 @@ def test_a_filter_request_is_read() -> None:
 def test_what_is_missing_or_null_is_empty(text: bytes) -> None:
     """Go leaves out empty fields with omitempty, and writes nil as null without."""
     asked = wire.to_asked(wire.decode(wire.extender_args, text).pod)
-    assert (asked.key, asked.uid, asked.labels, asked.scheduler_name, asked.nominated) == ("/p", "", (), "", "")
+    assert (asked.key, asked.uid, asked.labels, asked.scheduler_name, asked.nominated) == ("/p", "", {}, "", "")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_what_is_missing_or_null_is_empty(text: bytes) -> None:
         (b'{"NodeNames":[]}', "names no pod"),
         (b'{"Pod":{},"NodeNames":[]}', "names no pod"),
         (b'{"Pod":{"metadata":{}},"NodeNames":[]}', "names no pod"),
-        (b'{"Pod":{"metadata":{"name":"p","labels":{"a":1}}},"NodeNames":[]}', "$.metadata.labels[...]"),
+        (b'{"Pod":{"metadata":{"name":"p","labels":{"a":1}}},"NodeNames":[]}', "$.Pod.metadata.labels[...]"),
     ],
 )
 def test_what_cannot_be_read_is_told(text: bytes, says: str) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiohttp import web
-from thalweg_extender import Bind, OnAnswer, Outcome, application
+from thalweg_extender import Certificates, Limits, Outcome, listening
 
 from flowcore.model.guidance import Asked, Guidance
 
 Manifest = dict[str, Any]
+
+#: As usual, but that refusals come at once.
+QUICK = Limits(refusal=0)
 
 
 class SetGuide:
@@ -32,22 +34,13 @@ class SetGuide:
 
 
 @asynccontextmanager
-async def served(guide: SetGuide, *, bind: Bind | None = None, on_answer: OnAnswer | None = None,
-                 wrap: Callable[[web.Application], Awaitable[None]] | None = None) -> AsyncIterator[str]:  # fmt: skip
+async def served(
+    guide: SetGuide, *, certificates: Certificates | None = None, limits: Limits = QUICK, **options: Any
+) -> AsyncIterator[str]:
     """The address under which the verbs are, as kube-scheduler's ``urlPrefix`` has it."""
-    app = web.Application()  # its own limit of a body is aiohttp's 1 MiB, as in the operator
-    app.add_subapp("/extender", application(guide, bind=bind, on_answer=on_answer))
-    if wrap is not None:
-        await wrap(app)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    try:
-        yield f"http://127.0.0.1:{port}/extender"
-    finally:
-        await runner.cleanup()
+    scheme = "http" if certificates is None else "https"
+    async with listening("127.0.0.1", 0, guide, certificates=certificates, limits=limits, **options) as port:
+        yield f"{scheme}://127.0.0.1:{port}/extender"
 
 
 def to_go(value: Any) -> bytes:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,9 +21,9 @@ STARTED: list["Operator"] = []
 class Operator:
     """`thalweg run` against one API server. It keeps its port and its log over restarts."""
 
-    def __init__(self, kubeconfig: Path, log: Path, address: str = "") -> None:
-        self._kubeconfig, self._log = kubeconfig, log
-        self.address = address or free_address()
+    def __init__(self, kubeconfig: Path, log: Path, extender: Sequence[str] = ()) -> None:
+        self._kubeconfig, self._log, self._extender = kubeconfig, log, extender
+        self.address = free_address()
         self._read = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -55,7 +55,7 @@ class Operator:
         command = [sys.executable, "-m", "thalweg", "run", "--kubeconfig", str(self._kubeconfig)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--listen", self.address, "--log-format", "text"],
+                [*command, "--listen", self.address, "--log-format", "text", *self._extender],
                 stdout=log,
                 stderr=log,
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
@@ -134,10 +134,13 @@ class Operator:
 
 @asynccontextmanager
 async def running_operator(
-    kubeconfig: Path, log: Path, *, wait: bool = True, address: str = ""
+    kubeconfig: Path, log: Path, *, wait: bool = True, extender: Sequence[str] = ()
 ) -> AsyncIterator[Operator]:
-    """An operator that is ready (or, without `wait`, one that was only started), ended when the block is left."""
-    operator = Operator(kubeconfig, log, address)
+    """An operator that is ready (or, without `wait`, one that was only started), ended when the block is left.
+
+    `extender` are its options --extender-*.
+    """
+    operator = Operator(kubeconfig, log, extender)
     STARTED.append(operator)
     try:
         if wait:

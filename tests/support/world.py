@@ -28,8 +28,6 @@ class World:
     def __init__(self, **policy: Any) -> None:
         self.now = 1000.0
         self.api: dict[str, Pod] = {}
-        #: The latest version of each, also of those that are gone.
-        self.known: dict[str, Pod] = {}
         #: What the watch has yet to show: a key, and the pod or that it is gone.
         self.watch: deque[tuple[str, Pod | None]] = deque()
         self.policy = {"selects": {"podSelector": {}}, "delivery": "Extender", **policy}
@@ -49,7 +47,6 @@ class World:
             self.policies,
             self,  # type: ignore[arg-type]
             self.metrics,
-            lambda raw: self.known[raw.decode()],
             lambda: True,
             lambda: self.now,
         )
@@ -86,7 +83,7 @@ class World:
         if pod is None:
             del self.api[key]
         else:
-            self.api[key] = self.known[key] = pod
+            self.api[key] = pod
         self.watch.append((key, pod))
 
     def pod(self, name: str = "p", uid: str = "u", **fields: Any) -> Pod:
@@ -163,9 +160,7 @@ class World:
     def asked(self, key: str, pod: Pod | None = None) -> Asked:
         """A pod as kube-scheduler knows it; without one, as it is."""
         pod = pod or self.api[key]
-        return Asked(
-            pod.namespace, pod.name, pod.uid, pod.labels, pod.scheduler_name, pod.nominated, raw=pod.key.encode()
-        )
+        return Asked(pod.namespace, pod.name, pod.uid, dict(pod.labels), pod.scheduler_name, pod.nominated)
 
     def ask(self, asked: Asked, nodes: Sequence[str]) -> tuple[Outcome, list[str]]:
         guidance = self.steering.guidance(asked, nodes)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import ClientSession, web
-from thalweg_extender import Outcome, application
+from aiohttp import ClientSession
+from thalweg_extender import Outcome, listening
 
 from flowcore.model.guidance import Asked, Guidance
 from flowcore.rounds import run_round
@@ -84,12 +83,12 @@ async def exchanges(scene: Scene) -> list[Exchange]:
     """What kube-scheduler asks and is told while the pods of the first scene come to their nodes."""
     guide = _Planned(scene, must=("demo/web-0", "demo/train-0", "demo/train-1"))
     done = []
-    async with _served(guide) as address, ClientSession() as http:
+    async with listening("127.0.0.1", 0, guide) as port, ClientSession() as http:
 
         async def ask(when: str, verb: str, pod: str, asked: Any) -> None:
             field = "NodeNameToMetaVictims" if verb == "preempt" else "NodeNames"
             body = {"Pod": {"metadata": {"name": pod, "namespace": "demo", "uid": pod}}, field: asked}
-            async with http.post(f"{address}/{verb}", data=json.dumps(body)) as response:
+            async with http.post(f"http://127.0.0.1:{port}/extender/{verb}", data=json.dumps(body)) as response:
                 done.append(Exchange(when, verb, pod, asked, await response.json()))
 
         await ask("No plan yet: a pod that must have its node is held", "filter", "web-0", guide.fitting("demo/web-0"))
@@ -108,16 +107,3 @@ async def exchanges(scene: Scene) -> list[Exchange]:
         await ask("", "filter", "train-1", [home])
         await ask(f"{home} is promised now, so pods of others are kept off", "filter", "stranger", left)
     return done
-
-
-@asynccontextmanager
-async def _served(guide: _Planned) -> AsyncIterator[str]:
-    app = web.Application()
-    app.add_subapp("/extender", application(guide))
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/extender"
-    finally:
-        await runner.cleanup()

@@ -1,0 +1,97 @@
+"""The extender of ``thalweg run``: what its options say, and the operator behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+
+import click
+from thalweg_extender import Certificates, ExtenderError, Files, listening
+from thalweg_operator.program import Operator
+
+from thalweg.address import address
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderOptions:
+    """The options --extender-*, as given.
+
+    Attributes:
+        listen: None: there is no extender.
+        insecure: whether callers need no certificate on any address.
+        bind: whether the bind verb is served.
+    """
+
+    listen: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    client_authority: Path | None = None
+    insecure: bool = False
+    bind: bool = False
+
+
+def serving(options: ExtenderOptions) -> Callable[[Operator], AbstractAsyncContextManager[object]]:
+    """What serves the extender for an operator.
+
+    Raises:
+        click.UsageError: the options contradict each other, or leave the extender open to everybody.
+    """
+    if options.listen is None:
+        given = (options.certificate, options.key, options.client_authority, options.insecure, options.bind)
+        if any(given):
+            raise click.UsageError("options --extender-* need --extender-listen: without it there is no extender")
+        return lambda _operator: nullcontext()
+    host, port = address(options.listen, "--extender-listen")
+    certificates = _certificates(options)
+    if options.insecure and options.client_authority is not None:
+        raise click.UsageError("--extender-insecure contradicts --extender-client-ca")
+    if not (options.insecure or options.client_authority is not None or _is_loopback(host)):
+        raise click.UsageError(
+            f'whoever reaches "{options.listen}" could steer kube-scheduler: give --extender-cert, --extender-key and '
+            "--extender-client-ca, or listen on loopback, or say --extender-insecure"
+        )
+    return partial(_listening, host=host, port=port, certificates=certificates, bind=options.bind)
+
+
+def _certificates(options: ExtenderOptions) -> Certificates | None:
+    if (options.certificate is None) != (options.key is None):
+        raise click.UsageError("--extender-cert and --extender-key need each other")
+    if options.certificate is None or options.key is None:
+        if options.client_authority is not None:
+            raise click.UsageError("--extender-client-ca needs --extender-cert and --extender-key: it is part of TLS")
+        return None
+    try:
+        return Certificates(Files(options.certificate, options.key, options.client_authority))
+    except ExtenderError as error:
+        raise click.UsageError(f"the extender's certificates: {error}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(
+    operator: Operator, *, host: str, port: int, certificates: Certificates | None, bind: bool
+) -> AbstractAsyncContextManager[object]:
+    metrics = operator.metrics
+
+    def on_answer(verb: str, outcome: str, seconds: float) -> None:
+        metrics.extender_answers.labels(verb, outcome).inc()
+        metrics.extender_seconds.labels(verb).observe(seconds)
+
+    return listening(
+        host,
+        port,
+        operator.steering,
+        certificates=certificates,
+        bind=operator.binder.bind_for if bind else None,
+        on_answer=on_answer,
+        on_refused=partial(operator.bad_input.refuse, "extender request"),
+    )

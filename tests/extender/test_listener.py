@@ -1,0 +1,377 @@
+"""Who may ask the extender, how much at a time, and what that costs the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+from support.extender import QUICK, SetGuide, asks, pod, served
+from support.operator import until
+from thalweg_controlplane.certificates import Authority, Pair
+from thalweg_extender import Certificates, ExtenderError, Files, Limits, listening
+
+from flowcore.model.guidance import Guidance
+
+HERE = "127.0.0.1"
+PASSES = Guidance()
+
+
+class Refusals:
+    """What was refused, by field."""
+
+    def __init__(self) -> None:
+        self.fields: Counter[str] = Counter()
+
+    def __call__(self, field: str, name: str, problem: str) -> None:
+        assert field
+        assert problem
+        self.fields[field] += 1
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "ours")
+
+
+def trusting(authority: Path, client: Pair | None = None) -> ssl.SSLContext:
+    """As kube-scheduler is configured by caData, certFile and keyFile."""
+    context = ssl.create_default_context(cafile=authority)
+    if client is not None:
+        context.load_cert_chain(client.certificate, client.key)
+    return context
+
+
+def files(authority: Authority, *, verifies: bool = True) -> Files:
+    pair = authority.server("server", HERE)
+    return Files(pair.certificate, pair.key, authority.certificate if verifies else None)
+
+
+async def ask(address: str, tls: ssl.SSLContext | bool = True, body: bytes | None = None) -> int:  # noqa: FBT001, FBT002
+    """Status of one filter request on a connection of its own."""
+    async with (
+        aiohttp.ClientSession() as http,
+        http.post(f"{address}/filter", data=body or asks(["n1"]), ssl=tls) as answer,
+    ):
+        await answer.read()
+        return answer.status
+
+
+# --- certificates ---
+
+
+async def test_both_sides_verify_each_other(ours: Authority, tmp_path: Path) -> None:
+    """Our certificate by the caller's CA, the caller's by ours; nobody else is answered."""
+    theirs = Authority(tmp_path, "theirs")
+    client, stranger = ours.client("client"), theirs.client("stranger")
+    guide, refused = SetGuide(PASSES), Refusals()
+    async with served(guide, certificates=Certificates(files(ours)), on_refused=refused) as address:
+        assert await ask(address, trusting(ours.certificate, client)) == 200
+        for wrong in (
+            trusting(ours.certificate),
+            trusting(ours.certificate, stranger),
+            trusting(ours.certificate, ours.server("serves", HERE)),  # a server's certificate is no client's
+            trusting(theirs.certificate, client),
+        ):
+            with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+                await ask(address, wrong)
+        with pytest.raises(aiohttp.ClientError):
+            await ask(address.replace("https", "http"))
+    assert len(guide.asked) == 1
+    assert refused.fields == {"TLS handshake": 5}
+
+
+async def test_without_a_client_ca_callers_need_no_certificate(ours: Authority) -> None:
+    """They verify us all the same."""
+    async with served(SetGuide(PASSES), certificates=Certificates(files(ours, verifies=False))) as address:
+        assert await ask(address, trusting(ours.certificate)) == 200
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 10.0  # each look is due
+        return self.now
+
+
+def renew(to: Files, authority: Authority) -> None:
+    """As a certificate's renewal writes files: one after the other, each in place of the former."""
+    pair = authority.server("renewed", HERE)
+    for new, old in ((pair.certificate, to.certificate), (pair.key, to.key)):
+        shutil.copy(new, f"{old}.new")
+        Path(f"{old}.new").rename(old)
+
+
+async def test_certificates_are_read_again_without_a_dropped_request(tmp_path: Path) -> None:
+    """Certificate, key and CA change while requests come on one connection: each is answered, and then by the new."""
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+    used = files(old)
+    both = tmp_path / "both.crt"
+    both.write_bytes(old.certificate.read_bytes() + new.certificate.read_bytes())
+    keeps_old, has_new = old.client("keeps-old"), new.client("has-new")
+    guide = SetGuide(PASSES)
+    async with (
+        served(guide, certificates=Certificates(used, Clock())) as address,
+        aiohttp.ClientSession() as http,
+    ):
+
+        async def again(tls: ssl.SSLContext, times: int = 20) -> None:
+            for _ in range(times):
+                async with http.post(f"{address}/filter", data=asks(["n1"]), ssl=tls) as answer:
+                    assert answer.status == 200
+
+        trusts_both = trusting(both, keeps_old)
+        asking = asyncio.create_task(again(trusts_both, 200))
+        await again(trusts_both)
+        renew(used, new)
+        await asking
+        await again(trusts_both)
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await ask(address, trusting(old.certificate, keeps_old))  # it is not the old certificate any more
+        shutil.copy(new.certificate, old.certificate)  # the CA of callers changes too
+        # A connection that the old CA let in is closed with its answer, and no other is let in.
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await again(trusts_both)
+        assert await ask(address, trusting(new.certificate, has_new)) == 200
+    assert len(guide.asked) == 20 + 200 + 20 + 2
+
+
+@pytest.mark.parametrize("how", ["no PEM", "gone", "another key", "CA without PEM"])
+async def test_files_that_cannot_be_used_leave_the_former_ones_in_use(ours: Authority, how: str) -> None:
+    """One sentence in the log for each version of them; mended, they are used."""
+    used = files(ours)
+    assert used.client_authority is not None
+    good, authority = used.key.read_bytes(), used.client_authority.read_bytes()
+    client = trusting(ours.certificate, ours.client("client"))
+    async with served(SetGuide(PASSES), certificates=Certificates(used, Clock())) as address:
+        with capture_logs() as lines:
+            match how:
+                case "no PEM":
+                    used.key.write_text("what?")
+                case "gone":
+                    used.key.unlink()
+                case "another key":
+                    shutil.copy(ours.client("another").key, used.key)
+                case _:
+                    used.client_authority.write_text("what?")
+            for _ in range(3):
+                assert await ask(address, client) == 200
+        assert [line["log_level"] for line in lines] == ["error"]
+        assert "cannot be used" in lines[0]["problem"]
+        used.key.write_bytes(good)
+        used.client_authority.write_bytes(authority)
+        with capture_logs() as lines:
+            assert await ask(address, client) == 200
+        assert [line["log_level"] for line in lines] == ["info"]
+
+
+def test_files_that_cannot_be_used_at_the_start(ours: Authority, tmp_path: Path) -> None:
+    """They are an error that names them."""
+    used = files(ours)
+    (tmp_path / "empty").touch()
+    for wrong in (
+        replace(used, key=tmp_path / "missing"),
+        replace(used, certificate=tmp_path / "empty"),
+        replace(used, client_authority=tmp_path / "empty"),
+    ):
+        with pytest.raises(ExtenderError, match=r"cannot be used"):
+            Certificates(wrong)
+
+
+async def test_an_address_that_is_taken() -> None:
+    """It is an error that names the address."""
+    async with listening(HERE, 0, SetGuide(PASSES)) as port:
+        with pytest.raises(ExtenderError, match=f"cannot listen on {HERE}:{port}"):
+            async with listening(HERE, port, SetGuide(PASSES)):
+                pass
+
+
+# --- limits ---
+
+
+@asynccontextmanager
+async def opened(address: str, number: int, says: bytes = b"") -> AsyncIterator[list[asyncio.StreamReader]]:
+    """So many connections that say no more than this."""
+    host, _, port = address.split("/")[2].partition(":")
+    async with AsyncExitStack() as stack:
+        readers = []
+        for _ in range(number):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            stack.callback(writer.close)
+            if says:
+                writer.write(says)
+            readers.append(reader)
+        yield readers
+
+
+HEAD = b"POST /extender/filter HTTP/1.1\r\nHost: a\r\n"
+
+
+@pytest.mark.parametrize(
+    ("tls", "says"), [(False, b""), (False, HEAD), (True, b"")], ids=["silent", "half a head", "no TLS handshake"]
+)
+async def test_five_hundred_slow_connections(ours: Authority, tls: bool, says: bytes) -> None:  # noqa: FBT001
+    """Beyond the cap each ends an older one; a caller that asks is answered at once, before, meanwhile and after."""
+    refused = Refusals()
+    certificates = Certificates(files(ours)) if tls else None
+    context: ssl.SSLContext | bool = trusting(ours.certificate, ours.client("client")) if tls else True
+    async with served(SetGuide(PASSES), certificates=certificates, on_refused=refused) as address:
+        async with aiohttp.ClientSession() as kept:
+
+            async def again() -> int:
+                async with kept.post(f"{address}/filter", data=asks(["n1"]), ssl=context) as answer:
+                    return answer.status
+
+            assert await again() == 200
+            async with opened(address, 500, says) as readers:
+                assert await again() == 200
+                assert await ask(address, context) == 200
+                ended = sum(reader.at_eof() or reader.exception() is not None for reader in readers)
+                assert ended >= 500 - QUICK.connections
+        assert refused.fields["connections"] >= 500 - QUICK.connections
+
+
+async def test_connections_that_have_asked_are_not_ended_for_others() -> None:
+    """With all of them taken by callers that asked, the new one is closed."""
+    limits = replace(QUICK, connections=3)
+    async with served(SetGuide(PASSES), limits=limits) as address, AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(aiohttp.ClientSession()) for _ in range(3)]
+        for _ in range(2):
+            for session in sessions:
+                async with session.post(f"{address}/filter", data=asks(["n1"])) as answer:
+                    assert answer.status == 200
+        with pytest.raises(aiohttp.ClientError):
+            await ask(address)
+        await sessions.pop().close()
+        await asyncio.sleep(0.05)
+        assert await ask(address) == 200
+
+
+async def test_a_head_that_does_not_end_and_a_body_that_does_not() -> None:
+    """Both are given up in time, though a byte comes now and then."""
+    limits = replace(QUICK, head=0.3, read=0.3)
+    refused = Refusals()
+    async with served(SetGuide(PASSES), limits=limits, on_refused=refused) as address:
+        host, _, port = address.split("/")[2].partition(":")
+
+        async def dribbles(first: bytes) -> bytes:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            answer = asyncio.create_task(reader.read())
+            writer.write(first)
+            try:
+                while not answer.done():
+                    writer.write(b"x")
+                    await asyncio.sleep(0.05)
+                return await answer
+            except ConnectionError:
+                return b""
+            finally:
+                writer.close()
+
+        assert await asyncio.wait_for(dribbles(HEAD + b"X-Slow: "), 30) == b""
+        body = await asyncio.wait_for(dribbles(HEAD + b"Content-Length: 100000\r\n\r\n{"), 30)
+        assert not body or body.startswith(b"HTTP/1.1 408 ")
+    assert refused.fields["body time"] == 1
+
+
+async def test_requests_beyond_those_in_flight_are_503() -> None:
+    """With a time to come back; the others are answered, and afterwards all are."""
+    limits = replace(QUICK, in_flight=2)
+    told: Counter[str] = Counter()
+    refused = Refusals()
+
+    def on_answer(_verb: str, outcome: str, _seconds: float) -> None:
+        told[outcome] += 1
+
+    async with served(SetGuide(PASSES), limits=limits, on_answer=on_answer, on_refused=refused) as address:
+        async with opened(address, 2, HEAD + b"Content-Length: 100\r\n\r\n{"):
+            await asyncio.sleep(0.1)
+            async with aiohttp.ClientSession() as http, http.post(f"{address}/filter", data=asks(["n1"])) as answer:
+                assert answer.status == 503
+                assert answer.headers["Retry-After"] == "1"
+        await asyncio.sleep(0.1)
+        assert await ask(address) == 200
+    assert told["busy"] == refused.fields["requests in flight"] == 1
+
+
+async def test_a_body_is_not_unpacked() -> None:
+    """A small body that unpacks to a large one is what it is: not JSON."""
+    async with served(SetGuide(PASSES)) as address, aiohttp.ClientSession() as http:
+        headers = {"Content-Encoding": "gzip"}
+        async with http.post(f"{address}/filter", data=b"\x1f\x8b" + b"\0" * 100, headers=headers) as answer:
+            assert answer.status == 400
+
+
+async def test_many_requests_on_one_connection_do_not_go_first() -> None:
+    """A caller that sends thousands at once and one that sends one after the other take turns."""
+    order: list[str] = []
+
+    def says(asked: object, _names: object) -> Guidance:
+        order.append(asked.name)  # type: ignore[attr-defined]
+        return PASSES
+
+    body = asks(["n1"], pod("flood"))
+    many = (HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body) * 2000
+    async with served(SetGuide(says)) as address, opened(address, 1, many), aiohttp.ClientSession() as http:
+        await until(lambda: order, 10, lambda: "the flood to begin")
+        for _ in range(5):
+            async with http.post(f"{address}/filter", data=asks(["n1"], pod("good"))) as answer:
+                assert answer.status == 200
+        last = max(at for at, name in enumerate(order) if name == "good")
+        assert last < 1500
+
+
+async def test_nonsense_without_end_gets_few_answers() -> None:
+    """Refusals are kept back, and hold no place among requests in flight meanwhile."""
+    limits = Limits(in_flight=1)
+    async with served(SetGuide(PASSES), limits=limits) as address:
+        nonsense = HEAD + b"Content-Length: 1\r\n\r\n?"
+        async with opened(address, 20, nonsense * 10):
+            await asyncio.sleep(0.2)
+            assert await ask(address) == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/extender/filter", 405),
+        ("POST", "/extender/x", 404),
+        ("GET", "/metrics", 404),
+        ("POST", "/extender/bind", 404),
+    ],
+)
+async def test_nothing_else_is_served_there(method: str, path: str, status: int) -> None:
+    """Neither other paths, nor other methods, nor the bind verb unless asked for."""
+    async with (
+        served(SetGuide(PASSES)) as address,
+        aiohttp.ClientSession() as http,
+        http.request(method, address.removesuffix("/extender") + path) as answer,
+    ):
+        assert answer.status == status
+
+
+async def test_what_is_refused_is_told_by_its_field() -> None:
+    """Each of them once, with fields that are ours and none of the caller's words."""
+    refused = Refusals()
+    posts: list[tuple[str, bytes]] = [
+        ("filter", b"?"),
+        ("filter", b" " * (QUICK.body + 1)),
+        ("filter", json.dumps({"Pod": None, "NodeNames": []}).encode()),
+        ("nothing", b""),
+    ]
+    async with served(SetGuide(PASSES), on_refused=refused) as address, aiohttp.ClientSession() as http:
+        for verb, body in posts:
+            async with http.post(f"{address}/{verb}", data=body) as answer:
+                assert answer.status in (400, 404, 413)
+    assert refused.fields == {"body": 2, "body size": 1, "path": 1}
