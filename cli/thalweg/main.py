@@ -42,6 +42,8 @@ def main() -> None:
               help="How long a round goes on looking for a better plan.")  # fmt: skip
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to keep the last 20 rounds in, for `thalweg replay`.")  # fmt: skip
+@click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
+              help="Lease that is held while the operator works; one for each cluster.")  # fmt: skip
 @click.option("--extender-bind", is_flag=True, help="Serve the extender's bind verb too (scheduler-config --bind).")
 def run(
     kubeconfig: Path | None,
@@ -50,6 +52,7 @@ def run(
     log_level: str,
     round_budget: float,
     records: Path | None,
+    lease: str,
     extender_bind: bool,  # noqa: FBT001 - click's
 ) -> None:
     """Run the operator: snapshot, rounds, binder, and kube-scheduler's extender.
@@ -64,7 +67,43 @@ def run(
     """  # noqa: D301
     from thalweg.run import run_operator
 
-    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, binds=extender_bind)
+    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, lease, binds=extender_bind)
+
+
+@main.command()
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="KUBECONFIG",
+    help="Cluster to work on; in a cluster the pod's service account is used.",
+)
+@click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
+              help="Lease of the operator; it is held meanwhile, so that none starts.")  # fmt: skip
+@click.option("--policies", is_flag=True, help="Delete all FlowSchedulingPolicies too.")
+@click.option("--force", is_flag=True, help="Take the lease from an operator that runs; it ends.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def uninstall(
+    kubeconfig: Path | None,
+    lease: str,
+    policies: bool,  # noqa: FBT001 - click's flags
+    force: bool,  # noqa: FBT001
+    yes: bool,  # noqa: FBT001
+    output: str,
+) -> None:
+    """Remove Thalweg's admission policies from a cluster and open its scheduling gates, so that no pod stays stuck.
+
+    Stop the operator first: with one that runs, nothing is changed and the exit code is 1. Run it again where it was
+    interrupted. Deployments, the CRD and roles are left to what installed them.
+
+    
+    Examples:
+      thalweg uninstall --kubeconfig ~/.kube/config
+      thalweg uninstall --kubeconfig ~/.kube/config --yes --policies -o json
+    """  # noqa: D301
+    from thalweg.uninstall import run_uninstall
+
+    run_uninstall(kubeconfig, lease, output, policies=policies, force=force, confirmed=yes)
 
 
 @main.command("scheduler-config")

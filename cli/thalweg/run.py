@@ -12,8 +12,14 @@ import structlog
 from aiohttp import web
 from thalweg_extender import application
 from thalweg_operator.errors import OperatorError
+from thalweg_operator.lease import LeaseName
 from thalweg_operator.program import Operator, run
 from thalweg_operator.settings import Settings
+
+from flowcore.model.selectors import is_dns_subdomain
+
+#: Where the kubelet says which namespace a pod is in.
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def run_operator(
@@ -23,6 +29,7 @@ def run_operator(
     log_level: str,
     budget: float,
     records: Path | None,
+    lease: str,
     *,
     binds: bool,
 ) -> None:
@@ -33,8 +40,10 @@ def run_operator(
     set_up_logging(log_format, log_level)
     settings = Settings(
         kubeconfig=kubeconfig,
+        namespace=_own_namespace(),
         host=host.strip("[]") or "0.0.0.0",  # noqa: S104
         port=int(port),
+        lease=lease_name(lease),
         round_budget=budget,
         records=records,
     )
@@ -45,6 +54,21 @@ def run_operator(
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _own_namespace() -> str:
+    try:
+        return _NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return ""
+
+
+def lease_name(text: str) -> LeaseName:
+    """NAMESPACE/NAME as it was given on the command line."""
+    namespace, _, name = text.partition("/")
+    if not is_dns_subdomain(namespace) or not is_dns_subdomain(name):
+        raise click.BadParameter(f'"{text}" is not NAMESPACE/NAME, such as kube-system/thalweg', param_hint="--lease")
+    return LeaseName(namespace, name)
 
 
 def _extender(operator: Operator, *, binds: bool) -> web.Application:

@@ -11,6 +11,10 @@ class ConnectionLost(OperatorError):
     """The API server could not be reached, or a request may or may not have been carried out."""
 
 
+class LeaseLost(ConnectionLost):
+    """This process does not hold the lease, so a write was not sent; no try after this one will be."""
+
+
 class Refused(OperatorError):
     """The API server answered with an error.
 
