@@ -96,7 +96,7 @@ def uninstall(
     Stop the operator first: with one that runs, nothing is changed and the exit code is 1. Run it again where it was
     interrupted. Deployments, the CRD and roles are left to what installed them.
 
-    
+    \b
     Examples:
       thalweg uninstall --kubeconfig ~/.kube/config
       thalweg uninstall --kubeconfig ~/.kube/config --yes --policies -o json

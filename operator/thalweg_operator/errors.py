@@ -12,7 +12,7 @@ class ConnectionLost(OperatorError):
 
 
 class LeaseLost(ConnectionLost):
-    """This process does not hold the lease, so a write was not sent; no try after this one will be."""
+    """A write was not sent, since this process does not hold the lease."""
 
 
 class Refused(OperatorError):

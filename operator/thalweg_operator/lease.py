@@ -216,8 +216,8 @@ class Elector:
         self._refused_at = self._refused_at or now
         if now - self._refused_at >= self._times.renew:
             raise OperatorError(
-                f"cannot use the lease {self._lease}: {error}; "
-                f"it needs get, create and update on leases.coordination.k8s.io in the namespace {self._lease.namespace}"
+                f"cannot use the lease {self._lease}: {error}; it needs get, create and update on "
+                f"leases.coordination.k8s.io in the namespace {self._lease.namespace}"
             )
 
     async def _read(self) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from thalweg_operator.lease import LeaseName
@@ -32,7 +32,7 @@ class Settings:
     namespace: str = ""
     host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
     port: int = 8080
-    lease: LeaseName = LeaseName()
+    lease: LeaseName = field(default_factory=LeaseName)
     idle_window: float = 0.02
     max_window: float = 0.2
     round_timeout: float = 60.0

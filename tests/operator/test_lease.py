@@ -105,7 +105,7 @@ async def test_a_second_one_refuses_while_the_first_renews(tmp_path: Path) -> No
         await second.attempt()
         stage.clock.now += 2
         await first.attempt()
-        with pytest.raises(OperatorError, match="another Thalweg works on this cluster: .* holds the lease") as caught:
+        with pytest.raises(OperatorError, match=r"another Thalweg works on this cluster: .* holds the lease") as caught:
             await second.attempt()
         assert first.identity in str(caught.value)
         assert "kube-system/thalweg" in str(caught.value)
@@ -224,7 +224,9 @@ async def test_without_the_right(tmp_path: Path) -> None:
             await elector.attempt()
             stage.clock.now += 2
         stage.server.script = [403]
-        with pytest.raises(OperatorError, match="needs get, create and update on leases.coordination.k8s.io in the"):
+        with pytest.raises(
+            OperatorError, match=r"needs get, create and update on leases\.coordination\.k8s\.io in the"
+        ):
             await elector.attempt()
         assert not fence.open
 
@@ -248,7 +250,7 @@ async def _never_two_at_once(seed: int) -> None:
 
     def made() -> tuple[Elector, Fence]:
         fence = Fence(clock)
-        return Elector(cast(Connection, Direct(store, fault)), fence, NAME, waits=True), fence
+        return Elector(cast("Connection", Direct(store, fault)), fence, NAME, waits=True), fence
 
     pairs = [made() for _ in range(3)]
     asleep = [0.0] * 3
