@@ -52,6 +52,8 @@ def main() -> None:
               help="CA (PEM) that the certificate of whoever asks must be signed by.")  # fmt: skip
 @click.option("--extender-insecure", is_flag=True,
               help="Answer everybody who reaches --extender-listen, on any address, without TLS too.")  # fmt: skip
+@click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
+              help="Lease that is held while the operator works; one for each cluster.")  # fmt: skip
 @click.option("--extender-bind", is_flag=True, help="Serve the extender's bind verb too (scheduler-config --bind).")
 def run(
     kubeconfig: Path | None,
@@ -60,6 +62,7 @@ def run(
     log_level: str,
     round_budget: float,
     records: Path | None,
+    lease: str,
     extender_listen: str | None,
     extender_cert: Path | None,
     extender_key: Path | None,
@@ -85,7 +88,43 @@ def run(
     extender = ExtenderOptions(
         extender_listen, extender_cert, extender_key, extender_client_ca, extender_insecure, extender_bind
     )
-    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, extender)
+    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, lease, extender)
+
+
+@main.command()
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="KUBECONFIG",
+    help="Cluster to work on; in a cluster the pod's service account is used.",
+)
+@click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
+              help="Lease of the operator; it is held meanwhile, so that none starts.")  # fmt: skip
+@click.option("--policies", is_flag=True, help="Delete all FlowSchedulingPolicies too.")
+@click.option("--force", is_flag=True, help="Take the lease from an operator that runs; it ends.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def uninstall(
+    kubeconfig: Path | None,
+    lease: str,
+    policies: bool,  # noqa: FBT001 - click's flags
+    force: bool,  # noqa: FBT001
+    yes: bool,  # noqa: FBT001
+    output: str,
+) -> None:
+    """Remove Thalweg's admission policies from a cluster and open its scheduling gates, so that no pod stays stuck.
+
+    Stop the operator first: with one that runs, nothing is changed and the exit code is 1. Run it again where it was
+    interrupted. Deployments, the CRD and roles are left to what installed them.
+
+    \b
+    Examples:
+      thalweg uninstall --kubeconfig ~/.kube/config
+      thalweg uninstall --kubeconfig ~/.kube/config --yes --policies -o json
+    """  # noqa: D301
+    from thalweg.uninstall import run_uninstall
+
+    run_uninstall(kubeconfig, lease, output, policies=policies, force=force, confirmed=yes)
 
 
 @main.command("scheduler-config")

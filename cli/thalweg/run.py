@@ -7,14 +7,20 @@ import logging
 import sys
 from pathlib import Path
 
+import click
 import structlog
 from thalweg_extender import ExtenderError
 from thalweg_operator.errors import OperatorError
+from thalweg_operator.lease import LeaseName
 from thalweg_operator.program import run
 from thalweg_operator.settings import Settings
 
+from flowcore.model.selectors import is_dns_subdomain
 from thalweg.address import address
 from thalweg.extender import ExtenderOptions, serving
+
+#: Where the kubelet says which namespace a pod is in.
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def run_operator(
@@ -24,6 +30,7 @@ def run_operator(
     log_level: str,
     budget: float,
     records: Path | None,
+    lease: str,
     extender: ExtenderOptions,
 ) -> None:
     """Runs the operator until a signal ends it; a failure is one line and exit code 1."""
@@ -32,8 +39,10 @@ def run_operator(
     set_up_logging(log_format, log_level)
     settings = Settings(
         kubeconfig=kubeconfig,
+        namespace=_own_namespace(),
         host=host or "0.0.0.0",  # noqa: S104
         port=port,
+        lease=lease_name(lease),
         round_budget=budget,
         records=records,
     )
@@ -44,6 +53,21 @@ def run_operator(
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _own_namespace() -> str:
+    try:
+        return _NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return ""
+
+
+def lease_name(text: str) -> LeaseName:
+    """NAMESPACE/NAME as it was given on the command line."""
+    namespace, _, name = text.partition("/")
+    if not is_dns_subdomain(namespace) or not is_dns_subdomain(name):
+        raise click.BadParameter(f'"{text}" is not NAMESPACE/NAME, such as kube-system/thalweg', param_hint="--lease")
+    return LeaseName(namespace, name)
 
 
 def set_up_logging(log_format: str, log_level: str) -> None:

@@ -7,6 +7,7 @@ bound the pod; so requests use its configuration, and a session of our own.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ import msgspec
 from yarl import URL
 
 from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.fence import Fence
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -27,7 +29,11 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 #: A watch event can be as large as what etcd stores, 1.5 MiB.
 _READ_BUFFER = 2**21
-_TIMEOUT = aiohttp.ClientTimeout(total=30)
+_SECONDS = 30.0
+#: Milliseconds for which the kernel tries to deliver what the peer does not acknowledge. A write that begins at the end
+#: of the time to renew must not arrive after the lease: at most LeaseTimes.duration - LeaseTimes.renew.
+_UNACKNOWLEDGED = 5000
+_TIMEOUT = aiohttp.ClientTimeout(total=_SECONDS)
 #: Seconds of a Retry-After header that are heeded at most.
 _LONGEST_RETRY_AFTER = 30.0
 
@@ -54,11 +60,16 @@ class _Status(msgspec.Struct):
 
 
 class Connection:
-    """An authenticated session with one API server. Make it with ``connect``."""
+    """An authenticated session with one API server. Make it with ``connect``.
 
-    def __init__(self, configuration: Any, session: aiohttp.ClientSession) -> None:
+    Args:
+        fence: asked immediately before each request that is not a GET; None where no lease is needed to write.
+    """
+
+    def __init__(self, configuration: Any, session: aiohttp.ClientSession, fence: Fence | None = None) -> None:
         self._configuration = configuration
         self._session = session
+        self._fence = fence
         self._server: str = configuration.host.rstrip("/")
         self._options: dict[str, Any] = {"server_hostname": configuration.tls_server_name}
 
@@ -81,10 +92,15 @@ class Connection:
         Raises:
             Refused: the server answered with an error.
             ConnectionLost: no answer; a write may have been carried out all the same.
+            LeaseLost: a write that may not be sent.
         """
         headers = await self._headers()
         if body is not None:
             headers["Content-Type"] = content_type
+        timeout = _TIMEOUT
+        if self._fence is not None and method != "GET":
+            # Waiting for a connection counts, and so does aiohttp's own second try: no write outlives the lease.
+            timeout = aiohttp.ClientTimeout(total=min(_SECONDS, self._fence.seconds()))
         try:
             async with self._session.request(
                 method,
@@ -92,7 +108,7 @@ class Connection:
                 data=body,
                 headers=headers,
                 params=params,
-                timeout=_TIMEOUT,
+                timeout=timeout,
                 **self._options,
             ) as response:
                 answer = await response.read()
@@ -134,8 +150,11 @@ class Connection:
 
 
 @asynccontextmanager
-async def connect(kubeconfig: Path | None, connections: int) -> AsyncIterator[Connection]:
+async def connect(kubeconfig: Path | None, connections: int, fence: Fence | None = None) -> AsyncIterator[Connection]:
     """Opens a connection from a kubeconfig file, or from the pod's service account when there is none.
+
+    Args:
+        fence: asked before each write.
 
     Raises:
         ConnectionLost: the file or the service account cannot be used.
@@ -155,12 +174,21 @@ async def connect(kubeconfig: Path | None, connections: int) -> AsyncIterator[Co
         where = kubeconfig or "the pod's service account (no --kubeconfig was given)"
         raise ConnectionLost(f"cannot read {where}: {error or type(error).__name__}") from error
     # Not kubernetes-asyncio's own session: that one looks proxies up in a thread for every request.
-    connector = aiohttp.TCPConnector(limit=connections, ssl=tls)
+    connector = aiohttp.TCPConnector(limit=connections, ssl=tls, socket_factory=_socket)
     async with aiohttp.ClientSession(
         connector=connector, proxy=_proxy(configuration), read_bufsize=_READ_BUFFER, auto_decompress=True
     ) as session:
-        yield Connection(configuration, session)
+        yield Connection(configuration, session, fence)
         await asyncio.sleep(0)  # lets connections that were just released close in order
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket on which nothing that was written is delivered late, not even after it was closed."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED)
+    return made
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:

@@ -11,6 +11,10 @@ class ConnectionLost(OperatorError):
     """The API server could not be reached, or a request may or may not have been carried out."""
 
 
+class LeaseLost(ConnectionLost):
+    """A write was not sent, since this process does not hold the lease."""
+
+
 class Refused(OperatorError):
     """The API server answered with an error.
 

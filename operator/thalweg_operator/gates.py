@@ -25,6 +25,12 @@ ADMISSION: Final = "admissionregistration.k8s.io/v1"
 #: Marks what is ours; its value is the policy's name, cut where it is too long for a label.
 GATE_LABEL: Final = "scheduling.thalweg/gate"
 
+#: Pods of the cluster's own components are never gated: they may be what must run before Thalweg can.
+SYSTEM_NAMESPACES: Final = ("kube-system",)
+#: Seconds after the last heartbeat for which pods are gated. A clock of the operator that is off by more gates nothing,
+#: or gates for longer after an end.
+FRESH: Final = 30
+
 _NAME_LIMIT = 253
 _VALUE_LIMIT = 63
 
@@ -34,12 +40,13 @@ class Gate:
     """The two objects that gate the pods of one policy. They have the same name.
 
     Attributes:
-        policy: name of the FlowSchedulingPolicy.
+        policy, uid: name and uid of the FlowSchedulingPolicy.
         rule: the MutatingAdmissionPolicy.
         binding: the MutatingAdmissionPolicyBinding, without which the rule does nothing.
     """
 
     policy: str
+    uid: str
     rule: Manifest
     binding: Manifest
 
@@ -69,13 +76,14 @@ def wants_gate(policy: Policy) -> bool:
     return kinds.gangs or kinds.others
 
 
-def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
+def gate(policy: Policy, uid: str, ordered: Iterable[Policy], spared: Iterable[str] = SYSTEM_NAMESPACES) -> Gate:
     """What gates the pods that a policy governs, as they are created.
 
     Args:
         uid: of the FlowSchedulingPolicy, which owns both objects: they go when it goes, whether we run or not.
         ordered: all policies in force, the one that comes first first. A pod that an earlier one governs is not gated
             here: that one may bind it or only observe it, and nobody would open the gate.
+        spared: namespaces whose pods are not gated, whatever the policy selects.
     """
     name = _cut(f"thalweg-gate-{policy.name}", _NAME_LIMIT)
     metadata = {
@@ -90,9 +98,11 @@ def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
         "failurePolicy": "Ignore",
         # A webhook that runs after us may give the pod another scheduler or other labels.
         "reinvocationPolicy": "IfNeeded",
+        # The policy itself: its status carries our heartbeat.
+        "paramKind": {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND},
         "matchConstraints": {
             "matchPolicy": "Equivalent",
-            "namespaceSelector": _selector(policy.selects.namespaces),
+            "namespaceSelector": _namespaces(policy.selects.namespaces, spared),
             "objectSelector": _selector(policy.selects.pods),
             "resourceRules": [
                 {
@@ -110,6 +120,7 @@ def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
                 "expression": f"object.spec.schedulerName in {_texts(policy.selects.scheduler_names)}",
             },
             {"name": "not-bound", "expression": '!has(object.spec.nodeName) || object.spec.nodeName == ""'},
+            {"name": "heartbeat", "expression": _ALIVE},
             *_only(_kinds(policy)),
         ],
         "variables": [
@@ -131,14 +142,23 @@ def gate(policy: Policy, uid: str, ordered: Iterable[Policy]) -> Gate:
     }
     return Gate(
         policy=policy.name,
+        uid=uid,
         rule={"apiVersion": ADMISSION, "kind": "MutatingAdmissionPolicy", "metadata": metadata, "spec": spec},
         binding={
             "apiVersion": ADMISSION,
             "kind": "MutatingAdmissionPolicyBinding",
             "metadata": metadata,
-            "spec": {"policyName": name},
+            "spec": {
+                "policyName": name,
+                "paramRef": {"name": policy.name, "parameterNotFoundAction": "Allow"},
+            },
         },
     )
+
+
+def opening(uid: str) -> Manifest:
+    """The strategic merge patch that opens our gate of a pod. Gates of others stay as they are."""
+    return {"metadata": {"uid": uid}, "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
 
 
 def _only(kinds: _Kinds) -> list[Manifest]:
@@ -213,6 +233,14 @@ _IN_GANG = " || ".join(
         _carries("annotations", NAMING_ANNOTATIONS),
     ]
 )
+#: CEL has no clock. The API server writes the time of the request into the pod's managed fields before admission; where
+#: a client keeps them empty the pod is not gated.
+_ALIVE = (
+    "has(params.status) && has(params.status.heartbeat)"
+    " && has(object.metadata.managedFields) && size(object.metadata.managedFields) > 0"
+    " && object.metadata.managedFields.all(each, has(each.time)"
+    f' && timestamp(each.time) < timestamp(params.status.heartbeat) + duration("{FRESH}s"))'
+)
 _GATED = f"Object{{spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: {_text(GATE)}}}]}}}}"
 
 
@@ -225,6 +253,11 @@ def _selector(selector: LabelSelector | None) -> Manifest:
             for each in selector.requirements
         ]
     }
+
+
+def _namespaces(selector: LabelSelector | None, spared: Iterable[str]) -> Manifest:
+    others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted(set(spared))}
+    return {"matchExpressions": [*_selector(selector).get("matchExpressions", []), others]}
 
 
 def _cut(text: str, limit: int) -> str:

@@ -16,10 +16,11 @@ import msgspec
 import structlog
 
 from flowcore.model.pods import Pod
-from flowcore.model.policies import GATE, PLANNED, WOKEN
+from flowcore.model.policies import PLANNED, WOKEN
 from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Connection, pod_path
 from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.gates import opening
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
 
@@ -132,8 +133,7 @@ def _request(write: Write) -> tuple[str, str, bytes]:
             body = {"metadata": {**metadata, "annotations": {PLANNED: node}}, "status": {"nominatedNodeName": node}}
             path += "/status"
         case "open":
-            # By name: gates of others stay as they are.
-            body = {"metadata": metadata, "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
+            body = opening(pod.uid)
             content_type = STRATEGIC_MERGE_PATCH
         case "wake":
             # Any change of a pod that an extender rejected makes kube-scheduler try it again.

@@ -23,8 +23,11 @@ from thalweg_operator.cost_models import find_models
 from thalweg_operator.errors import OperatorError
 from thalweg_operator.events import EventWriter
 from thalweg_operator.evictions import Evictor
+from thalweg_operator.fence import Fence
 from thalweg_operator.gate_admission import GateAdmission
+from thalweg_operator.gates import SYSTEM_NAMESPACES
 from thalweg_operator.health import application, watch_event_loop
+from thalweg_operator.lease import Elector
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator
 from thalweg_operator.observed import Observed
@@ -50,6 +53,8 @@ _log = structlog.get_logger()
 _DRAIN = 10.0
 #: Seconds that nominations which are taken back after a restart may take.
 _SETTLING = 10.0
+#: Of the elector alone: renewals must not stand in line behind bindings.
+_LEASE_CONNECTIONS = 2
 _STORAGE_GROUP = "storage.k8s.io"
 #: What filters on volumes read: resource -> API group and kind.
 _STORAGE = {
@@ -80,8 +85,13 @@ async def run(
     Raises:
         OperatorError: it cannot start or go on.
     """
-    async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 48) as connection:
-        operator = Operator(settings, connection)
+    fence = Fence()
+    connections = settings.bind_concurrency + settings.steer_concurrency + 48
+    async with (
+        connect(settings.kubeconfig, connections, fence) as connection,
+        connect(settings.kubeconfig, _LEASE_CONNECTIONS) as aside,
+    ):
+        operator = Operator(settings, connection, Elector(aside, fence, settings.lease))
         async with beside(operator):
             await operator.run()
 
@@ -93,8 +103,8 @@ class Operator:
         steering, binder, metrics, bad_input: for what is served beside its own pages.
     """
 
-    def __init__(self, settings: Settings, connection: Connection) -> None:
-        self._settings, self._connection = settings, connection
+    def __init__(self, settings: Settings, connection: Connection, elector: Elector) -> None:
+        self._settings, self._connection, self._elector = settings, connection, elector
         self.metrics = Metrics()
         self.bad_input = BadInput(self.metrics)
         self._state, self._policies = ClusterState(), PolicyStore(models := find_models())
@@ -102,7 +112,9 @@ class Operator:
             _log.warning("cost model not used", model=name, problem=problem)
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._state.on_change = batcher.touch
-        self._gates = GateAdmission(connection, self._policies)
+        self._gates = GateAdmission(
+            connection, self._policies, {*SYSTEM_NAMESPACES, *filter(None, [settings.namespace])}
+        )
 
         def policies_changed() -> None:
             batcher.touch()
@@ -196,9 +208,13 @@ class Operator:
         self._rounds.refused(pod, reason)
 
     def not_ready(self) -> list[str]:
-        """What the snapshot still lacks."""
+        """What the snapshot still lacks, and the lease."""
         missing = [kind for kind, reflector in self._reflectors.items() if not reflector.synced.is_set()]
-        return missing if self._policies_listed.is_set() else [*missing, "policies"]
+        if not self._policies_listed.is_set():
+            missing.append("policies")
+        if not self._elector.held.is_set():
+            missing.append("lease")
+        return missing
 
     async def run(self) -> None:
         """Runs until a signal comes or a part fails for good."""
@@ -215,12 +231,15 @@ class Operator:
         finally:
             await self._finish()
             await runner.cleanup()
+        if isinstance(self._failure, OperatorError):
+            raise self._failure  # it says all there is to say
         if self._failure is not None:
             raise OperatorError(f"a part of the operator failed: {self._failure!r}") from self._failure
 
     async def _start(self) -> None:
         for kind, reflector in self._reflectors.items():
             self._begin(f"reflector {kind}", reflector.run())
+        self._begin("lease", self._elector.run())
         self._begin("rounds", self._begin_rounds())
 
     async def _begin_rounds(self) -> None:
@@ -238,6 +257,7 @@ class Operator:
                 pause = min(2.0, 2 * pause)
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
+        await self._elector.held.wait()  # all that follows writes
         # What is known now mostly stays: keep the collector from walking it again and again.
         gc.collect()
         gc.freeze()
@@ -273,7 +293,8 @@ class Operator:
         if not task.cancelled() and task.exception() is not None and self._failure is None:
             # Without one of its parts the operator would look alive and do nothing: end, and be started again.
             self._failure = task.exception()
-            _log.error("part failed", part=task.get_name(), exc_info=task.exception())
+            if not isinstance(self._failure, OperatorError):
+                _log.error("part failed", part=task.get_name(), exc_info=self._failure)
             self._stop.set()
 
     async def _finish(self) -> None:
@@ -284,7 +305,8 @@ class Operator:
             if task.get_name() == "rounds":
                 task.cancel()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_DRAIN):
+            # Without the lease nothing more is sent: there is nothing to wait for.
+            async with asyncio.timeout(_DRAIN if self._elector.held.is_set() else 0):
                 await self.binder.drain()
                 await self._nominator.drain()
                 await self._evictor.drain()
@@ -292,4 +314,6 @@ class Operator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._worker.stop()
+        await self._gates.stop()
+        await self._elector.release()
         _log.info("stopped")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from thalweg_operator.lease import LeaseName
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +14,9 @@ class Settings:
 
     Attributes:
         kubeconfig: None in a cluster: the pod's service account is used.
+        namespace: that the operator's own pod is in; "" outside a cluster.
         host, port: where /healthz, /readyz and /metrics are served.
+        lease: held while anything is written; one for each cluster.
         idle_window: seconds without a change after which a round starts.
         max_window: seconds after the first change at which a round starts in any case.
         round_timeout: seconds after which a worker that does not answer is replaced.
@@ -25,8 +29,10 @@ class Settings:
     """
 
     kubeconfig: Path | None = None
+    namespace: str = ""
     host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
     port: int = 8080
+    lease: LeaseName = field(default_factory=LeaseName)
     idle_window: float = 0.02
     max_window: float = 0.2
     round_timeout: float = 60.0

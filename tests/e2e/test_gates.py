@@ -307,3 +307,54 @@ async def test_the_docs_open_our_gate_alone(api: Api) -> None:
     opened = await api.patch(path, json.loads(patch), content_type=STRATEGIC_PATCH)
     assert opened["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
     await api.delete(path, gracePeriodSeconds="0")
+
+
+async def test_system_pods_are_never_gated(api: Api) -> None:
+    """A policy that selects everything, of the default scheduler too, leaves kube-system alone."""
+    everything = {**GATED, "selects": {"schedulerNames": ["default-scheduler", "thalweg-steered"], "podSelector": {}}}
+    await api.create(policy("everything", **everything))
+    await in_effect(api, steered())
+    for scheduler in ("default-scheduler", "thalweg-steered"):
+        assert await gates_of(api, steered(scheduler=scheduler)) == [GATE]
+        assert await gates_of(api, steered(namespace="kube-system", scheduler=scheduler)) == []
+
+
+async def test_no_gates_while_the_operator_is_stopped(api: Api, operator: Operator) -> None:
+    """SIGTERM takes the heartbeat back: new pods are not gated, and the admission policy need not go for that."""
+    await api.create(policy("stopped", **GATED))
+    await in_effect(api, steered())
+    assert await operator.stop() == 0
+    try:
+        assert await _names(api, BINDINGS, 1)
+        await in_effect(api, steered(), gated=False)
+    finally:
+        await operator.start()
+    await in_effect(api, steered())
+
+
+async def test_no_gates_after_the_operator_was_killed(api: Api, operator: Operator) -> None:
+    """SIGKILL: half a minute after the last heartbeat new pods are not gated, until an operator runs again."""
+    await api.create(policy("killed", **GATED))
+    await in_effect(api, steered())
+    await operator.kill()
+    try:
+        assert await gates_of(api, steered()) == [GATE]
+        await until(lambda: _ungated(api), 45, lambda: "the heartbeat to end")
+    finally:
+        await operator.start()
+    await in_effect(api, steered())
+
+
+async def _ungated(api: Api) -> bool:
+    return await gates_of(api, steered()) == []
+
+
+async def test_a_pod_that_says_when_it_was_written(api: Api) -> None:
+    """Managed fields of a client's own, with times of its own or none, do not close a gate that nobody opens."""
+    await api.create(policy("own", **GATED))
+    await in_effect(api, steered())
+    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}
+    for fields in ([], [{}], [entry | {"time": "2001-01-01T00:00:00Z"}], [entry | {"time": "2101-01-01T00:00:00Z"}]):
+        made = steered()
+        made["metadata"]["managedFields"] = fields
+        assert await gates_of(api, made) in ([GATE], [])

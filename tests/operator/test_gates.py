@@ -73,7 +73,10 @@ def test_names_of_any_length(name: str) -> None:
         assert is_label_value(each["metadata"]["labels"][GATE_LABEL])
         (owner,) = each["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"], owner["uid"]) == ("FlowSchedulingPolicy", name, "u")
-    assert made.binding["spec"] == {"policyName": made.name}
+    assert made.binding["spec"] == {
+        "policyName": made.name,
+        "paramRef": {"name": name, "parameterNotFoundAction": "Allow"},
+    }
 
 
 def test_long_names_that_begin_alike_stay_apart() -> None:
@@ -170,3 +173,19 @@ async def test_one_that_is_refused_keeps_no_other_from_its_gate(tmp_path: Path) 
         ("MutatingAdmissionPolicy", "thalweg-gate-good"),
         ("MutatingAdmissionPolicyBinding", "thalweg-gate-good"),
     ]
+
+
+@pytest.mark.parametrize("selected", [None, {"matchLabels": {"team": "ml"}}])
+def test_spared_namespaces_are_left_out(selected: Any) -> None:
+    """By their names, beside what the policy selects."""
+    selects = {"podSelector": {}} | ({"namespaceSelector": selected} if selected else {})
+    spec = gate(gated("p", selects=selects), "u", [], ["thalweg-system", "kube-system"]).rule["spec"]
+    *others, spared = spec["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    assert spared == {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": ["kube-system", "thalweg-system"],
+    }
+    assert [each["key"] for each in others] == (["team"] if selected else [])
+    (kube_system,) = gate(gated("p"), "u", []).rule["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    assert kube_system["values"] == ["kube-system"]

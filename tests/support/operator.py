@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,11 +20,16 @@ STARTED: list["Operator"] = []
 
 
 class Operator:
-    """`thalweg run` against one API server. It keeps its port and its log over restarts."""
+    """`thalweg run` against one API server. It keeps its port and its log over restarts.
 
-    def __init__(self, kubeconfig: Path, log: Path, extender: Sequence[str] = ()) -> None:
-        self._kubeconfig, self._log, self._extender = kubeconfig, log, extender
-        self.address = free_address()
+    Without a `lease` each start takes a new one: no test waits for the lease of one that was killed to end.
+    """
+
+    def __init__(
+        self, kubeconfig: Path, log: Path, address: str = "", lease: str = "", extender: Sequence[str] = ()
+    ) -> None:
+        self._kubeconfig, self._log, self._lease, self._extender = kubeconfig, log, lease, extender
+        self.address = address or free_address()
         self._read = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -52,7 +58,8 @@ class Operator:
     def begin(self) -> None:
         """Starts it without waiting for anything."""
         assert self._process is None or self._process.poll() is not None, "the operator runs already"
-        command = [sys.executable, "-m", "thalweg", "run", "--kubeconfig", str(self._kubeconfig)]
+        lease = self._lease or f"kube-system/thalweg-{uuid.uuid4()}"
+        command = [sys.executable, "-m", "thalweg", "run", "--kubeconfig", str(self._kubeconfig), "--lease", lease]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--listen", self.address, "--log-format", "text", *self._extender],
@@ -134,13 +141,19 @@ class Operator:
 
 @asynccontextmanager
 async def running_operator(
-    kubeconfig: Path, log: Path, *, wait: bool = True, extender: Sequence[str] = ()
+    kubeconfig: Path,
+    log: Path,
+    *,
+    wait: bool = True,
+    address: str = "",
+    lease: str = "",
+    extender: Sequence[str] = (),
 ) -> AsyncIterator[Operator]:
     """An operator that is ready (or, without `wait`, one that was only started), ended when the block is left.
 
     `extender` are its options --extender-*.
     """
-    operator = Operator(kubeconfig, log, extender)
+    operator = Operator(kubeconfig, log, address, lease, extender)
     STARTED.append(operator)
     try:
         if wait:

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from support.operator import until
 from thalweg_controlplane import ControlPlane
 from thalweg_operator.connection import connect
+from thalweg_operator.fence import Fence
+from thalweg_operator.lease import Elector
 from thalweg_operator.program import Operator
 from thalweg_operator.settings import Settings
 from thalweg_operator.state import ClusterState
@@ -16,10 +18,11 @@ from thalweg_operator.state import ClusterState
 async def watching(plane: ControlPlane) -> AsyncIterator[ClusterState]:
     """The operator's state, fed by all its reflectors, without the rest of it."""
     async with connect(plane.kubeconfig, 32) as connection:
-        operator = Operator(Settings(kubeconfig=plane.kubeconfig), connection)
+        settings = Settings(kubeconfig=plane.kubeconfig)
+        operator = Operator(settings, connection, Elector(connection, Fence(), settings.lease))
         tasks = [asyncio.create_task(each.run()) for each in operator._reflectors.values()]
         try:
-            await until(lambda: operator.not_ready() == ["policies"], 30, lambda: str(operator.not_ready()))
+            await until(lambda: operator.not_ready() == ["policies", "lease"], 30, lambda: str(operator.not_ready()))
             yield operator._state
         finally:
             for task in tasks:

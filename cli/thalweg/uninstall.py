@@ -1,0 +1,76 @@
+"""``thalweg uninstall``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+from thalweg_operator.connection import connect
+from thalweg_operator.errors import OperatorError
+from thalweg_operator.fence import Fence
+from thalweg_operator.lease import Elector, LeaseName
+from thalweg_operator.removal import Removed, remove
+
+from thalweg.run import lease_name, set_up_logging
+
+
+def run_uninstall(
+    kubeconfig: Path | None, lease: str, output: str, *, policies: bool, force: bool, confirmed: bool
+) -> None:
+    """Exit code 1 where something could not be removed, or an operator runs."""
+    set_up_logging("text", "error")
+    name = lease_name(lease)
+    try:
+        done = asyncio.run(_uninstall(kubeconfig, name, policies=policies, force=force, confirmed=confirmed))
+    except OperatorError as error:
+        hint = "" if force else "\nIf an operator runs, stop it first (scale its Deployment to 0), or use --force."
+        click.echo(f"Error: {error}{hint}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        click.echo("Interrupted; run it again to go on.", err=True)
+        sys.exit(130)
+    if output == "json":
+        found = {
+            "admissionObjectsRemoved": done.admission_objects,
+            "gatesOpened": done.gates_opened,
+            "policiesDeleted": done.policies,
+            "problems": done.problems,
+        }
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo(f"admission policies and bindings removed: {done.admission_objects}")
+        click.echo(f"pods whose gate was opened: {done.gates_opened}")
+        click.echo(f"policies deleted: {done.policies}")
+        for problem in done.problems:
+            click.echo(f"Error: {problem}", err=True)
+    if done.problems:
+        sys.exit(1)
+
+
+async def _uninstall(
+    kubeconfig: Path | None, lease: LeaseName, *, policies: bool, force: bool, confirmed: bool
+) -> Removed:
+    fence = Fence()
+    async with connect(kubeconfig, 32, fence) as connection, connect(kubeconfig, 2) as aside:
+        if not confirmed:
+            what = "Remove Thalweg's admission policies and open its gates"
+            click.confirm(f"{what} on {connection.configuration.host}?", abort=True, err=True)
+        # While the lease is held here, no operator makes the gates anew.
+        elector = Elector(aside, fence, lease, seizes=force)
+        electing = asyncio.create_task(elector.run())
+        try:
+            held = asyncio.create_task(elector.held.wait())
+            await asyncio.wait({electing, held}, return_when=asyncio.FIRST_COMPLETED)
+            if electing.done():
+                held.cancel()
+                electing.result()
+            return await remove(connection, lambda line: click.echo(line, err=True), policies=policies)
+        finally:
+            electing.cancel()
+            with suppress(asyncio.CancelledError, OperatorError):
+                await electing
+            await elector.release()

@@ -1,0 +1,199 @@
+"""Takes out of a cluster what would keep pods waiting without us: admission policies first, then our gates.
+
+Each step looks at what is there, so an interrupted removal is simply begun again. Nominations need no removal:
+kube-scheduler takes them over as it tries the pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from flowcore.model.policies import GATE
+from thalweg_operator.backoff import Backoff
+from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
+from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
+from thalweg_operator.gate_admission import GateAdmission
+from thalweg_operator.gates import opening
+from thalweg_operator.names import POLICIES_PATH
+from thalweg_operator.policies import PolicyStore
+
+T = TypeVar("T")
+
+_BACKOFF = Backoff(first=0.1, longest=5.0)
+#: Seconds after which no API server gates pods by an admission policy that is gone.
+_SETTLED = 3.0
+_PAGE = 500
+_AT_ONCE = 16
+#: Tries of one request before it counts as refused: about a minute.
+_TRIES = 15
+
+
+class _Meta(msgspec.Struct):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class _ListMeta(msgspec.Struct, rename={"token": "continue"}):
+    token: str = ""
+
+
+class _Gate(msgspec.Struct):
+    name: str
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    scheduling_gates: list[_Gate] = []
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[_Object] | None = None
+
+
+@dataclass(slots=True)
+class Removed:
+    """What was done.
+
+    Attributes:
+        admission_objects: MutatingAdmissionPolicies and their bindings that were removed.
+        gates_opened: pods whose gate was opened.
+        policies: FlowSchedulingPolicies that were deleted.
+        problems: what is left, in sentences.
+    """
+
+    admission_objects: int = 0
+    gates_opened: int = 0
+    policies: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+async def remove(connection: Connection, say: Callable[[str], None], *, policies: bool) -> Removed:
+    """Removes our admission policies and opens our gates.
+
+    Args:
+        say: told of the progress.
+        policies: whether FlowSchedulingPolicies are deleted too.
+
+    Raises:
+        Refused, ConnectionLost: the API server cannot be asked.
+    """
+    done = Removed()
+    await _remove_admission(connection, done)
+    since = time.monotonic()
+    say(f"removed {done.admission_objects} admission policies and bindings")
+    refused: dict[str, str] = {}
+    while True:
+        late = time.monotonic() - since >= _SETTLED
+        found = await _open_all(connection, done, refused, say)
+        if late and not found:
+            break
+        await asyncio.sleep(0 if found else _SETTLED / 3)
+    done.problems += [f"the gate of pod {pod} is not opened: {problem}" for pod, problem in refused.items()]
+    if policies:
+        await _delete_policies(connection, done)
+        say(f"deleted {done.policies} policies")
+    return done
+
+
+async def _remove_admission(connection: Connection, done: Removed) -> None:
+    gates = GateAdmission(connection, PolicyStore())
+    try:
+        before, left = await _insist(gates.remove_all)
+    except Refused as error:
+        if error.status != 404:  # 404: this API server has no such kind
+            raise
+        return
+    done.admission_objects = before - left
+    if left:
+        done.problems.append(f"{left} admission policies and bindings cannot be removed; new pods may be gated")
+
+
+async def _open_all(connection: Connection, done: Removed, refused: dict[str, str], say: Callable[[str], None]) -> int:
+    """One pass over all pods without a node; how many had our gate, those that were refused left out."""
+    found, token = 0, ""
+    while True:
+        page = await _page(connection, token)
+        gated = [
+            each
+            for each in page.items or ()
+            if f"{each.metadata.namespace}/{each.metadata.name}" not in refused
+            and any(gate.name == GATE for gate in each.spec.scheduling_gates)
+        ]
+        found += len(gated)
+        for start in range(0, len(gated), _AT_ONCE):
+            await asyncio.gather(
+                *(_open(connection, each.metadata, done, refused) for each in gated[start : start + _AT_ONCE])
+            )
+        if gated:
+            say(f"opened the gates of {done.gates_opened} pods")
+        token = page.metadata.token
+        if not token:
+            return found
+
+
+async def _page(connection: Connection, token: str) -> _Page:
+    # Pods with a node have no gates.
+    params = {"fieldSelector": "spec.nodeName=", "limit": str(_PAGE)} | ({"continue": token} if token else {})
+    try:
+        raw = await _insist(lambda: connection.request("GET", "/api/v1/pods", params=params))
+    except Refused as error:
+        if error.status != 410:
+            raise
+        return _Page(_ListMeta())  # the list took too long: the next pass goes on
+    return msgspec.json.decode(raw, type=_Page)
+
+
+async def _open(connection: Connection, pod: _Meta, done: Removed, refused: dict[str, str]) -> None:
+    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    body = msgspec.json.encode(opening(pod.uid))
+    try:
+        await _insist(lambda: connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH))
+        done.gates_opened += 1
+    except Refused as error:
+        if error.status not in (404, 409):  # it is gone, or another pod has its name
+            refused[f"{pod.namespace}/{pod.name}"] = error.reason or str(error.status)
+
+
+async def _delete_policies(connection: Connection, done: Removed) -> None:
+    try:
+        raw = await _insist(lambda: connection.request("GET", POLICIES_PATH))
+    except Refused as error:
+        if error.status != 404:
+            raise
+        return
+    for each in msgspec.json.decode(raw, type=_Page).items or ():
+        path = f"{POLICIES_PATH}/{each.metadata.name}"
+        try:
+            await _insist(lambda path=path: connection.request("DELETE", path))  # type: ignore[misc]
+            done.policies += 1
+        except Refused as error:
+            if error.status != 404:
+                done.problems.append(f"policy {each.metadata.name} is not deleted: {error.reason}")
+
+
+async def _insist(action: Callable[[], Awaitable[T]]) -> T:
+    """Does it again while the API server is away or busy, for about a minute."""
+    for tries in range(1, _TRIES):
+        try:
+            return await action()
+        except LeaseLost:
+            raise
+        except ConnectionLost:
+            await asyncio.sleep(_BACKOFF.pause(tries))
+        except Refused as error:
+            if not error.passing:
+                raise
+            await asyncio.sleep(_BACKOFF.pause(tries, error.retry_after))
+    return await action()

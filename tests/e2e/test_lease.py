@@ -1,0 +1,136 @@
+"""Two operators on one cluster: one works, and whatever happens to it, nothing is written without the lease."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.operator import Operator, running_operator, until
+from support.proxy import ApiProxy, proxied
+from support.scene import Scene
+from thalweg_controlplane import Api, ControlPlane
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAME = "kube-system/thalweg-shared"
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg-shared"
+
+
+async def holder(api: Api) -> str:
+    """Who holds the shared lease now."""
+    lease: dict[str, Any] = await api.get(PATH)
+    return str(lease["spec"]["holderIdentity"])
+
+
+async def ended(operator: Operator, within: float = 30.0) -> int:
+    """Waits until it has ended by itself; its exit code."""
+    process = operator._process
+    assert process is not None
+    return await asyncio.to_thread(process.wait, within)
+
+
+async def test_a_second_one_refuses(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+    """It ends with one sentence that names the holder and the lease, is never ready, and writes nothing."""
+    await scene.operator.stop()
+    await scene.nodes("a")
+    async with (
+        running_operator(plane[0].kubeconfig, tmp_path / "first.log", lease=NAME) as first,
+        proxied(*plane, tmp_path) as proxy,
+        running_operator(proxy.kubeconfig, tmp_path / "second.log", lease=NAME, wait=False) as second,
+    ):
+        assert (await second.answers("/readyz", 503)).endswith("lease\n")
+        assert await ended(second) == 1
+        assert f"another Thalweg works on this cluster: {await holder(plane[1])} holds the lease {NAME}" in second.log
+        assert "Traceback" not in second.log
+        assert proxy.writes == []
+        await scene.create("after")
+        assert await scene.node_of("after") == "a"
+        assert await first.stop() == 0
+    await scene.operator.start()
+
+
+async def test_released_when_stopped(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+    """SIGTERM gives the lease back: the next one holds it at its first try, without waiting for its end."""
+    await scene.operator.stop()
+    await scene.nodes("a")
+    async with running_operator(plane[0].kubeconfig, tmp_path / "operator.log", lease=NAME) as operator:
+        assert await operator.stop() == 0
+        assert await holder(plane[1]) == ""
+        await operator.start()
+        assert "waiting for the lease to end" not in operator.log
+        await scene.create("after")
+        assert await scene.node_of("after") == "a"
+    await scene.operator.start()
+
+
+async def test_killed(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+    """SIGKILL amid pods that fill the cluster: the next one waits for the lease to end, then binds the rest, once."""
+    await scene.operator.stop()
+    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="5")
+    async with running_operator(plane[0].kubeconfig, tmp_path / "operator.log", lease=NAME) as operator:
+        creating = asyncio.create_task(scene.api.create_many([scene.pod(f"p{n}", "100m") for n in range(250)], 4))
+        await until(lambda: len(scene.history.nodes_of) > 60, 60, lambda: "some to be bound")
+        await operator.kill()
+        before = await holder(plane[1])
+        await operator.start()
+        assert "waiting for the lease to end" in operator.log
+        assert await holder(plane[1]) != before
+        await creating
+        await scene.nodes_of(within=60)
+    await scene.operator.start()
+
+
+async def taken_over(
+    scene: Scene, plane: tuple[ControlPlane, Api], proxy: ApiProxy, folder: Path, silence: Any
+) -> None:
+    """The holder, by way of the proxy, falls silent at 90 % load while pods arrive, until another works; then it wakes.
+
+    Nothing that it wrote reached the API server once the other one held the lease, and it has ended.
+    """
+    _, api = plane
+    await scene.operator.stop()
+    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="4")
+    async with running_operator(proxy.kubeconfig, folder / "first.log", lease=NAME) as first:
+        await scene.api.create_many([scene.pod(f"p{n}", "100m") for n in range(180)], 8)
+        await scene.nodes_of(within=60)
+        before = await holder(api)
+        creating = asyncio.create_task(scene.api.create_many([scene.pod(f"q{n}", "100m") for n in range(40)], 1))
+        await until(lambda: len(scene.history.nodes_of) > 182, 60, lambda: "some more to be bound")
+        silence(first, True)
+        async with running_operator(plane[0].kubeconfig, folder / "second.log", lease=NAME) as second:
+            assert await holder(api) not in ("", before)
+            held = time.monotonic()
+            await creating
+            await until(lambda: len(scene.history.nodes_of) >= 200, 60, lambda: "the last place to be filled")
+            silence(first, False)
+            assert await ended(first) == 1
+            assert "lease kube-system/thalweg-shared" in first.log.splitlines()[-1], first.log[-2000:]
+            assert "Traceback" not in first.log
+            assert [each for each in proxy.writes if each.at > held] == []
+            assert len(proxy.writes) >= 180
+            await scene.settled()
+            assert await second.stop() == 0
+    await scene.operator.start()
+
+
+async def test_stopped_past_its_lease(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+    """SIGSTOP, another takes over, SIGCONT: the first writes nothing more, and nothing is overcommitted."""
+
+    def silence(operator: Operator, on: bool) -> None:  # noqa: FBT001
+        os.kill(operator.pid, signal.SIGSTOP if on else signal.SIGCONT)
+
+    async with proxied(*plane, tmp_path) as proxy:
+        await taken_over(scene, plane, proxy, tmp_path, silence)
+
+
+async def test_cut_off_past_its_lease(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+    """A partition: what it has sent arrives at nobody, and when the line is mended nothing of it arrives late."""
+    async with proxied(*plane, tmp_path) as proxy:
+
+        def silence(_operator: Operator, on: bool) -> None:  # noqa: FBT001
+            proxy.cut = on
+
+        await taken_over(scene, plane, proxy, tmp_path, silence)

@@ -1,0 +1,337 @@
+"""The lease: who holds it, when it is lost, and that nothing is written without it."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.fake_api import serving
+from support.leases import Direct, LeaseServer, LeaseStore
+from thalweg_operator.connection import Connection
+from thalweg_operator.errors import ConnectionLost, LeaseLost, OperatorError
+from thalweg_operator.fence import Fence, boot_time
+from thalweg_operator.lease import Elector, LeaseName
+
+NAME = LeaseName("kube-system", "thalweg")
+
+
+class Clock:
+    """Stands still until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Stage:
+    """A lease server, its clock, and electors of it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection, self.clock, self.server = connection, Clock(), LeaseServer()
+
+    def elector(self, *, waits: bool = False) -> tuple[Elector, Fence]:
+        fence = Fence(self.clock)
+        return Elector(self.connection, fence, NAME, waits=waits), fence
+
+
+@asynccontextmanager
+async def staged(folder: Path) -> AsyncIterator[Stage]:
+    server = LeaseServer()
+    async with serving(server.app, folder) as connection:
+        stage = Stage(connection)
+        stage.server = server
+        yield stage
+
+
+async def test_taken_and_renewed(tmp_path: Path) -> None:
+    """The first one makes the lease, holds it, and may write for ten seconds after each renewal."""
+    async with staged(tmp_path) as stage:
+        elector, fence = stage.elector()
+        assert not fence.open
+        await elector.attempt()
+        assert (elector.held.is_set(), stage.server.store.holder) == (True, elector.identity)
+        (lease,) = stage.server.store.leases.values()
+        assert lease["metadata"] | {"resourceVersion": ""} == {
+            "name": "thalweg", "namespace": "kube-system", "resourceVersion": ""
+        }  # fmt: skip
+        assert lease["spec"]["leaseDurationSeconds"] == 15
+        assert lease["spec"]["leaseTransitions"] == 1
+        stage.clock.now += 9.9
+        assert fence.open
+        assert fence.seconds() == pytest.approx(5.1)
+        await elector.attempt()
+        assert stage.server.store.writes == 2
+        stage.clock.now += 9.9
+        assert fence.open
+        stage.clock.now += 0.2
+        assert not fence.open
+        with pytest.raises(LeaseLost):
+            fence.seconds()
+
+
+async def test_time_counts_from_before_the_renewal_was_sent(tmp_path: Path) -> None:
+    """An answer that takes four seconds leaves six of the ten."""
+    async with staged(tmp_path) as stage:
+        elector, fence = stage.elector()
+        handle = stage.server.store.handle
+
+        def slow(*arguments: Any) -> Any:
+            stage.clock.now += 4
+            return handle(*arguments)
+
+        stage.server.store.handle = slow  # type: ignore[method-assign]
+        stage.server.store.leases = {"thalweg": {"metadata": {"name": "thalweg", "resourceVersion": "0"}, "spec": {}}}
+        await elector.attempt()
+        stage.clock.now += 5.9
+        assert fence.open
+        stage.clock.now += 0.2
+        assert not fence.open
+
+
+async def test_a_second_one_refuses_while_the_first_renews(tmp_path: Path) -> None:
+    """In one sentence with the holder and the lease; it never writes, and the first does not notice."""
+    async with staged(tmp_path) as stage:
+        (first, _), (second, fence) = stage.elector(), stage.elector()
+        await first.attempt()
+        await second.attempt()
+        stage.clock.now += 2
+        await first.attempt()
+        with pytest.raises(OperatorError, match=r"another Thalweg works on this cluster: .* holds the lease") as caught:
+            await second.attempt()
+        assert first.identity in str(caught.value)
+        assert "kube-system/thalweg" in str(caught.value)
+        assert (fence.open, second.held.is_set(), stage.server.store.writes) == (False, False, 2)
+
+
+async def test_one_that_waits_takes_over(tmp_path: Path) -> None:
+    """A standby goes on waiting while the holder renews, and takes the lease a duration after the last renewal."""
+    async with staged(tmp_path) as stage:
+        (first, _), (second, fence) = stage.elector(), stage.elector(waits=True)
+        for _ in range(5):
+            await first.attempt()
+            await second.attempt()
+            stage.clock.now += 2
+        stage.clock.now += 12.9
+        await second.attempt()
+        assert not fence.open
+        stage.clock.now += 0.2
+        await second.attempt()
+        assert fence.open
+        assert stage.server.store.holder == second.identity
+        (lease,) = stage.server.store.leases.values()
+        assert lease["spec"]["leaseTransitions"] == 2
+
+
+async def test_the_lease_of_a_dead_holder(tmp_path: Path) -> None:
+    """It is waited for as long as it says, counted from when it was first seen; whatever its renewTime says."""
+    async with staged(tmp_path) as stage:
+        spec = {"holderIdentity": "dead", "leaseDurationSeconds": 7, "renewTime": "1999-01-01T00:00:00.000000Z"}
+        metadata = {"name": "thalweg", "resourceVersion": "0", "labels": {"kept": "yes"}}
+        stage.server.store.leases["thalweg"] = {"metadata": metadata, "spec": spec}
+        elector, fence = stage.elector()
+        for _ in range(7):
+            await elector.attempt()
+            assert not fence.open
+            stage.clock.now += 1
+        # Somebody's label is no renewal.
+        stage.server.store.leases["thalweg"]["metadata"] = metadata | {"resourceVersion": "00"}
+        await elector.attempt()
+        assert fence.open
+        assert stage.server.store.leases["thalweg"]["metadata"]["labels"] == {"kept": "yes"}
+
+
+async def test_released_at_once(tmp_path: Path) -> None:
+    """After a release the fence is closed, and another takes the lease at its first try."""
+    async with staged(tmp_path) as stage:
+        (first, mine), (second, fence) = stage.elector(), stage.elector()
+        await first.attempt()
+        await first.release()
+        assert (mine.open, stage.server.store.holder) == (False, "")
+        await second.attempt()
+        assert fence.open
+        # One that holds nothing gives nothing back.
+        await first.release()
+        assert stage.server.store.holder == second.identity
+
+
+async def test_an_answer_that_was_lost(tmp_path: Path) -> None:
+    """Taking, renewing: what got through is found out, and the time of the lost try does not count."""
+    async with staged(tmp_path) as stage:
+        elector, fence = stage.elector()
+        stage.server.script = ["", "unanswered"]  # the read says that nothing is there; the creation's answer is lost
+        await elector.attempt()
+        assert stage.server.store.holder == elector.identity
+        assert not fence.open
+        await elector.attempt()
+        assert fence.open
+        stage.clock.now += 5
+        stage.server.script = ["unanswered"]
+        await elector.attempt()
+        stage.clock.now += 4.9
+        assert fence.open
+        await elector.attempt()
+        stage.clock.now += 9.9
+        assert fence.open
+
+
+@pytest.mark.parametrize("fault", [500, 403, 429, "unanswered"])
+async def test_renewals_that_fail(tmp_path: Path, fault: int | str) -> None:
+    """For ten seconds they are tried again; then the lease is lost, and the process is told so in a sentence."""
+    async with staged(tmp_path) as stage:
+        elector, fence = stage.elector()
+        await elector.attempt()
+        for _ in range(4):
+            stage.clock.now += 2
+            stage.server.script = [fault, 503]
+            await elector.attempt()
+            assert fence.open
+        stage.clock.now += 2
+        stage.server.script = [fault, 503]
+        with pytest.raises(LeaseLost, match=r"the lease kube-system/thalweg was not renewed for 10 s: "):
+            await elector.attempt()
+        assert not fence.open
+        assert not elector.held.is_set()
+
+
+async def test_taken_by_another(tmp_path: Path) -> None:
+    """A holder that slept past its lease learns it at its first try, and its fence was closed before that."""
+    async with staged(tmp_path) as stage:
+        (first, mine), (second, _) = stage.elector(), stage.elector()
+        await first.attempt()
+        await second.attempt()
+        stage.clock.now += 15
+        await second.attempt()
+        assert not mine.open
+        with pytest.raises(LeaseLost, match=f"{second.identity} took the lease kube-system/thalweg"):
+            await first.attempt()
+
+
+async def test_without_the_right(tmp_path: Path) -> None:
+    """A cluster that was just started may refuse for a moment; after ten seconds the right is named."""
+    async with staged(tmp_path) as stage:
+        elector, fence = stage.elector()
+        for _ in range(5):
+            stage.server.script = [403]
+            await elector.attempt()
+            stage.clock.now += 2
+        stage.server.script = [403]
+        with pytest.raises(
+            OperatorError, match=r"needs get, create and update on leases\.coordination\.k8s\.io in the"
+        ):
+            await elector.attempt()
+        assert not fence.open
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_never_two_at_once(seed: int) -> None:
+    """Three processes that are stopped, cut off and restarted at random: at no time may two of them write."""
+    asyncio.run(_never_two_at_once(seed))
+
+
+async def _never_two_at_once(seed: int) -> None:
+    draw = random.Random(seed)
+    store, clock = LeaseStore(), Clock()
+    held = 0
+    weights = draw.choice([(90, 5, 5), (40, 30, 30)])
+
+    def fault() -> str:
+        clock.now += draw.choice([0.0, 0.01, 1.0])  # a request takes time
+        return draw.choices(["", "lost", "unanswered"], weights)[0]
+
+    def made() -> tuple[Elector, Fence]:
+        fence = Fence(clock)
+        return Elector(cast("Connection", Direct(store, fault)), fence, NAME, waits=True), fence
+
+    pairs = [made() for _ in range(3)]
+    asleep = [0.0] * 3
+    for _ in range(400):
+        clock.now += draw.choice([0.1, 0.5, 2.0])
+        at = draw.randrange(3)
+        if clock.now < asleep[at]:
+            continue
+        if draw.random() < 0.03:
+            asleep[at] = clock.now + draw.choice([5.0, 14.0, 16.0, 40.0])
+            continue
+        try:
+            await pairs[at][0].attempt()
+        except LeaseLost:
+            pairs[at] = made()  # started again
+        if draw.random() < 0.02:
+            await pairs[at][0].release()
+        open_now = [fence.open for _, fence in pairs]
+        assert sum(open_now) <= 1
+        held += any(open_now)
+    assert held > 0
+
+
+async def test_every_write_asks_the_fence(tmp_path: Path) -> None:
+    """While it is closed only GETs reach the server; other verbs are refused as a lost connection is."""
+    seen: list[str] = []
+    app = web.Application()
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.method)
+        return web.Response(body=b"{}")
+
+    app.router.add_route("*", "/{rest:.*}", answer)
+    async with serving(app, tmp_path) as plain, aiohttp.ClientSession() as session:
+        clock = Clock()
+        fence = Fence(clock)
+        connection = Connection(plain.configuration, session, fence)
+        verbs = ("POST", "PUT", "PATCH", "DELETE")
+        for verb in verbs:
+            with pytest.raises(ConnectionLost, match="does not hold the lease"):
+                await connection.request(verb, "/things")
+        await connection.request("GET", "/things")
+        assert seen == ["GET"]
+        fence.extend(clock.now + 10, clock.now + 15)
+        for verb in verbs:
+            await connection.request(verb, "/things")
+        assert seen == ["GET", *verbs]
+        clock.now += 10
+        for verb in verbs:
+            with pytest.raises(LeaseLost):
+                await connection.request(verb, "/things")
+        assert seen == ["GET", *verbs]
+
+
+async def test_a_write_ends_with_the_lease(tmp_path: Path) -> None:
+    """One that waits for a free connection is not sent after another process may hold the lease."""
+    seen: list[str] = []
+    going = asyncio.Event()
+    app = web.Application()
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.method)
+        await going.wait()
+        return web.Response(body=b"{}")
+
+    app.router.add_route("*", "/{rest:.*}", answer)
+    one = aiohttp.TCPConnector(limit=1)
+    async with serving(app, tmp_path) as plain, aiohttp.ClientSession(connector=one) as session:
+        fence = Fence()
+        fence.extend(boot_time() + 0.2, boot_time() + 0.3)
+        connection = Connection(plain.configuration, session, fence)
+        first = asyncio.create_task(connection.request("GET", "/things"))
+        await _until(lambda: bool(seen))
+        with pytest.raises(ConnectionLost):
+            await connection.request("POST", "/things")
+        going.set()
+        await first
+        assert seen == ["GET"]
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0.01)

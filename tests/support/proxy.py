@@ -1,0 +1,112 @@
+"""A proxy between the operator and the API server: it counts what passes, and cuts the line when told to."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+from aiohttp import web
+from thalweg_controlplane import ControlPlane
+from thalweg_controlplane.api import Api
+
+
+@dataclass(slots=True)
+class Passed:
+    """A request that reached the API server.
+
+    Attributes:
+        at: seconds of time.monotonic() at which it was passed on.
+        status: of the answer; 0 while there is none.
+    """
+
+    at: float
+    method: str
+    path: str
+    status: int = 0
+
+    @property
+    def is_write(self) -> bool:
+        """Whether it needs the lease."""
+        return self.method != "GET" and "/leases" not in self.path
+
+
+class ApiProxy:
+    """See the module.
+
+    Attributes:
+        kubeconfig: as the plane's, by way of the proxy.
+        passed: all requests that reached the API server, in order.
+        cut: while it is set nothing passes and nothing is answered; what is sent meanwhile never arrives.
+    """
+
+    def __init__(self, api: Api, session: aiohttp.ClientSession, kubeconfig: Path) -> None:
+        self._api, self._session = api, session
+        self.kubeconfig = kubeconfig
+        self.passed: list[Passed] = []
+        self.cut = False
+
+    @property
+    def writes(self) -> list[Passed]:
+        """Those that need the lease."""
+        return [each for each in self.passed if each.is_write]
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._serve(request)
+        except ConnectionError:
+            return web.Response()  # the operator has hung up
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        if self.cut:
+            await self._while_cut()
+            raise ConnectionResetError
+        record = Passed(time.monotonic(), request.method, request.path_qs)
+        self.passed.append(record)
+        headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
+        async with self._session.request(
+            request.method, self._api.url + request.path_qs, data=body or None, headers=headers
+        ) as answer:
+            record.status = answer.status
+            response = web.StreamResponse(status=answer.status)
+            response.content_type = answer.content_type
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await self._while_cut()
+                await response.write(chunk)
+            await response.write_eof()
+        return response
+
+    async def _while_cut(self) -> None:
+        while self.cut:  # noqa: ASYNC110 - tests set it
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def proxied(
+    plane: ControlPlane, api: Api, folder: Path, user: dict[str, Any] | None = None
+) -> AsyncIterator[ApiProxy]:
+    """A proxy to this plane; `user` takes the place of the kubeconfig's."""
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    connector = aiohttp.TCPConnector(limit=0, ssl=api._tls)
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
+        proxy = ApiProxy(api, session, folder / "proxied-kubeconfig")
+        app = web.Application(client_max_size=2**24)
+        app.router.add_route("*", "/{rest:.*}", proxy.serve)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}
+        if user is not None:
+            config["users"][0]["user"] = user
+        proxy.kubeconfig.write_text(json.dumps(config))
+        try:
+            yield proxy
+        finally:
+            await runner.cleanup()
