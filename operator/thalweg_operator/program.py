@@ -136,7 +136,7 @@ class Operator:
             lambda pod, why, steered: self._rounds.refused(pod, why, steered=steered),
         )
         intern = Interner()
-        pod_decoder = sinks.pod_decoder(intern, BadInput(self.metrics))
+        pod_decoder = sinks.pod_decoder(intern, self.bad_input)
         self._nominator = Nominator(connection, self.metrics, settings.steer_concurrency)
         self.steering = PodSteering(
             self._state, self._policies, self._nominator, self.metrics, lambda: not self.not_ready()

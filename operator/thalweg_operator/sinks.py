@@ -179,8 +179,8 @@ def node_decoder(intern: Interner) -> Callable[[bytes], Node]:
     return lambda raw: to_node(wire.decode(raw), intern)
 
 
-def pod_decoder(intern: Interner, bad_input: BadInput | None = None) -> Callable[[bytes], Pod]:
-    """Bytes of a pod to a Pod; ``bad_input`` is told what cannot be read."""
+def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes], Pod]:
+    """Bytes of a pod to a Pod; ``bad_input`` is told what is refused."""
     wire = msgspec.json.Decoder(WirePod)
 
     def decode(raw: bytes) -> Pod:
@@ -190,8 +190,10 @@ def pod_decoder(intern: Interner, bad_input: BadInput | None = None) -> Callable
             pod = to_unreadable_pod(raw, str(error))
             _log.error("pod cannot be read", pod=pod.key, node=pod.node_name, problem=str(error))
             return pod
-        if pod.bad_annotation and bad_input is not None:
+        if pod.bad_annotation:
             bad_input.refuse("pod", pod.bad_annotation, pod.key, pod.blocked)
+        if pod.over_limit:
+            bad_input.refuse("pod", pod.over_limit, pod.key, pod.unjudged)
         return pod
 
     return decode
