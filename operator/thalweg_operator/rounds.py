@@ -314,7 +314,7 @@ class RoundLoop:
                 self._steering.give_way(pod)
 
     async def _conclude(self, question: _Question, reply: RoundReply | None) -> None:
-        request, now = question.request, self._clock()
+        request = question.request
         for pod, policy in question.blocked:
             # A closed gate is written on the pod by the API server itself, in its own words. What we do not judge
             # kube-scheduler does, where it is to bind the pod; what cannot be read it may not even see.
