@@ -142,7 +142,7 @@ def run_explanation(names: tuple[str, ...], files: tuple[str, ...], output: str)
     except (DumpError, UnknownPodError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    for warning in (*dump.warnings, *gaps(dump)):
+    for warning in (*dump.warnings, *gaps(dump, pods)):
         click.echo(f"Warning: {warning}", err=True)
     if output == "json":
         click.echo(msgspec.json.encode(as_json(explain(dump, pods))))

@@ -6,7 +6,7 @@ of are missed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -47,9 +47,13 @@ def refuse_unknown_governors(dump: Dump) -> None:
                 )
 
 
-def gaps(dump: Dump) -> list[str]:
-    """What is not there and may change the plan, in sentences, each with the command that adds it."""
-    return [*_namespaces(dump), *_storage(dump)]
+def gaps(dump: Dump, judged: Sequence[Pod]) -> list[str]:
+    """What is not there and may change what is said, in sentences, each with the command that adds it.
+
+    Args:
+        judged: waiting pods that are planned or explained.
+    """
+    return [*_namespaces(dump, judged), *_storage(dump, judged)]
 
 
 def unknown_claims(dump: Dump, pods: Iterable[Pod]) -> dict[str, str]:
@@ -73,8 +77,8 @@ def without_claims(verdicts: Verdicts) -> Verdicts:
     )
 
 
-def _namespaces(dump: Dump) -> Iterator[str]:
-    present = [pod for pod in dump.pods.values() if not pod.terminal]
+def _namespaces(dump: Dump, judged: Sequence[Pod]) -> Iterator[str]:
+    present = [*judged, *dump.running()]
     missing = min({pod.namespace for pod in present} - dump.namespaces.keys(), default="")
     if not missing:
         return
@@ -86,14 +90,14 @@ def _namespaces(dump: Dump) -> Iterator[str]:
         )
 
 
-def _storage(dump: Dump) -> Iterator[str]:
-    waiting = {pod.key: pod for pod in dump.waiting() if pod.unbindable}
-    if not waiting:
+def _storage(dump: Dump, judged: Sequence[Pod]) -> Iterator[str]:
+    claiming = [pod for pod in judged if pod.unbindable]
+    if not claiming:
         return
     if not _has(dump, Claim):
-        yield f"{_pods(list(waiting))}: volume claims are not judged: {NO_CLAIMS}"
+        yield f"{_pods([pod.key for pod in claiming])}: volume claims are not judged: {NO_CLAIMS}"
         return
-    named = {each.key for pod in waiting.values() for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)}
+    named = {each.key for pod in claiming for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)}
     claims = [
         each for each in dump.storage.values() if isinstance(each, Claim) and (each.namespace, each.name) in named
     ]

@@ -59,8 +59,9 @@ def plan(dump: Dump, now: float) -> Simulation:
     policies = dump.in_force()
     waiting, running = dump.waiting(), dump.running()
     governed = {pod.key: dump.policy_of(pod, policies) for pod in waiting}
-    alone = unknown_claims(dump, waiting)
-    alone |= {pod.key: reason for pod in waiting if (reason := pod.left_alone(governed[pod.key].delivery))}
+    alone = {pod.key: reason for pod in waiting if (reason := pod.left_alone(governed[pod.key].delivery))}
+    judged = [pod for pod in waiting if pod.key not in alone]
+    alone |= unknown_claims(dump, judged)
     names, gangs = dump.gangs(policies)
     pending = tuple(
         PendingPod(
@@ -88,7 +89,7 @@ def plan(dump: Dump, now: float) -> Simulation:
     snapshot = replace(snapshot, gangs={gang.name: gang for gang in gangs})
     with redirect_stdout(sys.stderr):  # a cost model of somebody else's may print; standard output is for the plan
         result = run_round(snapshot, policies, find_models().usable)
-    return Simulation(result, alone, time.perf_counter() - started, tuple(gaps(dump)))
+    return Simulation(result, alone, time.perf_counter() - started, tuple(gaps(dump, judged)))
 
 
 def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, Any]:

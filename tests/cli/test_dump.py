@@ -245,8 +245,11 @@ def test_claims_that_were_not_dumped(tmp_path: Path) -> None:
     assert answer["pending"]["default/p"]["reason"] == f"its volume claims (data) cannot be judged: {NO_CLAIMS}"
     assert "a policy with delivery: Extender plans such pods" in answer["pending"]["default/q"]["reason"]
     assert answer["certified"] is False
-    said = f"2 pods, such as default/p: volume claims are not judged: {NO_CLAIMS}"
-    assert warnings_of(done, tmp_path) == [said]
+    assert warnings_of(done, tmp_path) == [f"Pod default/p: volume claims are not judged: {NO_CLAIMS}"]
+    # The binder plans none of these pods, so that plan lacks nothing.
+    done = run([node("a"), claiming("q"), pod("r")], folder=tmp_path, json_output=True)
+    assert warnings_of(done, tmp_path) == []
+    assert json.loads(done.stdout)["certified"] is True
 
 
 @pytest.mark.parametrize(
@@ -254,7 +257,9 @@ def test_claims_that_were_not_dumped(tmp_path: Path) -> None:
 )
 def test_what_claims_name_and_was_not_dumped(spec: Manifest, kind: str, tmp_path: Path) -> None:
     """A kind of which the files have none, though a claim of a waiting pod names one."""
-    (said,) = warnings_of(run([node("a"), claim(**spec), claiming("p")], folder=tmp_path, json_output=True), tmp_path)
+    steered = policy(selects={"podSelector": {}}, delivery="Extender")
+    objects = [node("a"), steered, claim(**spec), claiming("p", schedulerName="thalweg-steered")]
+    (said,) = warnings_of(run(objects, folder=tmp_path, json_output=True), tmp_path)
     assert said.startswith(f"PersistentVolumeClaim default/data: it names a {kind}, and none is in the files. Add them")
 
 

@@ -217,6 +217,24 @@ async def test_drawn_mistakes(plane: tuple[ControlPlane, Api], tmp_path: Path, s
     assert CASES // 30 < taken < CASES // 3 - CASES // 30, taken
 
 
+@pytest.mark.parametrize("which", sorted(FULL))
+async def test_what_is_stored_is_taken(plane: tuple[ControlPlane, Api], tmp_path: Path, which: str) -> None:
+    """A policy as a list has it, with all that the API server adds, is the policy that was created."""
+    api = plane[1]
+    await api.create(policy("stored", **FULL[which]))
+    try:
+        listed = await api.get(POLICIES)
+    finally:
+        await api.delete(f"{POLICIES}/stored")
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+    for name, found in (("stored", listed), ("said", {"kind": "List", "items": [policy("stored", **FULL[which])]})):
+        (tmp_path / name).write_text(json.dumps(found))
+    (tmp_path / "nodes").write_text(json.dumps(node))
+    stored, said = (read((str(tmp_path / name), str(tmp_path / "nodes"))).policies for name in ("stored", "said"))
+    assert stored == said
+    assert list(stored) == ["stored"]
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
