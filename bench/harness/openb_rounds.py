@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from openb import CREATED, GPU, nodes_file, pods_file, read_nodes, read_pods, write_dump
-from thalweg.dump import read
+from thalweg.reader import read
 
 from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot

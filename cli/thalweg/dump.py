@@ -1,24 +1,14 @@
-"""Reads cluster dumps: what ``kubectl get ... -o json`` or ``-o yaml`` prints."""
+"""The state of a cluster as files give it."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-import msgspec
-import yaml
-from thalweg_operator.cost_models import find_models
-from thalweg_operator.errors import PolicyError
-from thalweg_operator.names import GROUP
-from thalweg_operator.policies import parse
 
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.gang_book import GangBook
-from flowcore.model.gang_terms import GangKey, PodGroup, Source
+from flowcore.model.gang_terms import GangKey, PodGroup
 from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
@@ -27,48 +17,21 @@ from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
 from flowcore.model.replacing import named_by, replaced_by
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import Replaced
-from flowcore.model.volumes import StorageKey, StorageObject, key_of
-from flowcore.model.wire import (
-    STORAGE_KINDS,
-    Interner,
-    WireDeviceClass,
-    WireNamespace,
-    WireNode,
-    WirePod,
-    WirePodGroup,
-    to_device_class,
-    to_labels,
-    to_node,
-    to_pod,
-    to_pod_group,
-    to_storage_object,
+from flowcore.model.volumes import StorageKey, StorageObject
+
+#: Command that dumps all that a plan reads and every cluster serves.
+COMMAND = (
+    "kubectl get nodes,pods,namespaces,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments -A -o json"
 )
-
-#: Kinds that are read; all others are passed over.
-_KINDS = ("Node", "Pod", "Namespace", "FlowSchedulingPolicy", "DeviceClass", "PodGroup", *STORAGE_KINDS)
-_NAMESPACED = ("Pod", "PodGroup", "PersistentVolumeClaim", "CSIStorageCapacity")
-
-#: API groups whose PodGroup is read.
-_POD_GROUPS = [source.value for source in Source if source.has_objects]
-
-
-class DumpError(Exception):
-    """A file that cannot be read; the message names the file, the object and the field."""
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as Kubernetes reads it: what looks like a date stays a string."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 @dataclass(slots=True)
 class Dump:
-    """The objects of all files; of an object that comes twice the last one counts."""
+    """The objects of all files; of an object that is in several files the last one counts.
+
+    Attributes:
+        warnings: what was not read, and what a later file replaced, in sentences.
+    """
 
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -77,6 +40,7 @@ class Dump:
     storage: dict[StorageKey, StorageObject] = field(default_factory=dict)
     device_classes: dict[str, DeviceClass] = field(default_factory=dict)
     pod_groups: dict[GangKey, PodGroup] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
     def running(self) -> list[Pod]:
         """Pods that hold room on a node, known or not."""
@@ -122,120 +86,3 @@ class Dump:
         labels = self.namespaces.get(pod.namespace, ())
         found = governing(policies.values(), pod.scheduler_name, pod.labels, labels)
         return found[0] if found else BUILT_IN
-
-
-def read(files: tuple[str, ...]) -> Dump:
-    """All files together.
-
-    Raises:
-        DumpError: a file cannot be read, or an object in it has not the shape that Kubernetes gives it.
-    """
-    dump, intern = Dump(), Interner()
-    for name in files:
-        shown = "standard input" if name == "-" else name
-        for item in _objects(name, shown):
-            _take(dump, item, shown, intern)
-    return dump
-
-
-def _objects(name: str, shown: str) -> Iterator[dict[str, Any]]:
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise DumpError(f"{shown}: cannot be read: {reason}") from error
-    documents: list[Any]
-    try:
-        documents = [msgspec.json.decode(text)]
-    except msgspec.DecodeError as not_json:
-        if text.lstrip()[:1] in ("{", "["):
-            raise DumpError(f"{shown}: not valid JSON: {not_json}") from not_json
-        try:
-            documents = list(yaml.load_all(text, Loader=_Loader))
-        except yaml.YAMLError as error:
-            raise DumpError(f"{shown}: not valid YAML: {' '.join(str(error).split())}") from error
-        except RecursionError as error:
-            raise DumpError(f"{shown}: nested too deeply") from error
-    except RecursionError as error:
-        raise DumpError(f"{shown}: nested too deeply") from error
-    found = 0
-    for at, document in enumerate(documents):
-        where = f"{shown}: document {at + 1}" if len(documents) > 1 else shown
-        if document is None:
-            continue
-        found += 1
-        yield from _flatten(document, where)
-    if not found:
-        raise DumpError(f"{shown}: holds no object")
-
-
-def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
-    if not isinstance(document, dict):
-        raise DumpError(f"{where}: expected a Kubernetes object, got {_kind_of(document)}")
-    kind = document.get("kind")
-    if not isinstance(kind, str) or not kind:
-        raise DumpError(f"{where}: kind: an object says which kind it is; is this what kubectl printed?")
-    if not kind.endswith("List"):
-        yield document
-        return
-    items = document.get("items")
-    if not isinstance(items, list):
-        raise DumpError(f"{where}: {kind}: items: expected a list, got {_kind_of(items)}")
-    for at, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise DumpError(f"{where}: {kind}: items[{at}]: expected an object, got {_kind_of(item)}")
-        if not isinstance(item.get("kind", ""), str):
-            raise DumpError(f"{where}: {kind}: items[{at}].kind: expected a string, got {_kind_of(item['kind'])}")
-        # Typed lists (PodList) leave the kind of their items out, and its version.
-        said = {"kind": kind.removesuffix("List"), "apiVersion": document.get("apiVersion", "")}
-        yield item if "kind" in item else said | item
-
-
-def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None:
-    kind = item["kind"]
-    if kind not in _KINDS:
-        return
-    metadata = item.get("metadata")
-    if not isinstance(metadata, dict):
-        raise DumpError(f"{file}: {kind}: metadata: expected an object, got {_kind_of(metadata)}")
-    name = metadata.get("name")
-    if not isinstance(name, str) or not name:
-        raise DumpError(f"{file}: {kind}: metadata.name: every object has a name")
-    namespace = metadata.get("namespace")
-    namespaced = kind in _NAMESPACED
-    shown = f"{file}: {kind} {namespace or 'default'}/{name}" if namespaced else f"{file}: {kind} {name}"
-    try:
-        if kind == "Node":
-            dump.nodes[name] = to_node(msgspec.convert(item, WireNode), intern)
-        elif kind == "Pod":
-            pod = to_pod(msgspec.convert(item, WirePod), intern)
-            dump.pods[pod.key] = pod
-        elif kind == "Namespace":
-            dump.namespaces[name] = to_labels(msgspec.convert(item, WireNamespace).metadata.labels)
-        elif kind in STORAGE_KINDS:
-            found = to_storage_object(kind, item)
-            if found is not None:
-                dump.storage[key_of(found)] = found
-        elif kind == "PodGroup":
-            source = str(item.get("apiVersion", "")).partition("/")[0]
-            if source in _POD_GROUPS:
-                group = to_pod_group(msgspec.convert(item, WirePodGroup), Source(source), intern)
-                dump.pod_groups[group.key] = group
-        elif kind == "DeviceClass":
-            dump.device_classes[name] = to_device_class(msgspec.convert(item, WireDeviceClass))
-        elif str(item.get("apiVersion", "")).startswith(f"{GROUP}/"):
-            spec = item.get("spec")
-            if not isinstance(spec, dict):
-                raise DumpError(f"{shown}: spec: expected an object, got {_kind_of(spec)}")
-            dump.policies[name] = parse(name, spec, find_models())
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `")
-        where = path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`")
-        raise DumpError(f"{shown}: {where}: {problem}" if where else f"{shown}: {problem}") from error
-    except PolicyError as error:
-        raise DumpError(f"{shown}: {error}") from error
-
-
-def _kind_of(value: Any) -> str:
-    names = {type(None): "nothing", dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
-    return names.get(type(value), "a number")

@@ -21,7 +21,10 @@ from flowcore.model.policies import Delivery
 from flowcore.model.snapshot import NodeTable, PendingPod, build_snapshot
 from flowcore.model.storage import Storage
 from flowcore.rounds import under_constraints
-from thalweg.dump import Dump, DumpError, read
+from thalweg.dump import Dump
+from thalweg.files import DumpError
+from thalweg.gaps import gaps, refuse_unknown_governors, unknown_claims, without_claims
+from thalweg.reader import read
 
 #: Rows of a table that people read; ``-o json`` has them all.
 _ROWS = 200
@@ -95,11 +98,13 @@ def explain(dump: Dump, pods: list[Pod]) -> Iterator[Explanation]:
     groups = {pod.key: found for found in group(snapshot.pending, snapshot.neighbours) for pod in found.pods}
     names, gangs = dump.gangs(policies)
     flaws = {gang.name: gang.flaw for gang in gangs}
+    unknown = unknown_claims(dump, pods)
     known: dict[int, Verdicts] = {}
     for pod in pods:
         found = groups[pod.key]
         if id(found) not in known:
-            known[id(found)] = judge(found.pod_class, snapshot, found.kind)
+            verdicts = judge(found.pod_class, snapshot, found.kind)
+            known[id(found)] = without_claims(verdicts) if pod.key in unknown else verdicts
         flaw = next((flaws[name] for name in names.get(pod.key, ()) if flaws[name]), "")
         yield Explanation(pod, known[id(found)], flaw)
 
@@ -132,10 +137,13 @@ def run_explanation(names: tuple[str, ...], files: tuple[str, ...], output: str)
     """Reads, judges and prints; what cannot be read or is not there is one line and exit code 2."""
     try:
         dump = read(files)
+        refuse_unknown_governors(dump)
         pods = asked_about(dump, names)
     except (DumpError, UnknownPodError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
+    for warning in (*dump.warnings, *gaps(dump, pods)):
+        click.echo(f"Warning: {warning}", err=True)
     if output == "json":
         click.echo(msgspec.json.encode(as_json(explain(dump, pods))))
     elif names:

@@ -16,7 +16,7 @@ def main() -> None:
     \b
     Examples:
       thalweg demo                                   what it does, without a cluster
-      kubectl get nodes,pods -A -o json > now.json
+      kubectl get nodes,pods,namespaces -A -o json > now.json      (thalweg simulate --help: storage, policies, gangs)
       thalweg simulate -f now.json                   where it would put what waits in yours
       thalweg explain -f now.json                    which nodes each waiting pod may use, and why not the others
       thalweg up                                     a local control plane to play with
@@ -229,13 +229,27 @@ def replay(record: Path, output: str) -> None:
 def simulate(files: tuple[str, ...], output: str) -> None:
     """Plan the pending pods of a cluster dump, without touching any cluster.
 
-    Every pending pod is planned, whatever scheduler it names. FlowSchedulingPolicy objects in the dump are heeded.
+    Pending pods are planned, whatever scheduler they name. Some are not, and are listed with the reason: pods behind
+    scheduling gates, pods with resource claims, and pods with volume claims unless a FlowSchedulingPolicy with
+    delivery: Extender governs them. Policies in the dump govern as in a cluster; a policy that the API server would
+    refuse is an error.
+
+    This dumps a cluster. Add ,fsp and ,podgroups where it has these kinds, ,deviceclasses where pods ask for devices:
+
+    \b
+      kubectl get nodes,pods,namespaces,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
+        -A -o json > now.json
+
+    Kinds that are not read, and objects that the plan needs and the files lack, are told on standard error and in the
+    JSON's warnings. An object in a later file replaces that of an earlier one.
+
+    Exit code 2: a file cannot be read, is no dump of a cluster, or has two versions of an object.
 
     \b
     Examples:
-      kubectl get nodes,pods -A -o json > now.json && thalweg simulate -f now.json
+      thalweg simulate -f now.json
       kubectl get nodes,pods,namespaces,fsp -A -o yaml | thalweg simulate -f - -o json
-      thalweg simulate -f now.json -f new-deployment-pods.yaml
+      thalweg simulate -f now.json -f new-pods.yaml
     """  # noqa: D301
     from thalweg.simulate import run_simulation
 
@@ -259,14 +273,22 @@ def explain(pods: tuple[str, ...], files: tuple[str, ...], output: str) -> None:
     """Say for each waiting pod of a cluster dump which nodes it may use, and why not the others.
 
     The verdicts are those of kube-scheduler's filters for the state as it stands, no other waiting pod placed first.
-    Pods named are shown node by node; without a name every waiting pod is shown in a line. Rules between pods that
-    select namespaces by label need the namespaces in the dump, pods with volumes the storage objects (csidrivers and
-    csistoragecapacities too, where drivers track capacity), pods that ask for extended resources the DeviceClasses.
+    Pods named are shown node by node; without a name every waiting pod is shown in a line.
+
+    This dumps a cluster. Add ,fsp and ,podgroups where it has these kinds, ,deviceclasses where pods ask for devices:
+
+    \b
+      kubectl get nodes,pods,namespaces,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
+        -A -o json > now.json
+
+    Kinds that are not read, and objects that verdicts need and the files lack, are told on standard error.
+
+    Exit code 2: a file cannot be read, is no dump of a cluster, or has no such pod that waits.
 
     \b
     Examples:
-      kubectl get nodes,pods,namespaces -A -o json > now.json && thalweg explain -f now.json
-      kubectl get nodes,pods,pv,pvc,sc,csinodes,volumeattachments -A -o json | thalweg explain -f -
+      thalweg explain -f now.json
+      kubectl get nodes,pods,namespaces -A -o json | thalweg explain -f -
       thalweg explain shop/cart-0 -f now.json
       thalweg explain -f now.json -o json
     """  # noqa: D301

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,10 @@ from flowcore.explain import node_reasons
 from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 from flowcore.model.storage import Storage
 from flowcore.rounds import RoundResult, run_round
-from thalweg.dump import Dump, DumpError, read
+from thalweg.dump import Dump
+from thalweg.files import DumpError
+from thalweg.gaps import gaps, refuse_unknown_governors, unknown_claims
+from thalweg.reader import read
 
 #: Rows of a table that people read; ``-o json`` has them all.
 _ROWS = 200
@@ -31,11 +35,18 @@ class Simulation:
 
     Attributes:
         blocked: pods that no plan can place, with the reason.
+        gaps: what the files lack that may change the plan; nothing is certified then.
     """
 
     result: RoundResult
     blocked: dict[str, str]
     seconds: float
+    gaps: tuple[str, ...] = ()
+
+    @property
+    def certified(self) -> bool:
+        """Whether no plan for the cluster costs less."""
+        return self.result.certified and not self.gaps
 
 
 def plan(dump: Dump, now: float) -> Simulation:
@@ -49,6 +60,8 @@ def plan(dump: Dump, now: float) -> Simulation:
     waiting, running = dump.waiting(), dump.running()
     governed = {pod.key: dump.policy_of(pod, policies) for pod in waiting}
     alone = {pod.key: reason for pod in waiting if (reason := pod.left_alone(governed[pod.key].delivery))}
+    judged = [pod for pod in waiting if pod.key not in alone]
+    alone |= unknown_claims(dump, judged)
     names, gangs = dump.gangs(policies)
     pending = tuple(
         PendingPod(
@@ -76,11 +89,15 @@ def plan(dump: Dump, now: float) -> Simulation:
     snapshot = replace(snapshot, gangs={gang.name: gang for gang in gangs})
     with redirect_stdout(sys.stderr):  # a cost model of somebody else's may print; standard output is for the plan
         result = run_round(snapshot, policies, find_models().usable)
-    return Simulation(result, alone, time.perf_counter() - started)
+    return Simulation(result, alone, time.perf_counter() - started, tuple(gaps(dump, judged)))
 
 
-def as_json(simulation: Simulation) -> dict[str, Any]:
-    """What ``-o json`` prints."""
+def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """What ``-o json`` prints.
+
+    Args:
+        warnings: about the files.
+    """
     result = simulation.result
     nodes: dict[str, dict[str, str]] = {}
     for found in group([left.pod for left in result.left], result.after.neighbours):
@@ -99,9 +116,10 @@ def as_json(simulation: Simulation) -> dict[str, Any]:
         "cost": result.cost,
         "lowerBound": result.lower_bound,
         "gap": round(result.gap, 6),
-        "certified": result.certified,
+        "certified": simulation.certified,
         "bound": len(result.placements),
         "seconds": round(simulation.seconds, 6),
+        "warnings": list(warnings),
     }
 
 
@@ -109,6 +127,7 @@ def run_simulation(files: tuple[str, ...], output: str) -> None:
     """Reads, plans and prints; a file that cannot be read is one line and exit code 2."""
     try:
         dump = read(files)
+        refuse_unknown_governors(dump)
     except DumpError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
@@ -116,8 +135,11 @@ def run_simulation(files: tuple[str, ...], output: str) -> None:
     if sys.stderr.isatty():
         click.echo(f"planning {waiting} pending pods on {len(dump.nodes)} nodes ...", err=True)
     simulation = plan(dump, time.time())
+    warnings = [*dump.warnings, *simulation.gaps]
+    for warning in warnings:
+        click.echo(f"Warning: {warning}", err=True)
     if output == "json":
-        click.echo(msgspec.json.encode(as_json(simulation)))
+        click.echo(msgspec.json.encode(as_json(simulation, warnings)))
         return
     _print(simulation, simulation.result.after)
 
@@ -141,13 +163,22 @@ def _print(simulation: Simulation, after: Snapshot) -> None:
         if len(waits) > _ROWS:
             console.print(f"... and {len(waits) - _ROWS} more; -o json has them all")
         console.print()
+    nodes = f"{len(after.table.nodes)} nodes"
+    if not result.placements and not waits:
+        console.print(f"no pending pods on {nodes}")
+        return
     console.print(
-        f"{len(result.placements)} placed, {len(waits)} pending on {len(after.table.nodes)} nodes; "
-        f"cost {result.cost}, {_proof(result)}, {simulation.seconds:.3f} s"
+        f"{len(result.placements)} placed, {len(waits)} pending on {nodes}; "
+        f"{_proof(simulation)}, {simulation.seconds:.3f} s"
     )
 
 
-def _proof(result: RoundResult) -> str:
-    if result.certified:
-        return "certified: no plan costs less"
-    return f"at most {result.gap:.1%} of it more than the best plan"
+def _proof(simulation: Simulation) -> str:
+    result = simulation.result
+    if not result.placements and not result.left:
+        return "none of the pending pods can be planned"
+    if simulation.gaps:
+        return f"cost {result.cost}, not certified: the files lack what the plan depends on"
+    if simulation.certified:
+        return f"cost {result.cost}, certified: no plan costs less"
+    return f"cost {result.cost}, at most {result.gap:.1%} of it more than the best plan"

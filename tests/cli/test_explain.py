@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from support.cli import Manifest, explain, node, pod, thalweg
 from support.draw import ASPECTS, Case, cases_for
 from support.verdicts import namespaces_of, read_pods, snapshot_of, storage_objects
-from thalweg.dump import Dump
+from thalweg.dump import COMMAND, Dump
 from thalweg.explain import as_json
 from thalweg.explain import explain as explanations
+from thalweg.gaps import NO_CLAIMS
 
 from flowcore.filters import FILTERS
 from flowcore.model.constrained import HOSTNAME
@@ -191,13 +192,38 @@ def test_the_table_of_one_pod() -> None:
     assert "Thalweg leaves it alone: spec.topologySpreadConstraints[0].labelSelector: " in " ".join(second.split())
 
 
-def test_nothing_waits_and_no_nodes() -> None:
-    """Empty answers are answers."""
+def test_nothing_waits() -> None:
+    """An empty answer is an answer."""
     assert explain(node("a")) == []
-    assert explain(pod("p")) == [{"pod": "default/p", "nodes": {}}]
     assert thalweg("explain", "-f", "-", stdin=dump_of(node("a"))).stdout == "no pod waits\n"
-    text = thalweg("explain", "-f", "-", stdin=dump_of(pod("p"))).stdout
-    assert "0/0 nodes are available: the cluster has no nodes." in text
+
+
+def test_a_dump_without_nodes_is_an_error() -> None:
+    """As with simulate."""
+    done = thalweg("explain", "-f", "-", stdin=dump_of(pod("p")))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"Error: standard input: no Node is in there. Dump the cluster with: {COMMAND}\n"
+
+
+def test_claims_that_were_not_dumped_are_not_said_to_be_missing() -> None:
+    """Without any PersistentVolumeClaim in the files the reason says that, and which command adds them."""
+    done = thalweg("explain", "-f", "-", "-o", "json", stdin=dump_of(node("a"), claiming("p", "data"), pod("q")))
+    first, second = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert first["nodes"] == {"a": {"fits": False, "filter": "VolumeRestrictions", "reason": NO_CLAIMS}}
+    assert NO_CLAIMS.startswith("no PersistentVolumeClaim is in the files (add them: kubectl get pvc,pv,sc,")
+    assert second["nodes"] == {"a": FITS}
+    assert done.stderr == f"Warning: Pod default/p: volume claims are not judged: {NO_CLAIMS}\n"
+
+
+def test_claims_of_a_pod_name_the_delivery_that_plans_them() -> None:
+    """The binder leaves them alone; the reason names delivery: Extender."""
+    claim = {**CLAIM, "metadata": {"name": "data", "namespace": "default"}, "spec": {"storageClassName": "late"}}
+    (found,) = explain(node("a"), LATE, claim, claiming("p", "data"))
+    assert found["blocked"] == (
+        "its volume claims (data) need kube-scheduler's binding work, which the binder does not do; a policy with "
+        "delivery: Extender plans such pods and leaves the binding to kube-scheduler"
+    )
 
 
 @settings(max_examples=100)

@@ -5,6 +5,7 @@ import re
 import click
 import pytest
 from support.cli import thalweg
+from thalweg.dump import COMMAND
 from thalweg.main import main
 
 COMMANDS = sorted(main.commands)
@@ -48,6 +49,14 @@ def test_the_examples_options_exist() -> None:
             for option in re.findall(r" (--?[a-z-]+)", line.partition(f"thalweg {name}")[2])
         ]
         assert set(used) <= known | {"-A", "-o"}
+
+
+@pytest.mark.parametrize("name", ["simulate", "explain"])
+def test_the_command_that_dumps_a_cluster_is_shown(name: str) -> None:
+    """The one that messages name too, as a shell takes it."""
+    text = thalweg(name, "--help").stdout
+    assert COMMAND in " ".join(text.replace("\\\n", "").split())
+    assert "Exit code 2: " in text
 
 
 def test_help_alone_lists_the_commands() -> None:

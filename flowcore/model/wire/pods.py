@@ -217,4 +217,7 @@ def _unbindable(volumes: Volumes) -> str:
     if not claims:
         return ""
     names = ", ".join(claims)
-    return f"its volume claims ({names}) need kube-scheduler's binding work, which the binder does not do"
+    return (
+        f"its volume claims ({names}) need kube-scheduler's binding work, which the binder does not do; a policy with "
+        "delivery: Extender plans such pods and leaves the binding to kube-scheduler"
+    )

@@ -1,0 +1,98 @@
+"""The Kubernetes objects in files, as ``kubectl get ... -o json`` or ``-o yaml`` prints them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+
+class DumpError(Exception):
+    """A file that cannot be read; the message names the file, the object and the field."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML as Kubernetes reads it: what looks like a date stays a string."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def shown_as(name: str) -> str:
+    """A file as messages name it."""
+    return "standard input" if name == "-" else name
+
+
+def objects_of(name: str) -> Iterator[dict[str, Any]]:
+    """The objects of a file, those of lists one by one. Each has a kind; nothing else is sure.
+
+    Args:
+        name: of the file; ``-`` is standard input.
+
+    Raises:
+        DumpError: the file cannot be read, or holds no objects.
+    """
+    shown = shown_as(name)
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise DumpError(f"{shown}: cannot be read: {reason}") from error
+    documents: list[Any]
+    try:
+        documents = [msgspec.json.decode(text)]
+    except msgspec.DecodeError as not_json:
+        if text.lstrip()[:1] in ("{", "["):
+            raise DumpError(f"{shown}: not valid JSON: {not_json}") from not_json
+        try:
+            documents = list(yaml.load_all(text, Loader=_Loader))
+        except yaml.YAMLError as error:
+            raise DumpError(f"{shown}: not valid YAML: {' '.join(str(error).split())}") from error
+        except RecursionError as error:
+            raise DumpError(f"{shown}: nested too deeply") from error
+    except RecursionError as error:
+        raise DumpError(f"{shown}: nested too deeply") from error
+    found = 0
+    for at, document in enumerate(documents):
+        where = f"{shown}: document {at + 1}" if len(documents) > 1 else shown
+        if document is None:
+            continue
+        found += 1
+        yield from _flatten(document, where)
+    if not found:
+        raise DumpError(f"{shown}: holds no object")
+
+
+def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
+    if not isinstance(document, dict):
+        raise DumpError(f"{where}: expected a Kubernetes object, got {json_type(document)}")
+    kind = document.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise DumpError(f"{where}: kind: an object says which kind it is; is this what kubectl printed?")
+    if not kind.endswith("List"):
+        yield document
+        return
+    items = document.get("items")
+    if not isinstance(items, list):
+        raise DumpError(f"{where}: {kind}: items: expected a list, got {json_type(items)}")
+    for at, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise DumpError(f"{where}: {kind}: items[{at}]: expected an object, got {json_type(item)}")
+        if not isinstance(item.get("kind", ""), str):
+            raise DumpError(f"{where}: {kind}: items[{at}].kind: expected a string, got {json_type(item['kind'])}")
+        # Typed lists (PodList) leave the kind of their items out, and its version.
+        said = {"kind": kind.removesuffix("List"), "apiVersion": document.get("apiVersion", "")}
+        yield item if "kind" in item else said | item
+
+
+def json_type(value: Any) -> str:
+    """What a value is, for people."""
+    names = {type(None): "nothing", dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,124 @@
+"""FlowSchedulingPolicy objects as the API server takes them: checked by the CRD's schema, defaults filled in.
+
+A field that the schema does not have is refused, as the API server refuses it under strict field validation, which is
+kubectl's default. The CRD's CEL rules are not evaluated here: ``thalweg_operator.policies.parse`` has the same rules.
+Source: apiextensions-apiserver pkg/apiserver/schema (defaulting, pruning, validation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, cast
+
+from jsonschema import Draft7Validator
+from jsonschema.exceptions import ValidationError
+from thalweg_operator.errors import PolicyError
+from thalweg_operator.names import GROUP, PLURAL, VERSION
+
+from thalweg.crds import custom_resource_definitions
+
+Schema = dict[str, Any]
+
+#: Fields of metadata that every Kubernetes object may have.
+_METADATA = (
+    "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
+    "generation", "labels", "managedFields", "name", "namespace", "ownerReferences", "resourceVersion", "selfLink",
+    "uid",
+)  # fmt: skip
+#: A DNS subdomain, RFC 1123.
+_PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = {"type": "string", "maxLength": 253, "pattern": rf"^{_PART}(\.{_PART})*$"}
+#: Characters of a message.
+_LONGEST = 300
+
+
+def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The spec of a policy, with the schema's defaults.
+
+    Args:
+        manifest: the whole object. Its status is not looked at: the API server drops it too.
+
+    Raises:
+        PolicyError: the API server would refuse the object; the message names the field.
+    """
+    try:
+        complete = _complete({key: value for key, value in manifest.items() if key != "status"}, _schema())
+        error = min(_validator().iter_errors(complete), key=lambda each: _path(each.absolute_path), default=None)
+    except RecursionError as error:
+        raise PolicyError("nested too deeply") from error
+    if error is not None:
+        raise PolicyError(_sentence(error))
+    spec: dict[str, Any] = complete["spec"]
+    return spec
+
+
+@cache
+def _schema() -> Schema:
+    crd = next(each for each in custom_resource_definitions() if each["metadata"]["name"] == f"{PLURAL}.{GROUP}")
+    version = next(each for each in crd["spec"]["versions"] if each["name"] == VERSION)
+    root = dict(version["schema"]["openAPIV3Schema"])
+    served = {
+        "apiVersion": {"type": "string", "enum": [f"{GROUP}/{VERSION}"]},
+        "metadata": {"type": "object", "properties": {**{key: {} for key in _METADATA}, "name": _NAME}},
+    }
+    root["properties"] = {**root["properties"], **served}
+    root["required"] = ["apiVersion", *root["required"]]
+    return _closed(root)
+
+
+@cache
+def _validator() -> Draft7Validator:
+    return Draft7Validator(_schema())
+
+
+def _closed(schema: Schema) -> Schema:
+    """The structural schema as JSON Schema that knows no further fields."""
+    found = dict(schema)
+    if "properties" in schema:
+        found["properties"] = {key: _closed(each) for key, each in schema["properties"].items()}
+        found["additionalProperties"] = False
+    if "items" in schema:
+        found["items"] = _closed(schema["items"])
+    if schema.get("x-kubernetes-list-type") == "set":
+        found["uniqueItems"] = True
+    if "pattern" in schema:  # Go's $ is the end of the text; Python's is also the place before a final line break
+        found["pattern"] = schema["pattern"].replace("$", r"\Z")
+    return found
+
+
+def _complete(value: Any, schema: Schema) -> Any:
+    """The value without nulls, which stand for nothing in Kubernetes, and with the defaults of what is left out."""
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        others = schema.get("additionalProperties") or {}
+        given = {key: each for key, each in value.items() if each is not None or not (key in known or others)}
+        defaults = {key: each["default"] for key, each in known.items() if "default" in each}
+        return {key: _complete(each, known.get(key, others)) for key, each in (defaults | given).items()}
+    if isinstance(value, list):
+        return [_complete(each, schema.get("items", {})) for each in value]
+    if isinstance(value, float) and value.is_integer() and schema.get("type") == "integer":
+        return int(value)
+    return value
+
+
+def _sentence(error: ValidationError) -> str:
+    """What is wrong, after the field."""
+    where = list(error.absolute_path)
+    if error.validator in ("additionalProperties", "required"):
+        given, wanted = cast("Schema", error.instance), cast("Schema", error.schema)
+        unknown, missing = given.keys() - wanted["properties"].keys(), set(wanted.get("required", ())) - given.keys()
+        if error.validator == "required":
+            return f"{_path([*where, min(missing)])}: required value"
+        return f"{_path([*where, min(unknown, key=str)])}: unknown field"
+    message = error.message.replace(r"\\Z", "$")
+    if len(message) > _LONGEST:
+        message = f"{message[:_LONGEST]}..."
+    return f"{_path(where)}: {message}" if where else message
+
+
+def _path(steps: Iterable[str | int]) -> str:
+    shown = (
+        f"[{step}]" if isinstance(step, int) else f".{step if step.isprintable() else ascii(step)}" for step in steps
+    )
+    return "".join(shown).removeprefix(".")

@@ -1,0 +1,312 @@
+"""Files that are no dump of a cluster, or not a whole one: ``simulate`` and ``explain`` say so."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from support.cli import Manifest, node, pod, to_yaml
+from thalweg.dump import COMMAND
+from thalweg.gaps import NO_CLAIMS
+from thalweg.main import main
+
+COMMANDS = pytest.mark.parametrize("command", ["simulate", "explain"])
+WORKLOADS = ["CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"]
+
+
+def run(*files: list[Manifest], folder: Path, command: str = "simulate", json_output: bool = False) -> Result:
+    """The command on files of these objects, named 0.json, 1.json and so on; run in their folder."""
+    words = [command]
+    for at, objects in enumerate(files):
+        path = folder / f"{at}.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        words += ["-f", str(path)]
+    done = CliRunner().invoke(main, [*words, *(["-o", "json"] if json_output else [])])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exc_info
+    return done
+
+
+def refused(done: Result, folder: Path) -> str:
+    """The sentence of a command that ended with exit code 2, without the folder."""
+    assert (done.exit_code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: ")
+    return line.removeprefix("Error: ").replace(f"{folder}/", "")
+
+
+def warnings_of(done: Result, folder: Path) -> list[str]:
+    """The warnings of a plan as JSON has them; standard error has the same."""
+    assert done.exit_code == 0, done.stderr
+    found: list[str] = json.loads(done.stdout)["warnings"]
+    assert done.stderr.splitlines() == [f"Warning: {each}" for each in found]
+    return [each.replace(f"{folder}/", "") for each in found]
+
+
+def named(kind: str, name: str, version: str = "v1", **more: Any) -> Manifest:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}, **more}
+
+
+# -- what is no dump ---------------------------------------------------------------------------------------------------
+
+
+@COMMANDS
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_a_workload_without_pods_is_an_error(command: str, kind: str, tmp_path: Path) -> None:
+    """Only pods are planned: a Deployment is not an empty cluster, beside nodes neither."""
+    for objects in ([named(kind, "web")], [node("a"), named(kind, "web")]):
+        said = refused(run(objects, folder=tmp_path, command=command), tmp_path)
+        assert said == (
+            f"{kind} shop/web: only pods are planned, and no Pod is in the files. Create the {kind} in a cluster and "
+            f"dump that: {COMMAND}"
+        )
+
+
+@COMMANDS
+def test_an_answer_that_is_an_error_is_an_error(command: str, tmp_path: Path) -> None:
+    """The Status that an API server answers instead of objects, with its message."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "Unauthorized", "code": 401}
+    for objects in ([status], [node("a"), pod("p"), status]):
+        said = refused(run(objects, folder=tmp_path, command=command), tmp_path)
+        assert said == "0.json: Status: the API server answered with an error, not with objects: Unauthorized"
+
+
+@COMMANDS
+def test_a_table_is_an_error(command: str, tmp_path: Path) -> None:
+    """What the API server answers to those who ask for columns has no specs."""
+    table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [], "rows": []}
+    said = refused(run([table], folder=tmp_path, command=command), tmp_path)
+    assert said == f"0.json: Table: this lists columns for people; dump whole objects: {COMMAND}"
+
+
+@COMMANDS
+@pytest.mark.parametrize("objects", [[], [pod("p")], [{"apiVersion": "v1", "kind": "Config"}], [named("Service", "s")]])
+def test_no_nodes_are_an_error(command: str, objects: list[Manifest], tmp_path: Path) -> None:
+    """Nothing can be said of a cluster without nodes; the message has the command that dumps a whole one."""
+    said = refused(run(objects, folder=tmp_path, command=command), tmp_path)
+    assert said == f"0.json: no Node is in there. Dump the cluster with: {COMMAND}"
+
+
+def test_a_node_of_another_project_is_none(tmp_path: Path) -> None:
+    """The API group tells Kubernetes' kinds from those of the same name."""
+    longhorn = named("Node", "a", "longhorn.io/v1beta2")
+    assert "no Node is in there" in refused(run([longhorn, pod("p")], folder=tmp_path), tmp_path)
+    done = run([longhorn, node("a"), pod("p")], folder=tmp_path, json_output=True)
+    said = "1 Node.longhorn.io object not read, such as Node.longhorn.io shop/a: no plan depends on this kind"
+    assert warnings_of(done, tmp_path) == [said]
+    assert json.loads(done.stdout)["placements"] == {"default/p": "a"}
+
+
+# -- what is not read --------------------------------------------------------------------------------------------------
+
+
+def test_kinds_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    """A line for each kind, and the plan is certified all the same."""
+    others = [named("Service", "s"), named("Service", "t"), named("Deployment", "web", "apps/v1"), {"kind": "Odd"}]
+    done = run([node("a"), pod("p"), *others], folder=tmp_path, json_output=True)
+    assert warnings_of(done, tmp_path) == [
+        "1 Deployment object not read, such as Deployment shop/web: only pods that exist are planned",
+        "1 Odd object not read, such as Odd: no plan depends on this kind",
+        "2 Service objects not read, such as Service shop/s: no plan depends on this kind",
+    ]
+    assert json.loads(done.stdout)["certified"] is True
+
+
+# -- objects that come twice -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [node("a", "2"), pod("p", "2"), {**pod("p"), "status": {"phase": "Failed"}}])
+def test_an_object_twice_in_a_file_with_different_content_is_an_error(other: Manifest, tmp_path: Path) -> None:
+    """Nobody can say which one is meant; a pod's other uid is such a difference."""
+    said = refused(run([node("a"), pod("p"), other], folder=tmp_path), tmp_path)
+    name = "Node a" if other["kind"] == "Node" else "Pod default/p"
+    assert said == f"0.json: {name}: it is in the file twice, with different content"
+    ids = [pod("p", metadata={"uid": uid}) for uid in "xy"]
+    assert "Pod default/p: it is in the file twice" in refused(run([node("a"), *ids], folder=tmp_path), tmp_path)
+
+
+def test_the_same_object_twice_in_a_file_is_one(tmp_path: Path) -> None:
+    """As are objects of one name in different namespaces, kinds or API groups two."""
+    group = {"spec": {"minMember": 1}}
+    groups = [
+        named("PodGroup", "g", f"{each}/v1", **group) for each in ("scheduling.x-k8s.io", "scheduling.volcano.sh")
+    ]
+    elsewhere = {**pod("a"), "metadata": {"name": "a", "namespace": "shop"}}
+    done = run([node("a"), node("a"), pod("a"), pod("a"), elsewhere, *groups], folder=tmp_path, json_output=True)
+    assert warnings_of(done, tmp_path) == []
+    assert json.loads(done.stdout)["bound"] == 2
+
+
+def test_a_later_file_replaces_objects_of_an_earlier_one(tmp_path: Path) -> None:
+    """And says so, once for each kind; an object that is new replaces nothing."""
+    later = [node("a", "2"), pod("p", "2"), pod("q", "2"), pod("r")]
+    done = run([node("a"), pod("p"), pod("q")], later, folder=tmp_path, json_output=True)
+    assert warnings_of(done, tmp_path) == [
+        "1.json: Node a replaces what an earlier file has",
+        "1.json: 2 Pod objects replace what an earlier file has",
+    ]
+    assert json.loads(done.stdout)["bound"] == 1
+
+
+# -- what is missing ---------------------------------------------------------------------------------------------------
+
+TEAM = {"namespaceSelector": {"matchLabels": {"team": "ml"}}}
+
+
+def policy(**spec: Any) -> Manifest:
+    return {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowSchedulingPolicy",
+        "metadata": {"name": "team"},
+        "spec": spec,
+    }
+
+
+def ours(name: str, **spec: Any) -> Manifest:
+    return pod(name, **{"schedulerName": "thalweg", **spec})
+
+
+CONSTRAINTS = [{"name": "az", "conflict": {"pods": {}, "topologyKey": "zone"}}]
+
+
+@COMMANDS
+@pytest.mark.parametrize(
+    ("given", "objects"),
+    [
+        (policy(selects=TEAM), [ours("p")]),
+        (policy(selects=TEAM, constraints=CONSTRAINTS), [pod("r", nodeName="a")]),
+    ],
+    ids=["a waiting pod", "a running pod that constraints may count"],
+)
+def test_namespaces_that_a_policy_reads_must_be_there(
+    command: str, given: Manifest, objects: list[Manifest], tmp_path: Path
+) -> None:
+    """Without them nobody can say which policy governs a pod: an error with the policy, the field and the command."""
+    said = refused(run([node("a"), given, *objects], folder=tmp_path, command=command), tmp_path)
+    assert said == (
+        "FlowSchedulingPolicy team: spec.selects.namespaceSelector: it reads the labels of Namespace default, which "
+        "is not in the files. Add the namespaces: kubectl get namespaces -o json"
+    )
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    assert run([node("a"), given, *objects, namespace], folder=tmp_path, command=command).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "objects"),
+    [
+        (policy(selects={"namespaceSelector": {}}), [ours("p")]),
+        (policy(selects={"podSelector": {}}), [ours("p")]),
+        (policy(selects=TEAM), [pod("p"), ours("r", nodeName="a"), ours("over", status={"phase": "Failed"})]),
+        (policy(selects={**TEAM, "podSelector": {"matchLabels": {"a": "b"}}}), [ours("p")]),
+    ],
+    ids=["selects all namespaces", "selects pods only", "no pod that it may govern waits", "other pods wait"],
+)
+def test_namespaces_that_no_policy_reads_may_be_missing(
+    given: Manifest, objects: list[Manifest], tmp_path: Path
+) -> None:
+    """What is not read is not missed."""
+    assert warnings_of(run([node("a"), given, *objects], folder=tmp_path, json_output=True), tmp_path) == []
+
+
+@COMMANDS
+def test_affinity_that_selects_unknown_namespaces_is_not_certified(command: str, tmp_path: Path) -> None:
+    """A warning names the pod and the command; the plan is made and called not certified."""
+    term = {"topologyKey": "zone", "labelSelector": {}, **TEAM}
+    shy = pod("shy", affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    said = (
+        "Pod default/shy: affinity rules select namespaces by label, and Namespace default is not in the files. "
+        "Add the namespaces: kubectl get namespaces -o json"
+    )
+    done = run([node("a"), shy], folder=tmp_path, command=command)
+    assert done.stderr == f"Warning: {said}\n"
+    if command == "simulate":
+        assert "not certified: the files lack what the plan depends on" in " ".join(done.stdout.split())
+        done = run([node("a"), shy], folder=tmp_path, json_output=True)
+        assert warnings_of(done, tmp_path) == [said]
+        assert json.loads(done.stdout)["certified"] is False
+
+
+def claiming(name: str, **more: Any) -> Manifest:
+    return pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}], **more)
+
+
+def claim(**spec: Any) -> Manifest:
+    metadata = {"name": "data", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def test_claims_that_were_not_dumped(tmp_path: Path) -> None:
+    """Under delivery: Extender such pods are planned, so the claims are missed; the reason has the command."""
+    steered = policy(selects={"podSelector": {}}, delivery="Extender")
+    objects = [node("a"), steered, claiming("p", schedulerName="thalweg-steered"), claiming("q"), pod("r")]
+    done = run(objects, folder=tmp_path, json_output=True)
+    answer = json.loads(done.stdout)
+    assert answer["placements"] == {"default/r": "a"}
+    assert answer["pending"]["default/p"]["reason"] == f"its volume claims (data) cannot be judged: {NO_CLAIMS}"
+    assert "a policy with delivery: Extender plans such pods" in answer["pending"]["default/q"]["reason"]
+    assert answer["certified"] is False
+    assert warnings_of(done, tmp_path) == [f"Pod default/p: volume claims are not judged: {NO_CLAIMS}"]
+    # The binder plans none of these pods, so that plan lacks nothing.
+    done = run([node("a"), claiming("q"), pod("r")], folder=tmp_path, json_output=True)
+    assert warnings_of(done, tmp_path) == []
+    assert json.loads(done.stdout)["certified"] is True
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"), [({"volumeName": "v"}, "PersistentVolume"), ({"storageClassName": "fast"}, "StorageClass")]
+)
+def test_what_claims_name_and_was_not_dumped(spec: Manifest, kind: str, tmp_path: Path) -> None:
+    """A kind of which the files have none, though a claim of a waiting pod names one."""
+    steered = policy(selects={"podSelector": {}}, delivery="Extender")
+    objects = [node("a"), steered, claim(**spec), claiming("p", schedulerName="thalweg-steered")]
+    (said,) = warnings_of(run(objects, folder=tmp_path, json_output=True), tmp_path)
+    assert said.startswith(f"PersistentVolumeClaim default/data: it names a {kind}, and none is in the files. Add them")
+
+
+def test_pods_that_cannot_be_planned_are_not_certified(tmp_path: Path) -> None:
+    """A plan of nothing is no proof."""
+    gated = pod("p", schedulingGates=[{"name": "example.com/wait"}])
+    done = run([node("a"), gated], folder=tmp_path)
+    assert "0 placed, 1 pending on 1 nodes; none of the pending pods can be planned" in " ".join(done.stdout.split())
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"spec": {"deliveri": "Observe"}}, "FlowSchedulingPolicy team: spec.deliveri: unknown field"),
+        (
+            {"spec": {"cost": {"weights": {"foo": 3}}}},
+            "FlowSchedulingPolicy team: spec.cost.weights.foo: unknown field",
+        ),
+        ({"specc": {}}, "FlowSchedulingPolicy team: specc: unknown field"),
+        ({"apiVersion": "scheduling.thalweg/v2"}, "apiVersion: 'scheduling.thalweg/v2' is not one of"),
+        (
+            {"spec": {"selects": {"schedulerNames": ["a", "a"]}}},
+            "spec.selects.schedulerNames: ['a', 'a'] has non-unique elements",
+        ),
+        ({"spec": {"gangs": {"timeout": "10m\n"}}}, "spec.gangs.timeout: '10m\\n' does not match '^("),
+    ],
+)
+def test_a_policy_that_the_api_server_refuses_is_refused(change: Manifest, said: str, tmp_path: Path) -> None:
+    """With the file, the object and the field. That both refuse the same: tests/e2e/test_dumps.py."""
+    refusal = refused(run([node("a"), {**policy(), **change}], folder=tmp_path), tmp_path)
+    assert refusal.startswith("0.json: FlowSchedulingPolicy team: ")
+    assert said in refusal
+
+
+def test_a_policy_as_the_api_server_gives_it_back_is_taken(tmp_path: Path) -> None:
+    """With its status and all that the API server adds to metadata; nulls stand for nothing."""
+    metadata = {"name": "team", "uid": "u", "generation": 2, "managedFields": [{"manager": "kubectl"}]}
+    stored = {**policy(delivery=None, selects={"podSelector": None}), "metadata": metadata, "status": {"odd": 1}}
+    assert warnings_of(run([node("a"), pod("p"), stored], folder=tmp_path, json_output=True), tmp_path) == []
+
+
+def test_a_policy_that_contains_itself_is_refused(tmp_path: Path) -> None:
+    """YAML can say that; the reader ends in words."""
+    text = "&a {apiVersion: scheduling.thalweg/v1alpha1, kind: FlowSchedulingPolicy, metadata: {name: p}, spec: *a}"
+    (tmp_path / "dump.yaml").write_text(to_yaml(node("a")) + f"---\n{text}\n")
+    done = CliRunner().invoke(main, ["simulate", "-f", str(tmp_path / "dump.yaml")])
+    assert refused(done, tmp_path) == "dump.yaml: FlowSchedulingPolicy p: nested too deeply"
