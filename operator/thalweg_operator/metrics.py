@@ -24,6 +24,15 @@ class Metrics:
             registry=r,
         )
         self.rounds = Counter("thalweg_rounds", "Rounds finished.", ["method"], registry=r)
+        self.rounds_failed = Counter(
+            "thalweg_rounds_failed",
+            "Rounds without a plan, by cause: timeout, memory, ended, error.",
+            ["cause"],
+            registry=r,
+        )
+        self.quarantined = Gauge(
+            "thalweg_quarantined", "Pods, gangs and classes of pods that no round is planned with for now.", registry=r
+        )
         self.round_seconds = Histogram(
             "thalweg_round_seconds", "Time from request to plan, by the worker.", buckets=_SECONDS, registry=r
         )

@@ -135,6 +135,7 @@ class Operator:
             batcher,
             settings.resync,
             settings.round_budget,
+            round_timeout=settings.round_timeout,
         )
         self.steering.on_rejected = self._rounds.rejected
         self._status = PolicyStatus(connection, self._state, self._policies, self._rounds, self._gates)

@@ -69,6 +69,7 @@ class RoundRequest(msgspec.Struct):
     Attributes:
         fresh: the worker is to forget what it has first.
         budget: seconds after which no further step of the round begins.
+        deadline: seconds after which the round has failed, in the middle of a step too; 0: none.
         steps: how many steps to take whatever the clock says, for a replay; 0 leaves it to the budget.
         seed: of the choices that the round makes.
         namespaces: labels of those that changed, None for those that are gone.
@@ -99,6 +100,7 @@ class RoundRequest(msgspec.Struct):
     storage: list[StorageObject] = []
     storage_gone: list[StorageKey] = []
     gangs: list[Gang] = []
+    deadline: float = 0.0
     #: Whether more of it follows (see ``cut``).
     more: bool = False
 
