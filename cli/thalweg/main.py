@@ -42,6 +42,9 @@ def main() -> None:
               help="How long a round goes on looking for a better plan.")  # fmt: skip
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to keep the last 20 rounds in, for `thalweg replay`.")  # fmt: skip
+@click.option("--worker-memory", metavar="QUANTITY",
+              help="Memory that the planning process may use, such as 4Gi; 0: no limit.  "
+                   "[default: half of the container's limit]")  # fmt: skip
 @click.option("--extender-bind", is_flag=True, help="Serve the extender's bind verb too (scheduler-config --bind).")
 def run(
     kubeconfig: Path | None,
@@ -50,6 +53,7 @@ def run(
     log_level: str,
     round_budget: float,
     records: Path | None,
+    worker_memory: str | None,
     extender_bind: bool,  # noqa: FBT001 - click's
 ) -> None:
     """Run the operator: snapshot, rounds, binder, and kube-scheduler's extender.
@@ -64,7 +68,16 @@ def run(
     """  # noqa: D301
     from thalweg.run import run_operator
 
-    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, binds=extender_bind)
+    run_operator(
+        kubeconfig,
+        listen,
+        log_format,
+        log_level,
+        round_budget,
+        records,
+        worker_memory=worker_memory,
+        binds=extender_bind,
+    )
 
 
 @main.command("scheduler-config")

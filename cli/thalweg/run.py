@@ -14,6 +14,10 @@ from thalweg_extender import application
 from thalweg_operator.errors import OperatorError
 from thalweg_operator.program import Operator, run
 from thalweg_operator.settings import Settings
+from thalweg_operator.worker_limits import LEAST_MEMORY, in_words
+
+from flowcore.model.errors import ModelError
+from flowcore.model.quantities import nanos, whole_from_nanos
 
 
 def run_operator(
@@ -24,6 +28,7 @@ def run_operator(
     budget: float,
     records: Path | None,
     *,
+    worker_memory: str | None,
     binds: bool,
 ) -> None:
     """Runs the operator until a signal ends it; a failure is one line and exit code 1."""
@@ -37,6 +42,7 @@ def run_operator(
         port=int(port),
         round_budget=budget,
         records=records,
+        worker_memory=None if worker_memory is None else _memory(worker_memory),
     )
     try:
         asyncio.run(run(settings, lambda operator: {"/extender/": _extender(operator, binds=binds)}))
@@ -45,6 +51,18 @@ def run_operator(
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _memory(text: str) -> int:
+    """Bytes of --worker-memory."""
+    try:
+        memory = whole_from_nanos(nanos(text))
+    except ModelError as error:
+        raise click.BadParameter(str(error), param_hint="--worker-memory") from error
+    if memory and memory < LEAST_MEMORY:
+        problem = f'"{text}" is not enough: give 0, for no limit, or at least {in_words(LEAST_MEMORY)}'
+        raise click.BadParameter(problem, param_hint="--worker-memory")
+    return memory
 
 
 def _extender(operator: Operator, *, binds: bool) -> web.Application:

@@ -37,6 +37,7 @@ from thalweg_operator.state import ClusterState
 from thalweg_operator.steering import PodSteering
 from thalweg_operator.waiting import WaitingPods
 from thalweg_operator.worker_client import WorkerClient
+from thalweg_operator.worker_limits import default_memory, resident
 
 T = TypeVar("T")
 
@@ -100,7 +101,10 @@ class Operator:
             self._gates.touch()
 
         self._policies.on_change = policies_changed
-        self._worker = WorkerClient(settings.round_timeout, settings.records)
+        memory = default_memory() if settings.worker_memory is None else settings.worker_memory
+        self._worker = WorkerClient(settings.round_timeout, settings.records, memory)
+        self.metrics.worker_memory_limit.set(memory)
+        self.metrics.worker_memory.set_function(lambda: resident(self._worker.pid))
         self._waiting = WaitingPods(connection, self._state, self.metrics, settings.told_per_second)
         self.binder = Binder(
             connection,

@@ -1,8 +1,8 @@
 """Finds pods with which no round ends, and keeps them out of the rounds of others.
 
 When a round fails (no plan in time, or the worker ended) its pods are suspects. They are planned in halves, and what
-fails again is halved again, until single pods are left. Pods that are no suspects have every second round meanwhile. A
-pod that fails alone, twice, rests; it is tried again after a pause that grows. Three such pods of a class, none of which
+fails again is halved again, until single pods are left (suspects.py). Others have every second round meanwhile. A pod
+that fails alone, twice, rests; it is tried again after a pause that grows. Three such pods of a class, none of which
 could be planned, make the whole class rest as one. If no pod fails alone, the round was too much work: then fewer pods
 are planned at once for a while.
 
@@ -14,20 +14,18 @@ Pure: whoever owns it says what time it is (a monotonic clock's) and how each ro
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from flowcore.model.pods import Pod
+from thalweg_operator.suspects import Suspects
 
 #: A pause is so many times as long as the time that was lost: retries cost 1 % of the time.
 _PAUSE_FOR_LOST = 100.0
 _FIRST_PAUSE = 60.0
 #: Pauses double up to this, or to the first one where that is longer.
 _LONGEST_PAUSE = 3600.0
-#: So many pods of a class must have failed alone before the whole class rests.
-_OF_A_CLASS = 3
 #: Seconds that the pods of a namespace may cost others at once.
 _ALLOWED = 120.0
 #: A round of so few pods is not too much work the first time that it fails.
@@ -80,37 +78,12 @@ class _Fewer:
     turn: int = 0
 
 
-@dataclass(slots=True)
-class _Inquiry:
-    """The search among suspects, from the first failed round until no suspects are left.
-
-    Attributes:
-        first: how many pods and gangs there were in the first failed round.
-        parts: pods and gangs to be planned by themselves, in turn.
-        fine: classes of which a pod could be planned.
-        doubted: pods and gangs that failed alone once.
-        failed: of each class, how many failed alone.
-        found: whether any pod turned out to be at fault.
-        largest: the most pods and gangs that could be planned at once.
-        lost: seconds that nobody's debt counts yet.
-    """
-
-    first: int
-    parts: deque[tuple[str, ...]] = field(default_factory=deque)
-    fine: set[Hashable] = field(default_factory=set)
-    doubted: set[str] = field(default_factory=set)
-    failed: Counter[Hashable] = field(default_factory=Counter)
-    found: bool = False
-    largest: int = 1
-    lost: float = 0.0
-
-
 class Quarantine:
     """See the module. Call ``choose``, then ``succeeded`` or ``failed``, for each round."""
 
     def __init__(self) -> None:
         self._of, self._asked = _Of.OTHERS, tuple[Pod, ...]()
-        self._inquiry: _Inquiry | None = None
+        self._search: Suspects | None = None
         #: By pod or gang, or by class.
         self._rests: dict[Hashable, _Rest] = {}
         #: No pause ends earlier: one retry at a time, however many rest.
@@ -130,14 +103,14 @@ class Quarantine:
         if self._fewer is not None and self._fewer.until <= now:
             self._fewer = None
         self._debts = {name: debt for name, debt in self._debts.items() if self._debt(name, now) > 0}
-        if self._inquiry is None and self._fewer is None and not self._rests and not self._debts:
+        if self._search is None and self._fewer is None and not self._rests and not self._debts:
             self._of, self._asked = _Of.OTHERS, tuple(pods)
             return Choice(pods)
         items: dict[str, list[Pod]] = {}
         for pod in pods:
             items.setdefault(_item(pod), []).append(pod)
         resting, due = self._resting(items, now)
-        suspects = self._suspects(items, resting)
+        suspects = self._search.keep(items.keys() - resting.keys()) if self._search is not None else set[str]()
         others = [item for item in items if item not in resting and item not in suspects]
         chosen, more = self._turn(items, others, due)
         self._asked = tuple(pod for item in chosen for pod in items[item])
@@ -147,8 +120,8 @@ class Quarantine:
 
     def succeeded(self, now: float) -> None:
         """The round that was chosen last ended with a plan."""
-        inquiry, asked = self._inquiry, self._asked
-        if inquiry is None and not self._rests and not self._debts:
+        asked = self._asked
+        if self._search is None and not self._rests and not self._debts:
             return
         fine = dict.fromkeys(map(_class, asked))
         if self._of is _Of.RETRY:
@@ -157,9 +130,8 @@ class Quarantine:
         self._fine |= fine
         while len(self._fine) > _MOST_FINE:
             del self._fine[next(iter(self._fine))]
-        if inquiry is not None:
-            inquiry.fine.update(fine)
-            inquiry.largest = max(inquiry.largest, len(set(map(_item, asked))))
+        if self._search is not None:
+            self._search.planned(len(set(map(_item, asked))), fine)
             self._end_search(now)
 
     def failed(self, now: float, lost: float, problem: str) -> None:
@@ -179,14 +151,17 @@ class Quarantine:
                 self._owe(namespaces[item], now, lost)
                 self._rest(its if its in self._rests else item, now, lost, problem)
             return
-        if self._inquiry is None:
-            self._inquiry = _Inquiry(len(classes))
-        self._inquiry.lost += lost
+        search = self._search = self._search or Suspects(len(classes))
+        search.lost += lost
         if len(classes) > 1:
-            self._inquiry.parts.extendleft(reversed(self._halves(classes)))
-        else:
-            ((item, its),) = classes.items()
-            self._alone(item, its, namespaces[item], now, lost, problem)
+            search.divide(classes)
+            return
+        ((item, its),) = classes.items()
+        fault = search.failed_alone(item, its)
+        if fault is not None:
+            self._owe(namespaces[item], now, search.lost)
+            search.lost = 0.0
+            self._rest(fault, now, lost, problem)
         self._end_search(now)
 
     def next_due(self, after: float) -> float | None:
@@ -225,27 +200,18 @@ class Quarantine:
                 )
         return resting, [item for _, item in sorted(due)]
 
-    def _suspects(self, items: Mapping[str, Sequence[Pod]], resting: Mapping[str, str]) -> set[str]:
-        """Those that are still to be planned by themselves; what is gone, or rests, is struck off."""
-        inquiry = self._inquiry
-        if inquiry is None:
-            return set()
-        parts = (tuple(item for item in part if item in items and item not in resting) for part in inquiry.parts)
-        inquiry.parts = deque(part for part in parts if part)
-        return {item for part in inquiry.parts for item in part}
-
     def _turn(
         self, items: Mapping[str, Sequence[Pod]], others: Sequence[str], due: Sequence[str]
     ) -> tuple[Sequence[str], bool]:
         """What is next, and whether more is to come at once. Those that are something take turns."""
-        parts = self._inquiry.parts if self._inquiry is not None else deque[tuple[str, ...]]()
-        sizes = {_Of.OTHERS: len(others), _Of.SUSPECTS: len(parts), _Of.RETRY: len(due)}
+        parts = self._search.parts if self._search is not None else 0
+        sizes = {_Of.OTHERS: len(others), _Of.SUSPECTS: parts, _Of.RETRY: len(due)}
         order = [*_Of, *_Of]
         after = order[order.index(self._of) + 1 :]
         self._of = next((each for each in after if sizes[each]), _Of.OTHERS)
-        more = sum(map(bool, sizes.values())) > 1 or len(parts) > 1
-        if self._of is _Of.SUSPECTS:
-            return self._next_part(items), more
+        more = sum(map(bool, sizes.values())) > 1 or parts > 1
+        if self._of is _Of.SUSPECTS and self._search is not None:
+            return self._search.next_part({item: _class(pods[0]) for item, pods in items.items()}), more
         if self._of is _Of.RETRY:
             return due[:1], more
         fewer = self._fewer
@@ -255,60 +221,21 @@ class Quarantine:
         fewer.turn = start + fewer.most
         return others[start : fewer.turn], more or fewer.turn < len(others)
 
-    def _next_part(self, items: Mapping[str, Sequence[Pod]]) -> Sequence[str]:
-        inquiry = self._inquiry
-        assert inquiry is not None
-        part = inquiry.parts.popleft()
-        classes = {_class(items[item][0]) for item in part}
-        if len(part) > 1 and len(classes) == 1 and classes <= inquiry.failed.keys() and not classes & inquiry.fine:
-            # One of the class is at fault: another one tells whether all are.
-            inquiry.parts.appendleft(part[1:])
-            return part[:1]
-        return part
-
-    # --- searching ---
-
-    def _halves(self, classes: Mapping[str, Hashable]) -> list[tuple[str, ...]]:
-        """What failed together in two parts; classes stay whole as long as there are several."""
-        assert self._inquiry is not None
-        items, order = list(classes), list(dict.fromkeys(classes.values()))
-        if len(order) > 1:
-            first = set(order[: len(order) // 2])
-            items.sort(key=lambda item: classes[item] not in first)
-            cut = sum(classes[item] in first for item in items)
-        else:
-            # Alike: one of them tells whether it is their class.
-            cut = len(items) // 2 if order[0] in self._inquiry.fine else 1
-        return [tuple(items[:cut]), tuple(items[cut:])]
-
-    def _alone(self, item: str, its: Hashable, namespace: str, now: float, lost: float, problem: str) -> None:
-        """A pod or gang failed alone."""
-        inquiry = self._inquiry
-        assert inquiry is not None
-        if item not in inquiry.doubted and not inquiry.failed[its]:
-            inquiry.doubted.add(item)  # the worker may have ended for another reason
-            inquiry.parts.appendleft((item,))
-            return
-        inquiry.found = True
-        inquiry.failed[its] += 1
-        self._owe(namespace, now, inquiry.lost)
-        inquiry.lost = 0.0
-        condemned = inquiry.failed[its] >= _OF_A_CLASS and its not in inquiry.fine
-        self._rest(its if condemned else item, now, lost, problem)
+    # --- resting ---
 
     def _end_search(self, now: float) -> None:
-        inquiry = self._inquiry
-        if inquiry is None or inquiry.parts:
+        search = self._search
+        if search is None or search.parts:
             return
-        self._inquiry = None
-        if inquiry.found:
+        self._search = None
+        if search.found:
             return
         # Each part could be planned: it was all of them at once that was too much.
         again = self._last_pause > 0
-        pause = max(_FIRST_PAUSE, min(2 * self._last_pause, _LONGEST_PAUSE), _PAUSE_FOR_LOST * inquiry.lost)
+        pause = max(_FIRST_PAUSE, min(2 * self._last_pause, _LONGEST_PAUSE), _PAUSE_FOR_LOST * search.lost)
         self._last_pause = pause
-        if again or inquiry.first > _FEW:
-            self._fewer = _Fewer(inquiry.largest, now + pause)
+        if again or search.first > _FEW:
+            self._fewer = _Fewer(search.largest, now + pause)
 
     def _rest(self, key: Hashable, now: float, lost: float, problem: str) -> None:
         before = self._rests.get(key)

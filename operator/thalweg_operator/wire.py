@@ -155,7 +155,9 @@ class RoundReply(msgspec.Struct):
     units: list[str] = []
     #: Policies, by their place in the request, that rule some of their own pods out, and how.
     contradictions: list[tuple[int, str]] = []
+    #: Why there is no plan, and of what kind that is (errors.py WorkerLost).
     problem: str = ""
+    cause: str = ""
 
     @property
     def gap(self) -> float:
@@ -168,7 +170,7 @@ class RoundReply(msgspec.Struct):
         return self.cost == self.lower_bound
 
 
-def failed(request: RoundRequest, problem: str) -> RoundReply:
+def failed(request: RoundRequest, problem: str, cause: str = "error") -> RoundReply:
     """The reply to a request that could not be answered."""
     return RoundReply(
         number=request.number,
@@ -185,6 +187,7 @@ def failed(request: RoundRequest, problem: str) -> RoundReply:
         arcs=0,
         seconds=0.0,
         problem=problem,
+        cause=cause,
     )
 
 

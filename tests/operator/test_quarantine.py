@@ -1,6 +1,7 @@
 """Pods with which no round ends are found, rest, and delay nobody else for long."""
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from math import ceil, log2
 
 from hypothesis import given
@@ -68,7 +69,7 @@ class Cluster:
 def test_all_healthy_pods_are_planned_within_a_bounded_number_of_failed_rounds(
     shapes: list[int], bad: set[int]
 ) -> None:
-    """Whatever classes are bad among whatever pods, and however many: the healthy ones are planned, the bad ones rest."""
+    """Whatever classes are bad among whatever pods: all that are healthy are planned, the bad ones rest."""
     pods = [made(f"p{at}", shape) for at, shape in enumerate(shapes)]
     poison = {made("", shape).pod_class for shape in bad}
     cluster = Cluster(lambda pod: pod.pod_class in poison, lost=0.5)
@@ -129,7 +130,7 @@ def test_what_rests_is_told_why_and_tried_again_after_growing_pauses() -> None:
         cluster.run()
         assert len(cluster.failures) == before + 1
         tries.append(cluster.failures[-1])
-    pauses = [round(later - earlier) for earlier, later in zip(tries, tries[1:], strict=False)]
+    pauses = [round(later - earlier) for earlier, later in pairwise(tries)]
     assert pauses == [1005, 2005, 3605]
     bad.clear()
     cluster.now += 4000
@@ -249,7 +250,7 @@ def test_pods_that_are_gone_are_forgotten() -> None:
 
 
 def test_a_round_may_take_several_times_what_rounds_took() -> None:
-    """As long as any until one was finished; then at least five seconds, more for many pods, and never more than that."""
+    """As long as any until one was finished; then at least five seconds, and more for many pods."""
     deadline = RoundDeadline(60.0)
     assert deadline.of(1, 1) == 60.0
     deadline.took(0.3)
