@@ -134,6 +134,8 @@ class RoundLoop:
         self._asked = 0.0
         self._backoffs: dict[str, _Backoff] = {}
         self._refusals: dict[str, _Refusals] = {}
+        #: Uid of each pod that was planned with, and since when it waits.
+        self._since: dict[str, tuple[str, float]] = {}
         self.reports: dict[str, RoundReport] = {}
         self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
 
@@ -190,6 +192,16 @@ class RoundLoop:
             for node, (until, generation, _) in known.nodes.items()
             if until > now and not self._state.node_changed_since(node, generation)
         )
+
+    def _waits_since(self, pod: Pod) -> float:
+        """When it could first be planned, by the wall clock: the first round that could, or by what was written on it.
+
+        After a restart the latter is all that is known. Who was never told it waits counts as new.
+        """
+        known = self._since.get(pod.key)
+        if known is None or known[0] != pod.uid:
+            known = self._since[pod.key] = pod.uid, pod.tried or self._wall()
+        return known[1]
 
     def _next_due(self) -> float:
         now = self._clock()
@@ -308,6 +320,7 @@ class RoundLoop:
                     created=pod.created,
                     kind=kinds.setdefault(pod.kind, len(kinds)),
                     replaces=state.replaced(pod),
+                    since=self._waits_since(pod),
                 )
             )
         names, gangs = state.gangs_of([(pod, delivery) for pod, _, delivery in asked])
@@ -396,6 +409,8 @@ class RoundLoop:
         self._metrics.waiting.set(sum(left))
         if len(self._quarantine) > 1000:
             self._quarantine.forget_all_but(self._state.waiting.values())
+        if len(self._since) > 2 * len(self._state.waiting) + 1000:
+            self._since = {key: since for key, since in self._since.items() if key in self._state.waiting}
         if len(self._refusals) > 1000:
             self._refusals = {key: r for key, r in self._refusals.items() if key in self._state.waiting}
         if len(self._backoffs) > 1000:

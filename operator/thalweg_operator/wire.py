@@ -61,6 +61,7 @@ class Waiting(msgspec.Struct, array_like=True):
     kind: int
     gangs: tuple[str, ...] = ()
     replaces: Replaced | None = None
+    since: float = 0.0
 
 
 class RoundRequest(msgspec.Struct):

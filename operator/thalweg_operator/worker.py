@@ -250,6 +250,7 @@ def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostMod
             kind=request.kinds[waiting.kind],
             gangs=waiting.gangs,
             replaces=waiting.replaces,
+            since=waiting.since,
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
     until, cache = started + request.budget, replica.cache

@@ -650,6 +650,24 @@ async def test_a_worker_that_fails_before_it_plans_is_no_pods_fault(case: Case) 
     assert not read("thalweg_quarantined")
 
 
+async def test_age_counts_from_when_a_pod_could_first_be_planned(case: Case) -> None:
+    """Not from its creation, nor from before its gate opened; what is written on it is all that a restart leaves."""
+    nowhere = PodClass(node_selector=(("no", "such"),))
+    case.node()
+    for name, changes in {
+        "new": {},
+        "behind its gate": {"blocked": "its scheduling gates are closed: x"},
+        "tried before": {"tried": 5_000.0},
+    }.items():
+        case.pod(name, pod_class=nowhere, created=1000.0, **changes)
+    await told(case, "ns/new", "0/1 nodes")
+    case.wall += 500.0
+    case.pod("behind its gate", pod_class=nowhere, created=1000.0)
+    await told(case, "ns/behind its gate", "0/1 nodes")
+    since = {each.key: each.since for each in case.worker.requests[-1].waiting}
+    assert since == {"ns/new": 1_000_000.0, "ns/behind its gate": 1_000_500.0, "ns/tried before": 5_000.0}
+
+
 @pytest.mark.parametrize("hours", [-1, 1])
 async def test_pauses_do_not_follow_the_wall_clock(case: Case, hours: int) -> None:
     """Somebody sets the clock: a pod that rests rests neither longer nor shorter."""
