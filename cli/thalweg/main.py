@@ -54,6 +54,9 @@ def main() -> None:
               help="Answer everybody who reaches --extender-listen, on any address, without TLS too.")  # fmt: skip
 @click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
               help="Lease that is held while the operator works; one for each cluster.")  # fmt: skip
+@click.option("--worker-memory", metavar="QUANTITY",
+              help="Memory that the planning process may use, such as 4Gi; 0: no limit.  "
+                   "[default: half of the container's limit]")  # fmt: skip
 @click.option("--extender-bind", is_flag=True, help="Serve the extender's bind verb too (scheduler-config --bind).")
 def run(
     kubeconfig: Path | None,
@@ -62,6 +65,7 @@ def run(
     log_level: str,
     round_budget: float,
     records: Path | None,
+    worker_memory: str | None,
     lease: str,
     extender_listen: str | None,
     extender_cert: Path | None,
@@ -88,7 +92,7 @@ def run(
     extender = ExtenderOptions(
         extender_listen, extender_cert, extender_key, extender_client_ca, extender_insecure, extender_bind
     )
-    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, lease, extender)
+    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, worker_memory, lease, extender)
 
 
 @main.command()

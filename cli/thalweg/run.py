@@ -14,7 +14,10 @@ from thalweg_operator.errors import OperatorError
 from thalweg_operator.lease import LeaseName
 from thalweg_operator.program import run
 from thalweg_operator.settings import Settings
+from thalweg_operator.worker_limits import LEAST_MEMORY, in_words
 
+from flowcore.model.errors import ModelError
+from flowcore.model.quantities import nanos, whole_from_nanos
 from flowcore.model.selectors import is_dns_subdomain
 from thalweg.address import address
 from thalweg.extender import ExtenderOptions, serving
@@ -30,6 +33,7 @@ def run_operator(
     log_level: str,
     budget: float,
     records: Path | None,
+    worker_memory: str | None,
     lease: str,
     extender: ExtenderOptions,
 ) -> None:
@@ -45,6 +49,7 @@ def run_operator(
         lease=lease_name(lease),
         round_budget=budget,
         records=records,
+        worker_memory=None if worker_memory is None else _memory(worker_memory),
     )
     try:
         asyncio.run(run(settings, beside))
@@ -53,6 +58,18 @@ def run_operator(
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _memory(text: str) -> int:
+    """Bytes of --worker-memory."""
+    try:
+        memory = whole_from_nanos(nanos(text))
+    except ModelError as error:
+        raise click.BadParameter(str(error), param_hint="--worker-memory") from error
+    if memory and memory < LEAST_MEMORY:
+        problem = f'"{text}" is not enough: give 0, for no limit, or at least {in_words(LEAST_MEMORY)}'
+        raise click.BadParameter(problem, param_hint="--worker-memory")
+    return memory
 
 
 def _own_namespace() -> str:

@@ -70,6 +70,7 @@ def plan(dump: Dump, now: float) -> Simulation:
             pod_class=pod.pod_class,
             policy=governed[pod.key].name,
             created=pod.created,
+            since=pod.tried,
             kind=pod.kind,
             replaces=dump.replaced(pod),
             gangs=names[pod.key],

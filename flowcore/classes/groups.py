@@ -71,7 +71,7 @@ def group(
         fences = tuple(name for name in pod.gangs if name in fenced) if fenced else ()
         found.setdefault((pod_class, pod.policy, rules, namespace, readers.of(pod.kind), fences), []).append(pod)
     return tuple(
-        Group(pod_class, policy, pods[0].kind, tuple(sorted(pods, key=lambda p: (p.created, p.key))))
+        Group(pod_class, policy, pods[0].kind, tuple(sorted(pods, key=lambda p: (p.waits_since, p.key))))
         for (pod_class, policy, *_), pods in found.items()
     )
 

@@ -2,6 +2,10 @@
 
 Without this arc an oversubscribed network is infeasible; with a constant cost nobody would age
 (design: predecessors, hole 13).
+
+Waiting lifts no pod over one of a higher priority, unless its policy says so. Instead of holding the older pod down,
+which would end ageing among its equals, all pods of higher priorities are lifted by as much as age lifts any that could
+be placed: by size, as pods age, so that they keep their order among themselves (docs/decisions/0023).
 """
 
 from __future__ import annotations
@@ -11,17 +15,23 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from flowcore.classes.groups import Group
-from flowcore.model.policies import Policy
+from flowcore.model.policies import Policy, UnscheduledPrice
 from flowcore.model.snapshot import Int64s
 
-#: Keeps sums of prices over 100,000 pods within int64.
+#: Keeps sums of prices over 100,000 pods within int64: of what policy and priority make of a price, and of the rest.
 _LIMIT = 10**13
 #: No pod ages faster than one that takes a hundred mean nodes would.
 _LARGEST = 1000.0
+_LONGEST_WAIT = 10**8
 
 
 def unscheduled_prices(
-    groups: tuple[Group, ...], sizes: Sequence[float], policies: Mapping[str, Policy], now: float, floor: int
+    groups: tuple[Group, ...],
+    sizes: Sequence[float],
+    placeable: Sequence[bool],
+    policies: Mapping[str, Policy],
+    now: float,
+    floor: int,
 ) -> tuple[Int64s, ...]:
     """Price of leaving each pod pending, int64[pods] a group, falling: the longest waiting first.
 
@@ -30,17 +40,71 @@ def unscheduled_prices(
 
     Args:
         sizes: of a pod of each group, in tenths of a mean node; below 1 counts as 1.
+        placeable: whether any node has room for a pod of each group: others take no room from anybody.
         now: seconds since the epoch.
         floor: dearest way to place any pod of the round. All prices are lifted together until the lowest is above
             it: a pod that has room is never left out for being cheap to leave, and the order of pods stays.
     """
+    terms = [policies[found.policy].unscheduled for found in groups]
+    scales = [max(1.0, min(size, _LARGEST)) for size in sizes]
+    aged = _lifted(
+        groups, scales, placeable, terms, [_aged(*each, now) for each in zip(groups, scales, terms, strict=True)]
+    )
     prices = []
-    for found, size in zip(groups, sizes, strict=True):
-        price = policies[found.policy].unscheduled
-        waiting = np.array([max(0.0, now - pod.created) if pod.created else 0.0 for pod in found.pods])
-        aged = np.minimum(waiting, 10**8) * price.per_waiting_second * max(1.0, min(size, _LARGEST))
+    for found, price, extra in zip(groups, terms, aged, strict=True):
         fixed = price.base + price.per_priority * found.pod_class.priority
-        prices.append(np.clip(aged + fixed, -_LIMIT, _LIMIT).astype(np.int64))
+        prices.append(extra + max(-_LIMIT, min(_LIMIT, fixed)))
     lowest = min((int(p.min()) for p in prices if len(p)), default=0)
     lift = max(0, floor + 1 - lowest)
     return tuple(np.sort(p + lift)[::-1] for p in prices)
+
+
+def _aged(found: Group, scale: float, price: UnscheduledPrice, now: float) -> Int64s:
+    """int64[pods]: what waiting adds to the price of each pod of a group."""
+    since = np.array([pod.waits_since or now for pod in found.pods])
+    waited = np.clip(now - since, 0.0, _LONGEST_WAIT)
+    return np.minimum(waited * price.per_waiting_second * scale, _LIMIT).astype(np.int64)
+
+
+def _lifted(
+    groups: Sequence[Group],
+    scales: Sequence[float],
+    placeable: Sequence[bool],
+    terms: Sequence[UnscheduledPrice],
+    aged: Sequence[Int64s],
+) -> list[Int64s]:
+    """int64[pods] a group: what age adds to each price, and what makes up for the age of pods of lower priorities."""
+    tiers = sorted({found.pod_class.priority for found in groups})
+    if len(tiers) < 2:
+        return list(aged)
+    # From one priority to the next what is made up for grows by this at most: saturated so that the highest fits.
+    growth = max(scales) * max(1, _largest_gang(groups))
+    lifted: list[Int64s] = [np.zeros(0, dtype=np.int64)] * len(groups)
+    most, of_gang = 0, dict[str, int]()
+    for place, tier in enumerate(tiers):
+        mine = [at for at, found in enumerate(groups) if found.pod_class.priority == tier]
+        limit = int(_LIMIT / len(tiers) / growth ** (len(tiers) - 1 - place))
+        made_up = 0
+        for at in mine:
+            made = int(np.ceil(most * scales[at]))
+            own = np.minimum(aged[at], limit)
+            lifted[at] = own + made
+            if not placeable[at]:
+                continue
+            # What a policy lets cross is not made up for.
+            counted = np.full_like(own, made) if terms[at].aging_crosses_priorities else lifted[at]
+            made_up = max(made_up, int(counted.max()))
+            for pod, extra in zip(groups[at].pods, np.sort(counted)[::-1].tolist(), strict=True):
+                for name in pod.gangs:
+                    of_gang[name] = of_gang.get(name, 0) + extra
+        most = max(most, made_up, max(of_gang.values(), default=0))
+    return lifted
+
+
+def _largest_gang(groups: Sequence[Group]) -> int:
+    sizes: dict[str, int] = {}
+    for found in groups:
+        for pod in found.pods:
+            for name in pod.gangs:
+                sizes[name] = sizes.get(name, 0) + 1
+    return max(sizes.values(), default=1)

@@ -126,6 +126,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     planned: str = ""
     #: The message of its PodScheduled=False condition, "" when it has none.
     told: str = ""
+    #: Seconds since the epoch since when it waits to be placed, by that condition; 0 when nobody tried to place it yet.
+    tried: float = 0.0
     #: What it demands of others; None, as for most pods: nothing.
     rules: Rules | None = None
     #: The gang that it belongs to, None: to none.

@@ -86,11 +86,15 @@ class UnscheduledPrice(msgspec.Struct, frozen=True):
     """What leaving a pod pending costs: ``base + per_priority * priority + per_waiting_second * seconds * size``.
 
     Size: how many tenths of a mean node it takes of the resource that it takes most of, at least 1.
+
+    Attributes:
+        aging_crosses_priorities: whether waiting may lift a pod over pods of a higher priority.
     """
 
     base: int = 100_000
     per_priority: int = 10
     per_waiting_second: int = 5
+    aging_crosses_priorities: bool = False
 
 
 class GangTerms(msgspec.Struct, frozen=True):

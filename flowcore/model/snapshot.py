@@ -169,6 +169,7 @@ class PendingPod:
     Attributes:
         gangs: names of the gangs that it belongs to (Snapshot.gangs).
         replaces: the running pod whose place it takes, which leaves when this one comes.
+        since: when it could first be planned, 0: not known, so as long as it exists.
     """
 
     key: str
@@ -179,6 +180,12 @@ class PendingPod:
     kind: Kind = ANY_KIND
     gangs: tuple[str, ...] = ()
     replaces: Replaced | None = None
+    since: float = 0.0
+
+    @property
+    def waits_since(self) -> float:
+        """What ageing counts from: nobody ages behind a gate of one's own."""
+        return self.since or self.created
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,9 @@ def demands_of(
     offering = np.maximum((snapshot.allocatable > 0).sum(axis=0), 1)
     wanted = [snapshot.vector(found.pod_class.requests) for found in groups]
     tenths = [10 * float((each * offering / everything).max()) for each in wanted]
-    prices = unscheduled_prices(groups, tenths, policies, snapshot.now, dearest)
+    counts = [_counts(found, nodes, snapshot, cache) for found, nodes in zip(groups, allowed, strict=True)]
+    placeable = [bool(each.any()) for each in counts]
+    prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, dearest)
     shares = [float((each / everything).max()) for each in wanted]
     queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -shares[at], at))
     ties = ties_of(groups, snapshot)
@@ -128,7 +130,7 @@ def demands_of(
             wanted=wanted[at],
             size=sizes[at],
             allowed=allowed[at],
-            counts=_counts(found, allowed[at], snapshot, cache),
+            counts=counts[at],
             arc=arcs[at],
             first_slot=firsts[at],
             prices=prices[at],

@@ -37,7 +37,15 @@ class Refused(OperatorError):
 
 
 class WorkerLost(OperatorError):
-    """The worker process died or did not answer in time."""
+    """The worker process died, failed or did not answer in time.
+
+    Attributes:
+        cause: timeout, memory, ended or error.
+    """
+
+    def __init__(self, problem: str, cause: str = "error") -> None:
+        super().__init__(problem)
+        self.cause = cause
 
 
 class PolicyError(OperatorError):

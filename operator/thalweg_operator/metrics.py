@@ -24,6 +24,15 @@ class Metrics:
             registry=r,
         )
         self.rounds = Counter("thalweg_rounds", "Rounds finished.", ["method"], registry=r)
+        self.rounds_failed = Counter(
+            "thalweg_rounds_failed",
+            "Rounds without a plan, by cause: timeout, memory, ended, error.",
+            ["cause"],
+            registry=r,
+        )
+        self.quarantined = Gauge(
+            "thalweg_quarantined", "Pods, gangs and classes of pods that no round is planned with for now.", registry=r
+        )
         self.round_seconds = Histogram(
             "thalweg_round_seconds", "Time from request to plan, by the worker.", buckets=_SECONDS, registry=r
         )
@@ -40,6 +49,10 @@ class Metrics:
             registry=r,
         )
         self.worker_restarts = Counter("thalweg_worker_restarts", "Worker processes replaced.", registry=r)
+        self.worker_memory = Gauge("thalweg_worker_memory_bytes", "Memory that the worker process has now.", registry=r)
+        self.worker_memory_limit = Gauge(
+            "thalweg_worker_memory_limit_bytes", "Memory that the worker process may use; 0: no limit.", registry=r
+        )
         self.placements = Counter("thalweg_placements", "Placements by what became of them.", ["outcome"], registry=r)
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
         self.evictions = Counter("thalweg_evictions", "Evictions by the API server's answer.", ["answer"], registry=r)

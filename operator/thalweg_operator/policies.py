@@ -65,6 +65,7 @@ class _Unscheduled(msgspec.Struct, rename="camel"):
     base: Annotated[int, msgspec.Meta(ge=0, le=10**12)] = 100_000
     per_priority: _Factor = 10
     per_waiting_second: _Factor = 5
+    aging_crosses_priorities: bool = False
 
 
 class _Selects(msgspec.Struct, rename="camel"):

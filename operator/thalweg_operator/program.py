@@ -45,6 +45,7 @@ from thalweg_operator.steering import PodSteering
 from thalweg_operator.waiting import WaitingPods
 from thalweg_operator.wire import RoundReply, RoundRequest
 from thalweg_operator.worker_client import WorkerClient
+from thalweg_operator.worker_limits import default_memory, resident
 
 T = TypeVar("T")
 
@@ -121,7 +122,10 @@ class Operator:
             self._gates.touch()
 
         self._policies.on_change = policies_changed
-        self._worker = WorkerClient(settings.round_timeout, settings.records)
+        memory = default_memory() if settings.worker_memory is None else settings.worker_memory
+        self._worker = WorkerClient(settings.round_timeout, settings.records, memory)
+        self.metrics.worker_memory_limit.set(memory)
+        self.metrics.worker_memory.set_function(lambda: resident(self._worker.pid))
         self._events, self._progress = EventWriter(connection, self.metrics), Progress()
         self._observed = Observed(self._events)
         self._waiting = WaitingPods(connection, self._state, self.metrics, self._events, settings.told_per_second)
@@ -153,6 +157,7 @@ class Operator:
             batcher,
             settings.resync,
             settings.round_budget,
+            round_timeout=settings.round_timeout,
         )
         self._rounds.on_planned = self._planned
         self.steering.on_rejected = self._rounds.rejected

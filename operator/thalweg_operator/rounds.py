@@ -20,12 +20,14 @@ from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import Amounts
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
+from thalweg_operator.deadline import RoundDeadline
 from thalweg_operator.dispatch import Dispatch, in_bursts
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.lasting import LastingRoom
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
-from thalweg_operator.state import ClusterState
+from thalweg_operator.quarantine import Quarantine
+from thalweg_operator.state import Changes, ClusterState
 from thalweg_operator.steering import PodSteering
 from thalweg_operator.waiting import WaitingPods
 from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting, told
@@ -69,14 +71,32 @@ class _Refusals:
     nodes: dict[str, tuple[float, int, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What a request is about: the state's generation, what changed up to then, and the policies in order."""
+
+    generation: int
+    changes: Changes
+    policies: Sequence[Policy]
+    #: Of the policy objects, by name.
+    uids: Mapping[str, str]
+
+
 @dataclass(slots=True)
 class _Question:
-    """A request and the pods it speaks of, by place; ``whole`` unless a lost worker made it ask for less."""
+    """A request and the pods it speaks of, by place.
+
+    Attributes:
+        blocked: pods that nobody may place.
+        resting: pods that no round is planned with for now, and why.
+        more: whether others wait for the next round.
+    """
 
     request: RoundRequest
     pods: list[Pod]
     blocked: list[tuple[Pod, Policy]] = field(default_factory=list)
-    whole: bool = True
+    resting: list[tuple[Pod, Policy, str]] = field(default_factory=list)
+    more: bool = False
     #: Of the policy objects behind the request's policies, by name.
     uids: Mapping[str, str] = field(default_factory=dict)
 
@@ -102,23 +122,32 @@ class RoundLoop:
         batcher: Batcher,
         resync: float,
         budget: float,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        round_timeout: float = 60.0,
     ) -> None:
+        """Wires the loop.
+
+        Args:
+            clock: what pauses are counted by; nobody sets it.
+            wall: seconds since the epoch: how long pods wait, and times that are shown.
+            round_timeout: seconds that any round may take.
+        """
         self._state, self._policies, self._worker = state, policies, worker
         self._binder, self._steering, self._waiting, self._metrics = binder, steering, waiting, metrics
         self._batcher, self._resync, self._budget, self._clock = batcher, resync, budget, clock
         self.on_planned: Callable[[RoundRequest, Sequence[Pod], RoundReply], None] = lambda *_: None
+        self._wall, self._deadline, self._quarantine = wall, RoundDeadline(round_timeout), Quarantine()
         self._dispatch = Dispatch(state, policies, binder, steering, metrics, self._rest_awhile)
-        self._lasting, self._monotonic = LastingRoom(state, policies, monotonic), monotonic
+        self._lasting = LastingRoom(state, policies, clock)
         self._holds: tuple[Hold, ...] = ()
         self._number = 0
         self._told = False
-        self._most: int | None = None
-        self._asked_for = self._turn = 0
         self._asked = 0.0
         self._backoffs: dict[str, _Backoff] = {}
         self._refusals: dict[str, _Refusals] = {}
+        #: Uid of each pod that was planned with, and since when it waits.
+        self._since: dict[str, tuple[str, float]] = {}
         self.reports: dict[str, RoundReport] = {}
         self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
 
@@ -132,11 +161,11 @@ class RoundLoop:
                     await self._round()
                     failures = 0
                 except WorkerLost as error:
-                    failures += 1
+                    # With pods to plan the same question is not asked again (quarantine.py); without, it must be.
+                    failures = 0 if self._told else failures + 1
                     self._told = False
-                    # The same question would most likely end the same way: ask for half of it.
-                    self._most = max(1, self._asked_for // 2)
                     self._metrics.worker_restarts.inc()
+                    self._metrics.rounds_failed.labels(error.cause).inc()
                     _log.error("worker replaced", problem=str(error), failures=failures)
                     await asyncio.sleep(min(10.0, 0.05 * 2 ** min(failures, 8)))
                     self._batcher.touch()
@@ -176,34 +205,47 @@ class RoundLoop:
             if until > now and not self._state.node_changed_since(node, generation)
         )
 
+    def _waits_since(self, pod: Pod) -> float:
+        """When it could first be planned, by the wall clock: the first round that could, or by what was written on it.
+
+        After a restart the latter is all that is known. Who was never told it waits counts as new.
+        """
+        known = self._since.get(pod.key)
+        if known is None or known[0] != pod.uid:
+            known = self._since[pod.key] = pod.uid, pod.tried or self._wall()
+        return known[1]
+
     def _next_due(self) -> float:
         now = self._clock()
         # Rests that end after the last round began, not after now: one that ended while it ran was skipped by it.
         ends = [each.until for each in self._backoffs.values() if each.until > self._asked]
         ends += [until for each in self._refusals.values() for until, *_ in each.nodes.values() if until > self._asked]
+        due = self._quarantine.next_due(self._asked)
+        ends += [] if due is None else [due]
         return min([self._resync, *(max(0.0, end - now) for end in ends)])
 
     async def _round(self) -> None:
-        fresh = not (self._told and self._worker.alive)
-        if fresh:
-            if self._told:
-                self._told = False
-                self._metrics.worker_restarts.inc()
-                _log.error("worker replaced", problem="it died between two rounds")
-            await self._worker.start()
-            self._state.mark_all_dirty()
-        question = await self._question(fresh=fresh)
+        if not (self._told and self._worker.alive):
+            await self._begin_anew()
+        question = await self._question()
         request = question.request
-        if not (question.pods or request.fresh or _has_changes(request)):
+        if question.more:
+            self._batcher.touch()
+        if not (question.pods or _has_changes(request)):
             await self._conclude(question, None)
             return
-        self._asked_for = len(question.pods)
-        reply = await self._worker.ask(request)
-        self._told = True
+        began = self._clock()
+        try:
+            reply = await self._worker.ask(request)
+        except WorkerLost as error:
+            self._quarantine.failed(self._clock(), self._clock() - began, str(error))
+            self._metrics.quarantined.set(len(self._quarantine))
+            raise
         self._holds = reply.holds.known
-        if self._most is not None:
-            self._most = None if question.whole else self._most * 2
-            self._batcher.touch()
+        if question.pods:
+            self._deadline.took(reply.seconds)
+        self._quarantine.succeeded(self._clock())
+        self._metrics.quarantined.set(len(self._quarantine))
         self._metrics.rounds.labels(reply.method).inc()
         self._metrics.round_seconds.observe(reply.seconds)
         self._batcher.took(reply.seconds)
@@ -216,16 +258,61 @@ class RoundLoop:
         self.on_planned(request, question.pods, reply)
         await self._conclude(question, reply)
 
-    async def _question(self, *, fresh: bool) -> _Question:
-        self._number += 1
+    async def _begin_anew(self) -> None:
+        """Starts the worker and tells it everything, with no pod to plan: what fails here no pod is at fault for."""
+        if self._told:
+            self._told = False
+            self._metrics.worker_restarts.inc()
+            _log.error("worker replaced", problem="it died between two rounds")
+        await self._worker.start()
+        self._state.mark_all_dirty()
+        await self._worker.ask(await self._request(self._moment(), [], fresh=True))
+        self._told = True
+
+    def _moment(self) -> _Moment:
+        """What changed, as of now: what changes while a request is put together counts as newer than the plan."""
+        return _Moment(self._state.generation, self._state.take_changes(), self._policies.ordered, self._policies.uids)
+
+    async def _question(self) -> _Question:
         state, now = self._state, self._clock()
         self._asked = now
-        # Both at one moment: what changes while the request is put together counts as newer than the plan.
-        generation = state.generation
-        changes = state.take_changes()
+        moment = self._moment()
+        ordered = moment.policies
+        places = {policy.name: at for at, policy in enumerate(ordered)}
+        blocked: list[tuple[Pod, Policy]] = []
+        governed: dict[str, tuple[int, Delivery]] = {}
+        plannable: list[Pod] = []
+        async for pod in in_bursts(state.plannable()):
+            policy = self._policies.of(pod, self._state.namespaces)
+            steered = policy is not None and policy.delivery is Delivery.EXTENDER and not pod.unjudged
+            if pod.gated and not steered and pod.namespace in self._state.namespaces:
+                self._steering.open(pod)  # nothing would come of its waiting there
+            if policy is None:
+                continue  # nobody's; or its namespace is on its way, and will ask for another round
+            place = places.get(policy.name)
+            if place is None or ordered[place] is not policy:
+                continue  # the policies changed since this began: the next round, already asked for, takes the pod up
+            if pod.left_alone(policy.delivery) or (pod.gated and policy.delivery is Delivery.BINDER):
+                blocked.append((pod, policy))
+                continue
+            backoff = self._backoffs.get(pod.key)
+            if backoff is not None and backoff.uid == pod.uid and backoff.until > now:
+                continue
+            plannable.append(pod)
+            governed[pod.key] = place, policy.delivery
+        choice = self._quarantine.choose(plannable, now)
+        asked = [(pod, *governed[pod.key]) for pod in choice.pods]
+        request = await self._request(moment, asked)
+        resting = [(pod, ordered[governed[pod.key][0]], reason) for pod, reason in choice.resting]
+        return _Question(request, [pod for pod, *_ in asked], blocked, resting, choice.more, moment.uids)
+
+    async def _request(
+        self, moment: _Moment, asked: Sequence[tuple[Pod, int, Delivery]], *, fresh: bool = False
+    ) -> RoundRequest:
+        """All that changed, and pods to plan, each with the place of its policy and its delivery."""
+        self._number += 1
+        state, now, changes = self._state, self._clock(), moment.changes
         classes: dict[PodClass, int] = {}
-        ordered, uids = self._policies.ordered, self._policies.uids
-        policies = {policy.name: at for at, policy in enumerate(ordered)}
         kinds: dict[Kind, int] = {}
         neighbours = [
             (kinds.setdefault(kind, len(kinds)), node, by)
@@ -236,35 +323,8 @@ class RoundLoop:
             Use(name, _capped(use.amounts), use.pods, use.cpu, use.memory, tuple(use.ports), tuple(use.volumes))
             async for name, use in in_bursts(changes.uses.items())
         ]
-        pods: list[Pod] = []
-        blocked: list[tuple[Pod, Policy]] = []
         waiting: list[Waiting] = []
-        asked: list[tuple[Pod, Delivery]] = []
-        plannable = state.plannable()
-        whole = self._most is None or len(plannable) <= self._most
-        if self._most is not None and not whole:
-            # In turns, so that pods for which there is no room do not keep the others out.
-            start = self._turn % len(plannable)
-            plannable = (plannable[start:] + plannable[:start])[: self._most]
-            self._turn = start + self._most
-        async for pod in in_bursts(plannable):
-            policy = self._policies.of(pod, self._state.namespaces)
-            steered = policy is not None and policy.delivery is Delivery.EXTENDER and not pod.unjudged
-            if pod.gated and not steered and pod.namespace in self._state.namespaces:
-                self._steering.open(pod)  # nothing would come of its waiting there
-            if policy is None:
-                continue  # nobody's; or its namespace is on its way, and will ask for another round
-            place = policies.get(policy.name)
-            if place is None or ordered[place] is not policy:
-                continue  # the policies changed since this began: the next round, already asked for, takes the pod up
-            if pod.left_alone(policy.delivery) or (pod.gated and policy.delivery is Delivery.BINDER):
-                blocked.append((pod, policy))
-                continue
-            backoff = self._backoffs.get(pod.key)
-            if backoff is not None and backoff.uid == pod.uid and backoff.until > now:
-                continue
-            pods.append(pod)
-            asked.append((pod, policy.delivery))
+        async for pod, place, _ in in_bursts(asked):
             pod_class = without(pod.pod_class, self._refusing(pod, now)) if self._refusals else pod.pod_class
             waiting.append(
                 Waiting(
@@ -274,21 +334,22 @@ class RoundLoop:
                     created=pod.created,
                     kind=kinds.setdefault(pod.kind, len(kinds)),
                     replaces=state.replaced(pod),
+                    since=self._waits_since(pod),
                 )
             )
-        telling = state.telling_gangs(asked)
+        telling = state.telling_gangs([(pod, delivery) for pod, _, delivery in asked])
         async for _ in in_bursts(telling.steps()):
             pass
         for each, of_it in zip(waiting, telling.names, strict=True):
             each.gangs = of_it
-        governed = ((pod, ordered[each.policy]) for pod, each in zip(pods, waiting, strict=True))
-        lasting = await self._lasting.news(governed, now, fresh=fresh)
+        governed = ((pod, moment.policies[place]) for pod, place, _ in asked)
+        lasting = await self._lasting.news(governed, self._wall(), fresh=fresh)
         images: dict[tuple[str, int], int] = {}
         reports = [told(name, report, images) async for name, report in in_bursts(changes.reports.items())]
-        request = RoundRequest(
+        return RoundRequest(
             number=self._number,
-            generation=generation,
-            now=now,
+            generation=moment.generation,
+            now=self._wall(),
             fresh=fresh,
             nodes=changes.nodes,
             gone=changes.gone,
@@ -298,7 +359,7 @@ class RoundLoop:
             neighbours=neighbours,
             images=list(images),
             reports=reports,
-            policies=list(ordered),
+            policies=list(moment.policies),
             classes=list(classes),
             waiting=waiting,
             budget=self._budget,
@@ -306,9 +367,9 @@ class RoundLoop:
             storage_gone=changes.storage_gone,
             gangs=telling.gangs,
             lasting=lasting,
-            holds=Holds(self._monotonic(), self._holds),
+            holds=Holds(now, self._holds),
+            deadline=0.0 if fresh else self._deadline.of(len(asked), len(classes)),
         )
-        return _Question(request, pods, blocked, whole=whole, uids=uids)
 
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         request = question.request
@@ -332,6 +393,10 @@ class RoundLoop:
 
     async def _conclude(self, question: _Question, reply: RoundReply | None) -> None:
         request = question.request
+        for pod, policy, reason in question.resting:
+            if policy.delivery is not Delivery.OBSERVE:
+                self._state.give_up_place(pod)
+                self._waiting.tell(pod, reason, steered=policy.delivery is Delivery.EXTENDER)
         for pod, policy in question.blocked:
             # A closed gate is written on the pod by the API server itself, in its own words. What we do not judge
             # kube-scheduler does, where it is to bind the pod; what cannot be read it may not even see.
@@ -347,7 +412,7 @@ class RoundLoop:
         for at, _ in reply.left if reply is not None else ():
             left[request.waiting[at].policy] += 1
         names = {policy.name: at for at, policy in enumerate(request.policies)}
-        for _, policy in question.blocked:
+        for policy in (*(each[1] for each in question.blocked), *(each[1] for each in question.resting)):
             left[names[policy.name]] += 1
         if reply is not None:
             self._report(question, reply, placed, left)
@@ -359,13 +424,15 @@ class RoundLoop:
         waiting = self._state.waiting
         self._refusals = {key: each for key, each in self._refusals.items() if key in waiting}
         self._backoffs = {key: each for key, each in self._backoffs.items() if key in waiting}
+        self._since = {key: each for key, each in self._since.items() if key in waiting}
+        self._quarantine.forget_all_but(waiting.values())
         if self._number % GENERATION == 0:
             self._policies.age()
             self._state.neighbours.age()
 
     def _report(self, question: _Question, reply: RoundReply, placed: Sequence[int], left: Sequence[int]) -> None:
         """Keeps what policies are told; what was of policy objects that are gone is dropped."""
-        request, now, standing = question.request, self._clock(), set(self._policies.uids.values())
+        request, standing = question.request, set(self._policies.uids.values())
         self.reports = {uid: each for uid, each in self.reports.items() if uid in standing}
         self.contradictions = {}
         sentences: dict[int, list[str]] = {}
@@ -379,7 +446,7 @@ class RoundLoop:
                 self.contradictions[uid] = (policy, sentences[at])
             if placed[at] or left[at]:
                 self.reports[uid] = RoundReport(
-                    request.number, now, placed[at], left[at], reply.costs[at], reply.gap, reply.certified
+                    request.number, request.now, placed[at], left[at], reply.costs[at], reply.gap, reply.certified
                 )
 
 

@@ -19,7 +19,8 @@ class Settings:
         lease: held while anything is written; one for each cluster.
         idle_window: seconds without a change after which a round starts.
         max_window: seconds after the first change at which a round starts in any case.
-        round_timeout: seconds after which a worker that does not answer is replaced.
+        round_timeout: seconds that a round may take at most; usually it is less (deadline.py).
+        worker_memory: bytes that the worker process may use, 0 for no limit; None: half of what the container may use.
         round_budget: seconds after which a round takes no further step to make its plan better.
         records: folder in which the last rounds are kept for a replay; None keeps none.
         bind_concurrency: bindings under way at once.
@@ -36,6 +37,7 @@ class Settings:
     idle_window: float = 0.02
     max_window: float = 0.2
     round_timeout: float = 60.0
+    worker_memory: int | None = None
     round_budget: float = 0.3
     records: Path | None = None
     bind_concurrency: int = 32

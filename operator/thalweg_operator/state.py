@@ -760,4 +760,4 @@ def _counted(pod: Pod) -> tuple[object, ...]:
 
 
 def _as_planned(pod: Pod) -> Pod:
-    return msgspec.structs.replace(pod, told="", nominated="", planned="", gated=False)
+    return msgspec.structs.replace(pod, told="", tried=0.0, nominated="", planned="", gated=False)

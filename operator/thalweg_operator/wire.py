@@ -63,6 +63,7 @@ class Waiting(msgspec.Struct, array_like=True):
     kind: int
     gangs: tuple[str, ...] = ()
     replaces: Replaced | None = None
+    since: float = 0.0
 
 
 class RoundRequest(msgspec.Struct):
@@ -71,6 +72,7 @@ class RoundRequest(msgspec.Struct):
     Attributes:
         fresh: the worker is to forget what it has first.
         budget: seconds after which no further step of the round begins.
+        deadline: seconds after which the round has failed, in the middle of a step too; 0: none.
         steps: how many steps to take whatever the clock says, for a replay; 0 leaves it to the budget.
         seed: of the choices that the round makes.
         namespaces: labels of those that changed, None for those that are gone.
@@ -105,6 +107,7 @@ class RoundRequest(msgspec.Struct):
     gangs: list[Gang] = []
     lasting: tuple[Lasting, ...] | None = None
     holds: Holds = Holds()
+    deadline: float = 0.0
     #: Whether more of it follows (see ``cut``).
     more: bool = False
 
@@ -160,7 +163,9 @@ class RoundReply(msgspec.Struct):
     #: Policies, by their place in the request, that rule some of their own pods out, and how.
     contradictions: list[tuple[int, str]] = []
     holds: Holds = Holds()
+    #: Why there is no plan, and of what kind that is (errors.py WorkerLost).
     problem: str = ""
+    cause: str = ""
 
     @property
     def gap(self) -> float:
@@ -173,7 +178,7 @@ class RoundReply(msgspec.Struct):
         return self.cost == self.lower_bound
 
 
-def failed(request: RoundRequest, problem: str) -> RoundReply:
+def failed(request: RoundRequest, problem: str, cause: str = "error") -> RoundReply:
     """The reply to a request that could not be answered."""
     return RoundReply(
         number=request.number,
@@ -190,6 +195,7 @@ def failed(request: RoundRequest, problem: str) -> RoundReply:
         arcs=0,
         seconds=0.0,
         problem=problem,
+        cause=cause,
     )
 
 

@@ -48,6 +48,7 @@ from thalweg_operator.wire import (
     request_decoder,
     told,
 )
+from thalweg_operator.worker_limits import RoundExpired, at_most, confine, in_words
 
 #: What no round of so many, and none of as many before, asked for is forgotten.
 GENERATION = 256
@@ -274,6 +275,7 @@ def answer(replica: Replica, request: RoundRequest, models: Mapping[str, CostMod
             kind=request.kinds[waiting.kind],
             gangs=waiting.gangs,
             replaces=waiting.replaces,
+            since=waiting.since,
         )
         (observed if policy.delivery is Delivery.OBSERVE else binding).append(pod)
     until, cache = started + request.budget, replica.cache
@@ -354,12 +356,17 @@ def _reply(
 
 
 def serve(
-    source: BinaryIO, sink: BinaryIO, records: Path | None = None, models: Mapping[str, CostModel] = MODELS
+    source: BinaryIO,
+    sink: BinaryIO,
+    records: Path | None = None,
+    models: Mapping[str, CostModel] = MODELS,
+    memory: int = 0,
 ) -> None:
     """Answers requests until the source ends. A round that fails is answered with its problem.
 
     Args:
         records: where each round is kept for a replay; None keeps none.
+        memory: bytes that this process may use, 0 for no limit.
     """
     replica = Replica()
     parts: list[RoundRequest] = []
@@ -375,7 +382,12 @@ def serve(
         if request.fresh:
             replica = Replica()
         try:
-            reply = answer(replica, request, models)
+            with at_most(request.deadline):
+                reply = answer(replica, request, models)
+        except RoundExpired as error:
+            reply = failed(request, str(error), "timeout")
+        except MemoryError:
+            reply = failed(request, f"the worker reached its memory limit of {in_words(memory)}", "memory")
         except Exception as error:  # noqa: BLE001 - the operator decides what follows; this process must go on
             reply = failed(request, repr(error))
         body = reply_encoder.encode(reply)
@@ -390,5 +402,6 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the operator's to handle; it closes our input
     gc.set_threshold(100_000, 50, 100)
     replies, sys.stdout = sys.stdout.buffer, sys.stderr  # what a plug-in prints must not come between the replies
-    kept = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    serve(sys.stdin.buffer, replies, kept, find_models().usable)
+    allowed, kept = int(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    confine(allowed)
+    serve(sys.stdin.buffer, replies, kept, find_models().usable, allowed)

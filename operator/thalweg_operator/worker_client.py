@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, cut, reply_decoder, request_encoder
+from thalweg_operator.worker_limits import in_words
 
 _log = structlog.get_logger()
 #: Replies of 100,000 placements are a few megabytes.
 _BUFFER = 2**24
+#: Seconds that a worker has to say that its round took too long, or to end.
+_GRACE = 1.0
 
 
 class WorkerClient:
     """One worker process. Ask it one round at a time."""
 
-    def __init__(self, timeout: float, records: Path | None = None) -> None:
-        """A worker whose rounds are kept in the folder ``records``, if there is one."""
-        self._timeout, self._records = timeout, records
+    def __init__(self, timeout: float, records: Path | None = None, memory: int = 0) -> None:
+        """A worker.
+
+        Args:
+            timeout: seconds that any request may take.
+            records: a folder in which its rounds are kept, if there is one.
+            memory: bytes that it may use, 0 for no limit.
+        """
+        self._timeout, self._records, self._memory = timeout, records, memory
         self._process: Process | None = None
 
     @property
@@ -38,7 +49,7 @@ class WorkerClient:
     async def start(self) -> None:
         """Starts the process if none runs; a new one knows nothing: its first request must be fresh."""
         if not self.alive:
-            arguments = () if self._records is None else (str(self._records),)
+            arguments = [str(self._memory), *([] if self._records is None else [str(self._records)])]
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "thalweg_operator.worker", *arguments, stdin=PIPE, stdout=PIPE, limit=_BUFFER
             )
@@ -52,8 +63,10 @@ class WorkerClient:
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise WorkerLost("not started")
+        # The worker watches the deadline itself, and can say where it was; unless it is in code that is not Python's.
+        seconds = min(self._timeout, request.deadline + _GRACE) if request.deadline else self._timeout
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(seconds):
                 for part in cut(request):
                     body = request_encoder.encode(part)
                     process.stdin.write(LENGTH.pack(len(body)))
@@ -64,14 +77,28 @@ class WorkerClient:
                 reply = reply_decoder.decode(await process.stdout.readexactly(length))
         except TimeoutError:
             await self.stop()
-            raise WorkerLost(f"no plan after {self._timeout:.0f} s") from None
+            raise WorkerLost(f"no plan after {request.deadline or seconds:.0f} s", "timeout") from None
         except (asyncio.IncompleteReadError, ConnectionError) as error:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE):
+                    await process.wait()
             await self.stop()
-            raise WorkerLost(f"the worker process ended ({type(error).__name__})") from error
+            raise self._ended(process.returncode) from error
         if reply.problem:
             await self.stop()
-            raise WorkerLost(f"the round failed: {reply.problem}")
+            raise WorkerLost(reply.problem, reply.cause)
         return reply
+
+    def _ended(self, code: int | None) -> WorkerLost:
+        if code == -signal.SIGKILL:
+            return WorkerLost("the worker process was killed, most likely since memory ran out", "memory")
+        how = signal.Signals(-code).name if code is not None and code < 0 else f"code {code}"
+        if self._memory and code:
+            # Native code that is refused memory aborts, or ends in another way.
+            return WorkerLost(
+                f"the worker process ended ({how}); its memory limit is {in_words(self._memory)}", "memory"
+            )
+        return WorkerLost(f"the worker process ended ({how})", "ended")
 
     async def stop(self) -> None:
         """Ends the process; a plan in the making is lost, nothing else."""

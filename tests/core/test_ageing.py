@@ -2,10 +2,19 @@
 
 from dataclasses import replace
 
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.model import node, pod, snapshot
 
-from flowcore.model.snapshot import Snapshot
+from flowcore.model.gangs import Gang
+from flowcore.model.policies import BUILT_IN, GATE, Policy, UnscheduledPrice
+from flowcore.model.snapshot import PendingPod, Snapshot
+from flowcore.model.wire import Interner, WirePod, to_pod
 from flowcore.rounds import run_round
+from flowcore.rounds.demands import demands_of
+from flowcore.rounds.room import Room
 
 
 def _rounds_until_placed(waiting: Snapshot, large: str, *, interval: float, most: int) -> int | None:
@@ -38,3 +47,132 @@ def test_a_pod_ages_by_its_size() -> None:
         young, old = (run_round(replace(cluster, now=now)).left[0].price for now in (1000.0, 2000.0))
         rise[name] = old - young
     assert rise == {"large": 5 * 1000 * 10, "small": 5 * 1000}
+
+
+NOW = 10.0**9
+DAY = 86400.0
+CROSSING = Policy("crossing", unscheduled=UnscheduledPrice(aging_crosses_priorities=True))
+POLICIES = {BUILT_IN.name: BUILT_IN, CROSSING.name: CROSSING}
+
+
+def prices(cluster: Snapshot, policies: dict[str, Policy]) -> dict[str, int]:
+    """What leaving each pod costs."""
+    demands = demands_of(cluster, Room(cluster).load(), policies)
+    return {pod.key: int(price) for each in demands for pod, price in zip(each.group.pods, each.prices, strict=True)}
+
+
+@pytest.mark.parametrize(("age", "priority"), [(300.0, 1000), (3600.0, 10_000), (2 * DAY, 100_000), (400 * DAY, 1)])
+def test_an_old_pod_does_not_come_before_one_of_a_higher_priority(age: float, priority: int) -> None:
+    """One place: it goes to the higher priority, however long the other one waits; unless its policy says otherwise."""
+    new = pod("new", 4000, created=NOW - 1, priority=priority)
+    for policy, first in ((BUILT_IN, "new"), (CROSSING, "old")):
+        old = pod("old", 4000, created=NOW - age, policy=policy.name)
+        result = run_round(snapshot([node("n", 4000)], [old, new], now=NOW), POLICIES)
+        assert [each.pod.key for each in result.placements] == [f"default/{first}"], policy.name
+
+
+def test_many_old_pods_do_not_come_before_one_of_a_higher_priority_by_their_age() -> None:
+    """What they are worth without their age is less than the one pod; together they would fill its place."""
+    old = [pod(f"old{at}", 400, created=NOW - 30 * DAY) for at in range(10)]
+    new = pod("new", 4000, created=NOW - 1, priority=1_000_000)
+    result = run_round(snapshot([node("n", 4000)], [*old, new], now=NOW))
+    assert [each.pod.key for each in result.placements] == ["default/new"]
+
+
+def test_an_old_gang_does_not_come_before_one_pod_of_a_higher_priority_by_its_age() -> None:
+    """The age of all its pods together does not outweigh the priority."""
+    gang = [replace(pod(f"g{at}", 2000, created=NOW - 30 * DAY), gangs=("g",)) for at in range(4)]
+    new = pod("new", 4000, created=NOW - 1, priority=1_000_000)
+    cluster = snapshot([node("n", 4000), node("m", 4000)], [*gang, new], now=NOW)
+    result = run_round(replace(cluster, gangs={"g": Gang("g", 4)}))
+    assert [each.pod.key for each in result.placements] == ["default/new"]
+
+
+def test_ageing_goes_on_among_equals_while_a_higher_priority_waits() -> None:
+    """The large pod comes before new small ones of its priority, where another of a higher one waits too."""
+    small = [pod(f"small{at}", 400, created=NOW - 1) for at in range(10)]
+    large = pod("large", 4000, created=NOW - DAY)
+    urgent = pod("urgent", 4000, created=NOW - 1, priority=1_000_000)
+    result = run_round(snapshot([node("n", 4000), node("m", 4000)], [*small, large, urgent], now=NOW))
+    assert {each.pod.key for each in result.placements} == {"default/large", "default/urgent"}
+
+
+def test_the_age_of_pods_that_fit_nowhere_lifts_nobody() -> None:
+    """They take no room from anybody."""
+    hopeless = pod("hopeless", 4000, created=NOW - 300 * DAY, node_selector=(("no", "such"),))
+    urgent = pod("urgent", 400, created=NOW, priority=10)
+    cluster = snapshot([node("n", 4000)], [hopeless, urgent], now=NOW)
+    assert prices(cluster, POLICIES)["default/urgent"] == BUILT_IN.unscheduled.base + 100
+
+
+_PODS = st.lists(
+    st.tuples(
+        st.sampled_from((-(2**31), -5, 0, 1, 2, 1000, 10**9, 2**31 - 1)),
+        st.sampled_from((100, 400, 4000)),
+        st.floats(0.0, 4000 * DAY),
+        st.sampled_from(("low", "high", "fast")),
+        st.sampled_from(("", "a", "b")),
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+@given(_PODS)
+def test_age_never_changes_the_order_of_priorities(drawn: list[tuple[int, int, float, str, str]]) -> None:
+    """Whatever ages, sizes, gangs and policies: a lower priority gains nothing on a higher one by its age."""
+    policies = {
+        "low": Policy("low"),
+        "high": Policy("high", unscheduled=UnscheduledPrice(base=10**7, per_priority=1)),
+        "fast": Policy("fast", unscheduled=UnscheduledPrice(base=0, per_waiting_second=10**6)),
+    }
+    pending: list[PendingPod] = []
+    for at, (priority, cpu, age, policy, gang) in enumerate(drawn):
+        made = pod(f"p{at}", cpu, created=NOW - age, policy=policy, priority=priority)
+        pending.append(replace(made, gangs=(gang,)) if gang else made)
+    gangs = {name: Gang(name, 1) for name in ("a", "b")}
+    cluster = replace(snapshot([node("n", 4000)], pending, now=NOW), gangs=gangs)
+    found = prices(cluster, policies)
+    still = {
+        name: msgspec.structs.replace(each, unscheduled=msgspec.structs.replace(each.unscheduled, per_waiting_second=0))
+        for name, each in policies.items()
+    }
+    before = prices(cluster, still)
+    assert all(0 < price < 2**45 for price in found.values())
+    for low in pending:
+        for high in pending:
+            if low.pod_class.priority < high.pod_class.priority:
+                gained = (found[low.key] - before[low.key]) - (found[high.key] - before[high.key])
+                assert gained <= 0
+
+
+def test_nobody_ages_behind_a_gate() -> None:
+    """Age counts from when the pod could first be planned, not from its creation."""
+    gated = replace(pod("gated", 4000, created=NOW - 2 * DAY), since=NOW - 1)
+    honest = pod("honest", 4000, created=NOW - 60)
+    result = run_round(snapshot([node("n", 4000)], [gated, honest], now=NOW))
+    assert [each.pod.key for each in result.placements] == ["default/honest"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "gates", "tried"),
+    [
+        ({"reason": "Unschedulable"}, [], 1_767_225_600.0),
+        ({"reason": "SchedulingGated"}, [GATE], 1_767_225_600.0),
+        ({"reason": "SchedulingGated"}, ["theirs"], 0.0),
+        ({"reason": "SchedulingGated"}, [], 0.0),
+        ({"reason": "Unschedulable", "status": "True"}, [], 0.0),
+        (None, [], 0.0),
+    ],
+)
+def test_since_when_a_pod_waits_by_what_is_written_on_it(
+    condition: dict[str, str] | None, gates: list[str], tried: float
+) -> None:
+    """The PodScheduled condition, where somebody tried to place it or our own gate alone holds it."""
+    written = {"type": "PodScheduled", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    manifest = {
+        "metadata": {"name": "p", "uid": "u", "creationTimestamp": "2025-01-01T00:00:00Z"},
+        "spec": {"schedulingGates": [{"name": name} for name in gates]},
+        "status": {"conditions": [] if condition is None else [written | condition]},
+    }
+    assert to_pod(msgspec.convert(manifest, WirePod), Interner()).tried == tried

@@ -77,6 +77,7 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
         "base": UnscheduledPrice().base,
         "perPriority": UnscheduledPrice().per_priority,
         "perWaitingSecond": UnscheduledPrice().per_waiting_second,
+        "agingCrossesPriorities": UnscheduledPrice().aging_crosses_priorities,
     }
     assert _defaults(price) == prices
 

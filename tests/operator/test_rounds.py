@@ -38,7 +38,9 @@ class InProcess:
         self.requests: list[RoundRequest] = []
         #: Run between the plan and its delivery, one a round.
         self.meanwhile: list[Callable[[], object]] = []
+        #: Raised instead of a plan, one a round; and whenever one of the pods has such a key.
         self.fail: list[Exception] = []
+        self.poison: set[str] = set()
 
     async def start(self) -> None:
         self.alive, self.replica = True, Replica()
@@ -50,13 +52,17 @@ class InProcess:
         # Through the wire format and back, as between processes.
         request = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=RoundRequest)
         self.requests.append(request)
-        if self.fail:
+        plans = bool(request.waiting)
+        if plans and self.poison & {each.key for each in request.waiting}:
+            await self.stop()
+            raise WorkerLost("no plan after 5 s", "timeout")
+        if plans and self.fail:
             await self.stop()
             raise self.fail.pop(0)
         if request.fresh:
             self.replica = Replica()
         reply = answer(self.replica, request)
-        if self.meanwhile:
+        if plans and self.meanwhile:
             self.meanwhile.pop(0)()
         return reply
 
@@ -91,6 +97,7 @@ class Case:
         self.batcher = Batcher(0.001, 0.01)
         self.state.on_change = self.policies.on_change = self.batcher.touch
         self.now = 1000.0
+        self.wall = 1_000_000.0
         self.loop = RoundLoop(
             self.state,
             self.policies,
@@ -103,6 +110,7 @@ class Case:
             0.05,
             0.3,
             lambda: self.now,  # type: ignore[arg-type]
+            lambda: self.wall,
         )
         self.state.set_namespace("ns", ())
 
@@ -610,12 +618,89 @@ async def test_after_a_lost_worker_less_is_asked_for_and_all_are_placed_all_the_
     case.worker.fail = [WorkerLost("too slow"), WorkerLost("still too slow")]
     case.node(cpu=1_000_000)
     names = [f"p{at:02}" for at in range(40)]
-    for name in names:
-        case.pod(name)
+    for at, name in enumerate(names):
+        case.pod(name, pod_class=PodClass(requests=(("cpu", 100 + at),)))
     await bound(case, *(f"ns/{name}" for name in names))
-    asked = [len(request.waiting) for request in case.worker.requests]
+    asked = [len(request.waiting) for request in case.worker.requests if request.waiting]
     assert asked[:3] == [40, 20, 10]
     assert sum(asked[2:]) >= 40
+
+
+async def test_poison_pods_are_named_and_all_others_are_bound(case: Case) -> None:
+    """Two pods with which no round ends: they wait with the reason, and are left out of all rounds from then on."""
+    case.worker.poison = {"ns/bad1", "ns/bad2"}
+    case.node(cpu=1_000_000)
+    names = [f"p{at:02}" for at in range(20)]
+    for at, name in enumerate(["bad1", *names, "bad2"]):
+        case.pod(name, pod_class=PodClass(requests=(("cpu", 100 + at),)))
+    await bound(case, *(f"ns/{name}" for name in names))
+    for name in ("bad1", "bad2"):
+        await told(case, f"ns/{name}", "planning this pod failed: no plan after 5 s; next try in")
+    read = case.metrics.registry.get_sample_value
+    failed = read("thalweg_rounds_failed_total", {"cause": "timeout"})
+    assert read("thalweg_quarantined") == 2
+    for at in range(5):
+        case.pod(f"late{at}")
+        await bound(case, f"ns/late{at}")
+    assert read("thalweg_rounds_failed_total", {"cause": "timeout"}) == failed
+    case.worker.poison = set()
+    case.now += 4000.0
+    case.batcher.touch()
+    await bound(case, "ns/bad1")
+
+
+async def test_a_worker_that_fails_before_it_plans_is_no_pods_fault(case: Case) -> None:
+    """What the worker is told of the cluster comes first, without pods: a failure there puts nobody in quarantine."""
+    ask, failures = case.worker.ask, [WorkerLost("no memory", "memory")] * 3
+
+    async def failing(request: RoundRequest) -> RoundReply:
+        if request.fresh and failures:
+            await case.worker.stop()
+            raise failures.pop()
+        return await ask(request)
+
+    case.worker.ask = failing  # type: ignore[method-assign]
+    case.node()
+    case.pod("p")
+    await bound(case, "ns/p")
+    read = case.metrics.registry.get_sample_value
+    assert read("thalweg_rounds_failed_total", {"cause": "memory"}) == 3
+    assert not read("thalweg_quarantined")
+
+
+async def test_age_counts_from_when_a_pod_could_first_be_planned(case: Case) -> None:
+    """Not from its creation, nor from before its gate opened; what is written on it is all that a restart leaves."""
+    nowhere = PodClass(node_selector=(("no", "such"),))
+    case.node()
+    for name, changes in {
+        "new": {},
+        "behind its gate": {"blocked": "its scheduling gates are closed: x"},
+        "tried before": {"tried": 5_000.0},
+    }.items():
+        case.pod(name, pod_class=nowhere, created=1000.0, **changes)
+    await told(case, "ns/new", "0/1 nodes")
+    case.wall += 500.0
+    case.pod("behind its gate", pod_class=nowhere, created=1000.0)
+    await told(case, "ns/behind its gate", "0/1 nodes")
+    since = {each.key: each.since for each in case.worker.requests[-1].waiting}
+    assert since == {"ns/new": 1_000_000.0, "ns/behind its gate": 1_000_500.0, "ns/tried before": 5_000.0}
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_pauses_do_not_follow_the_wall_clock(case: Case, hours: int) -> None:
+    """Somebody sets the clock: a pod that rests rests neither longer nor shorter."""
+    case.node("n")
+    pod = case.pod("p", blocked="not yet")
+    case.loop.refused(pod, "the API server refused the binding")
+    case.loop.rejected(pod, "n")
+    case.wall += 3600.0 * hours
+    case.pod("p")
+    case.pod("other")
+    await bound(case, "ns/other")
+    assert "ns/p" not in case.ear.bound
+    case.now += 2.5
+    case.batcher.touch()
+    await bound(case, "ns/p")
 
 
 def test_room_of_a_reserved_pod_that_goes_wakes_the_rounds() -> None:

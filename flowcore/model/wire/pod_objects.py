@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from flowcore.model.policies import PLANNED, REPLACES
@@ -122,6 +124,7 @@ class WireCondition(Wire):
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    last_transition_time: datetime | None = None
 
 
 class WireContainerStatus(Wire):

@@ -80,9 +80,9 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     if not node_name:
         blocked = blocked or "; ".join(str(each) for each in unread)
     controller = next((owner for owner in meta.owner_references or () if owner.controller), _NO_OWNER)
-    told = next(
-        (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
-    )
+    told = next((c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
+    # Behind our own gate it waits for us; behind another's, nobody may place it.
+    tried = told is not None and (gated or told.reason == "Unschedulable")
     return Pod(
         namespace=namespace,
         name=meta.name,
@@ -102,7 +102,8 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         gated=gated,
         nominated=status.nominated_node_name or "",
         planned=meta.annotations.planned or "" if meta.annotations else "",
-        told=intern(told),
+        told=intern(told.message or "" if told is not None else ""),
+        tried=to_seconds(told.last_transition_time) if told is not None and tried else 0.0,
         rules=rules,
         gang=intern(gang) if gang is not None else None,
         succeeded=status.phase == "Succeeded",

@@ -28,7 +28,7 @@ class Unit:
         required: how many pods of each demand it needs; none where it has a flaw.
         value: what leaving the required ones costs.
         flaw: why it cannot be placed, "" where it can.
-        since: when its oldest pod was created, 0 unknown.
+        since: since when its oldest pod waits, 0 unknown.
         started: some of what it needs has a node already, or its turn has come by waiting: it goes before others.
     """
 
@@ -216,7 +216,7 @@ def _unit(
         for at, place in mine:
             found.setdefault(at, []).append(place)
         by_demand.append({at: tuple(each) for at, each in found.items()})
-    created = [demands[at].group.pods[place].created for mine in members for at, place in mine]
+    created = [demands[at].group.pods[place].waits_since for mine in members for at, place in mine]
     unit = Unit(
         name=next((gang.unit for gang in gangs if gang.unit), gangs[0].name),
         gangs=tuple(gangs),
@@ -232,7 +232,7 @@ def _unit(
 
 def _dearest_first(demands: Sequence[Demand], at: int, place: int) -> tuple[bool, int, float, str]:
     pod = demands[at].group.pods[place]
-    return not demands[at].counts.any(), -int(demands[at].prices[place]), pod.created, pod.key
+    return not demands[at].counts.any(), -int(demands[at].prices[place]), pod.waits_since, pod.key
 
 
 def pods(count: int) -> str:

@@ -1,0 +1,267 @@
+"""Finds pods with which no round ends, and keeps them out of the rounds of others.
+
+When a round fails (no plan in time, or the worker ended) its pods are suspects. They are planned in halves, and what
+fails again is halved again, until single pods are left (suspects.py). Others have every second round meanwhile. A pod
+that fails alone, twice, rests; it is tried again after a pause that grows. Three such pods of a class, none of which
+could be planned, make the whole class rest as one. If no pod fails alone, the round was too much work: then fewer pods
+are planned at once for a while.
+
+The time that a namespace's pods cost is counted. A namespace that cost more than ``_ALLOWED`` seconds has only pods of
+classes planned that could be planned before, until its debt is paid off at 1 % of the time.
+
+Pure: whoever owns it says what time it is (a monotonic clock's) and how each round ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from flowcore.model.pods import Pod
+from thalweg_operator.suspects import Suspects
+
+#: A pause is so many times as long as the time that was lost: retries cost 1 % of the time.
+_PAUSE_FOR_LOST = 100.0
+_FIRST_PAUSE = 60.0
+#: Pauses double up to this, or to the first one where that is longer.
+_LONGEST_PAUSE = 3600.0
+#: Seconds that the pods of a namespace may cost others at once.
+_ALLOWED = 120.0
+#: A round of so few pods is not too much work the first time that it fails.
+_FEW = 16
+#: Classes that are remembered to be fine.
+_MOST_FINE = 10_000
+
+
+class _Of(Enum):
+    """What a round consists of."""
+
+    #: Pods that are no suspects.
+    OTHERS = "others"
+    #: Some of the suspects.
+    SUSPECTS = "suspects"
+    #: One pod, or gang, whose pause is over.
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a round is to plan.
+
+    Attributes:
+        pods: those that are planned.
+        resting: those that rest, and why.
+        more: whether another round is to follow at once: others wait for their turn.
+    """
+
+    pods: Sequence[Pod]
+    resting: Sequence[tuple[Pod, str]] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """Until when a pod, gang or class rests, how long that is, and what it is told."""
+
+    until: float
+    pause: float
+    reason: str
+
+
+@dataclass(slots=True)
+class _Fewer:
+    """How many pods and gangs are planned at once while a full round is too much."""
+
+    most: int
+    until: float
+    turn: int = 0
+
+
+class Quarantine:
+    """See the module. Call ``choose``, then ``succeeded`` or ``failed``, for each round."""
+
+    def __init__(self) -> None:
+        self._of, self._asked = _Of.OTHERS, tuple[Pod, ...]()
+        self._search: Suspects | None = None
+        #: By pod or gang, or by class.
+        self._rests: dict[Hashable, _Rest] = {}
+        #: No pause ends earlier: one retry at a time, however many rest.
+        self._next_retry = 0.0
+        self._fewer: _Fewer | None = None
+        self._last_pause = 0.0
+        #: Seconds that each namespace cost, and when that was so.
+        self._debts: dict[str, tuple[float, float]] = {}
+        self._fine: dict[Hashable, None] = {}
+
+    def __len__(self) -> int:
+        """Pods, gangs and classes that rest."""
+        return len(self._rests)
+
+    def choose(self, pods: Sequence[Pod], now: float) -> Choice:
+        """Which of the pods that may be planned the next round plans; always some, unless all rest."""
+        if self._fewer is not None and self._fewer.until <= now:
+            self._fewer = None
+        self._debts = {name: debt for name, debt in self._debts.items() if self._debt(name, now) > 0}
+        if self._search is None and self._fewer is None and not self._rests and not self._debts:
+            self._of, self._asked = _Of.OTHERS, tuple(pods)
+            return Choice(pods)
+        items: dict[str, list[Pod]] = {}
+        for pod in pods:
+            items.setdefault(_item(pod), []).append(pod)
+        resting, due = self._resting(items, now)
+        suspects = self._search.keep(items.keys() - resting.keys()) if self._search is not None else set[str]()
+        others = [item for item in items if item not in resting and item not in suspects]
+        chosen, more = self._turn(items, others, due)
+        self._asked = tuple(pod for item in chosen for pod in items[item])
+        for item in chosen:
+            resting.pop(item, None)
+        return Choice(self._asked, [(pod, why) for item, why in resting.items() for pod in items[item]], more)
+
+    def succeeded(self, now: float) -> None:
+        """The round that was chosen last ended with a plan."""
+        asked = self._asked
+        if self._search is None and not self._rests and not self._debts:
+            return
+        fine = dict.fromkeys(map(_class, asked))
+        if self._of is _Of.RETRY:
+            for key in (*map(_item, asked), *fine):
+                self._rests.pop(key, None)
+        self._fine |= fine
+        while len(self._fine) > _MOST_FINE:
+            del self._fine[next(iter(self._fine))]
+        if self._search is not None:
+            self._search.planned(len(set(map(_item, asked))), fine)
+            self._end_search(now)
+
+    def failed(self, now: float, lost: float, problem: str) -> None:
+        """The round that was chosen last failed.
+
+        Args:
+            lost: seconds that it cost.
+            problem: what happened, for the pods that are found to be at fault.
+        """
+        classes = {_item(pod): _class(pod) for pod in self._asked}
+        namespaces = {_item(pod): pod.namespace for pod in self._asked}
+        self._asked = ()
+        if not classes:
+            return
+        if self._of is _Of.RETRY:
+            for item, its in classes.items():
+                self._owe(namespaces[item], now, lost)
+                self._rest(its if its in self._rests else item, now, lost, problem)
+            return
+        search = self._search = self._search or Suspects(len(classes))
+        search.lost += lost
+        if len(classes) > 1:
+            search.divide(classes)
+            return
+        ((item, its),) = classes.items()
+        fault = search.failed_alone(item, its)
+        if fault is not None:
+            self._owe(namespaces[item], now, search.lost)
+            search.lost = 0.0
+            self._rest(fault, now, lost, problem)
+        self._end_search(now)
+
+    def next_due(self, after: float) -> float | None:
+        """When the first pause ends, of those that end later than that; None where none does."""
+        ends = [max(rest.until, self._next_retry) for rest in self._rests.values()]
+        ends += [at + _PAUSE_FOR_LOST * (debt - _ALLOWED) for debt, at in self._debts.values()]
+        if self._fewer is not None:
+            ends.append(self._fewer.until)
+        return min((end for end in ends if end > after), default=None)
+
+    def forget_all_but(self, pods: Iterable[Pod]) -> None:
+        """Drops what is known of pods that are not among these."""
+        if self._rests:
+            kept = {key for pod in pods for key in (_item(pod), _class(pod))}
+            self._rests = {key: rest for key, rest in self._rests.items() if key in kept}
+
+    # --- choosing ---
+
+    def _resting(self, items: Mapping[str, Sequence[Pod]], now: float) -> tuple[dict[str, str], list[str]]:
+        """Reasons of those that rest, and those of them whose turn has come, longest due first."""
+        indebted = {name: debt for name in self._debts if (debt := self._debt(name, now)) > _ALLOWED}
+        resting: dict[str, str] = {}
+        due: list[tuple[float, str]] = []
+        for item, pods in items.items():
+            its, namespace = _class(pods[0]), pods[0].namespace
+            rests = [self._rests[key] for key in (item, its) if key in self._rests]
+            if rests:
+                resting[item] = rests[0].reason
+                until = max(self._next_retry, *(rest.until for rest in rests))
+                if until <= now:
+                    due.append((until, item))
+            elif namespace in indebted and its not in self._fine:
+                resting[item] = (
+                    f"planning pods of namespace {namespace} failed too often: "
+                    "until it has paid for that, only pods like those that could be planned are planned"
+                )
+        return resting, [item for _, item in sorted(due)]
+
+    def _turn(
+        self, items: Mapping[str, Sequence[Pod]], others: Sequence[str], due: Sequence[str]
+    ) -> tuple[Sequence[str], bool]:
+        """What is next, and whether more is to come at once. Those that are something take turns."""
+        parts = self._search.parts if self._search is not None else 0
+        sizes = {_Of.OTHERS: len(others), _Of.SUSPECTS: parts, _Of.RETRY: len(due)}
+        order = [*_Of, *_Of]
+        after = order[order.index(self._of) + 1 :]
+        self._of = next((each for each in after if sizes[each]), _Of.OTHERS)
+        more = sum(map(bool, sizes.values())) > 1 or parts > 1
+        if self._of is _Of.SUSPECTS and self._search is not None:
+            return self._search.next_part({item: _class(pods[0]) for item, pods in items.items()}), more
+        if self._of is _Of.RETRY:
+            return due[:1], more
+        fewer = self._fewer
+        if fewer is None or len(others) <= fewer.most:
+            return others, more
+        start = fewer.turn if fewer.turn < len(others) else 0
+        fewer.turn = start + fewer.most
+        return others[start : fewer.turn], more or fewer.turn < len(others)
+
+    # --- resting ---
+
+    def _end_search(self, now: float) -> None:
+        search = self._search
+        if search is None or search.parts:
+            return
+        self._search = None
+        if search.found:
+            return
+        # Each part could be planned: it was all of them at once that was too much.
+        again = self._last_pause > 0
+        pause = max(_FIRST_PAUSE, min(2 * self._last_pause, _LONGEST_PAUSE), _PAUSE_FOR_LOST * search.lost)
+        self._last_pause = pause
+        if again or search.first > _FEW:
+            self._fewer = _Fewer(search.largest, now + pause)
+
+    def _rest(self, key: Hashable, now: float, lost: float, problem: str) -> None:
+        before = self._rests.get(key)
+        first = max(_FIRST_PAUSE, _PAUSE_FOR_LOST * lost)
+        pause = first if before is None else max(first, min(2 * before.pause, _LONGEST_PAUSE))
+        reason = f"planning this pod failed: {problem}; next try in {_in_words(pause)}"
+        self._rests[key] = _Rest(now + pause, pause, reason)
+        self._next_retry = max(self._next_retry, now + first)
+
+    def _debt(self, namespace: str, now: float) -> float:
+        seconds, since = self._debts.get(namespace, (0.0, now))
+        return max(0.0, seconds - (now - since) / _PAUSE_FOR_LOST)
+
+    def _owe(self, namespace: str, now: float, seconds: float) -> None:
+        self._debts[namespace] = (self._debt(namespace, now) + seconds, now)
+
+
+def _item(pod: Pod) -> str:
+    """What is planned as a whole: the pod, or its gang."""
+    return pod.uid if pod.gang is None else f"gang {pod.gang.key.shown}"
+
+
+def _class(pod: Pod) -> Hashable:
+    """Pods of which one is as good as another; those of other namespaces are not to suffer."""
+    return _item(pod) if pod.gang is not None else (pod.namespace, pod.pod_class, pod.rules)
+
+
+def _in_words(seconds: float) -> str:
+    return f"{round(seconds)} s" if seconds < 120 else f"{round(seconds / 60)} min"

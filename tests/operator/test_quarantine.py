@@ -1,0 +1,265 @@
+"""Pods with which no round ends are found, rest, and delay nobody else for long."""
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from math import ceil, log2
+
+from hypothesis import given
+from hypothesis import strategies as st
+from thalweg_operator.deadline import RoundDeadline
+from thalweg_operator.quarantine import Quarantine
+
+from flowcore.model.gang_terms import GangKey, GangRef, Source
+from flowcore.model.pods import Pod, PodClass
+
+
+def made(name: str, shape: int = 0, namespace: str = "ns", gang: str = "") -> Pod:
+    ref = GangRef(GangKey(Source.NATIVE, namespace, gang)) if gang else None
+    pod_class = PodClass(requests=(("cpu", 100 + shape),))
+    return Pod(namespace=namespace, name=name, uid=f"u-{name}", pod_class=pod_class, gang=ref)
+
+
+class Cluster:
+    """Rounds that fail when they have to plan a bad pod; what is planned is gone, unless it stays pending.
+
+    Attributes:
+        planned: pods, and when.
+        failures: of rounds, and when.
+    """
+
+    def __init__(self, is_bad: Callable[[Pod], bool], lost: float = 5.0) -> None:
+        self.quarantine, self.now, self.lost, self.is_bad = Quarantine(), 0.0, lost, is_bad
+        self.most = 10**9
+        self.waiting: dict[str, Pod] = {}
+        self.planned: dict[str, float] = {}
+        self.failures: list[float] = []
+        self.reasons: dict[str, str] = {}
+        self.more = False
+
+    def add(self, pods: Iterable[Pod]) -> None:
+        self.waiting.update((pod.uid, pod) for pod in pods)
+
+    def round(self) -> None:
+        choice = self.quarantine.choose(list(self.waiting.values()), self.now)
+        self.more = choice.more
+        self.reasons = {pod.uid: reason for pod, reason in choice.resting}
+        assert not {pod.uid for pod in choice.pods} & self.reasons.keys()
+        if any(map(self.is_bad, choice.pods)) or len(choice.pods) > self.most:
+            self.now += self.lost
+            self.failures.append(self.now)
+            self.quarantine.failed(self.now, self.lost, f"no plan after {self.lost:.0f} s")
+            self.more = True
+            return
+        self.now += 0.1
+        self.quarantine.succeeded(self.now)
+        for pod in choice.pods:
+            self.planned[pod.uid] = self.now
+            del self.waiting[pod.uid]
+
+    def run(self, most: int = 10_000) -> None:
+        """Rounds until nothing is left to do at once."""
+        for _ in range(most):
+            self.round()
+            if not self.more:
+                return
+        raise AssertionError("no end")
+
+
+@given(st.lists(st.integers(0, 40), max_size=120), st.sets(st.integers(0, 40)))
+def test_all_healthy_pods_are_planned_within_a_bounded_number_of_failed_rounds(
+    shapes: list[int], bad: set[int]
+) -> None:
+    """Whatever classes are bad among whatever pods: all that are healthy are planned, the bad ones rest."""
+    pods = [made(f"p{at}", shape) for at, shape in enumerate(shapes)]
+    poison = {made("", shape).pod_class for shape in bad}
+    cluster = Cluster(lambda pod: pod.pod_class in poison, lost=0.5)
+    cluster.add(pods)
+    cluster.run()
+    healthy = {pod.uid for pod in pods if pod.pod_class not in poison}
+    assert set(cluster.planned) == healthy
+    assert set(cluster.reasons) == {pod.uid for pod in pods} - healthy
+    found = len({pod.pod_class for pod in pods} & poison)
+    # Down to one class, then at most three of its pods, the first of them twice.
+    assert len(cluster.failures) <= found * (ceil(log2(max(2, len(pods)))) + 6)
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=60), st.data())
+def test_bad_pods_of_a_class_that_is_fine_are_found_one_by_one(shapes: list[int], data: st.DataObject) -> None:
+    """No healthy pod stays in quarantine for having the class of a bad one, where another of that class was planned."""
+    fine = [made(f"fine{shape}", shape) for shape in set(shapes)]
+    pods = [made(f"p{at}", shape) for at, shape in enumerate(shapes)]
+    bad = data.draw(st.sets(st.sampled_from([pod.uid for pod in pods]), max_size=2))
+    cluster = Cluster(lambda pod: pod.uid in bad, lost=0.5)
+    cluster.add([*fine, *pods])
+    cluster.run()
+    assert set(cluster.planned) == {pod.uid for pod in [*fine, *pods]} - bad
+    assert set(cluster.reasons) == bad
+
+
+def test_a_hundred_pods_of_a_bad_class_are_one_poison() -> None:
+    """After three of them failed the others rest with them, and only one of them is tried again."""
+    cluster = Cluster(lambda pod: pod.pod_class == made("", 1).pod_class)
+    cluster.add(made(f"bad{at}", 1) for at in range(100))
+    cluster.add(made(f"good{at}", 2) for at in range(100))
+    cluster.run()
+    assert len(cluster.planned) == 100
+    assert len(cluster.failures) <= 6
+    failures = len(cluster.failures)
+    cluster.add([made("another", 1)])
+    cluster.run()
+    assert len(cluster.failures) == failures
+    assert "u-another" in cluster.reasons
+
+
+def test_what_rests_is_told_why_and_tried_again_after_growing_pauses() -> None:
+    """The reason names the problem and the pause; what is no longer bad is planned with the next try."""
+    bad = {"u-bad"}
+    cluster = Cluster(lambda pod: pod.uid in bad)
+    cluster.add([made("bad")])
+    cluster.run()
+    assert cluster.reasons == {"u-bad": "planning this pod failed: no plan after 5 s; next try in 8 min"}
+    tries = []
+    for _ in range(4):
+        due = cluster.quarantine.next_due(cluster.now)
+        assert due is not None
+        cluster.now = due - 0.2
+        before = len(cluster.failures)
+        cluster.run()
+        assert len(cluster.failures) == before
+        cluster.now = due
+        cluster.run()
+        assert len(cluster.failures) == before + 1
+        tries.append(cluster.failures[-1])
+    pauses = [round(later - earlier) for earlier, later in pairwise(tries)]
+    assert pauses == [1005, 2005, 3605]
+    bad.clear()
+    cluster.now += 4000
+    cluster.run()
+    assert "u-bad" in cluster.planned
+    assert not len(cluster.quarantine)
+
+
+def test_many_that_rest_are_tried_one_at_a_time() -> None:
+    """All tries together cost at most a hundredth of the time, however many pods rest."""
+    cluster = Cluster(lambda pod: "bad" in pod.name)
+    for at in range(4):
+        cluster.add([made(f"bad{at}", at, f"ns{at}")])
+    cluster.run()
+    start, failures = cluster.now, len(cluster.failures)
+    while cluster.now < start + 10_000:
+        cluster.now += 10
+        cluster.run()
+    assert (len(cluster.failures) - failures) * cluster.lost <= 10_000 / 100 + cluster.lost
+
+
+def test_once_the_bad_pods_are_known_nobody_waits_for_them() -> None:
+    """Five bad pods among 300 arrivals: once they are named, 99 of 100 others are planned within 2 seconds."""
+    cluster = Cluster(lambda pod: "bad" in pod.name)
+    cluster.add(made(f"bad{at}", at) for at in range(5))
+    cluster.run()
+    assert {f"u-bad{at}" for at in range(5)} == set(cluster.reasons)
+    born = {}
+    for at in range(300):
+        cluster.now += 0.3
+        pod = made(f"good{at}", at % 7)
+        born[pod.uid] = cluster.now
+        cluster.add([pod])
+        cluster.round()
+    cluster.run()
+    waits = sorted(cluster.planned[uid] - born[uid] for uid in born)
+    assert waits[-4] < 2.0
+
+
+def test_others_have_every_second_round_while_suspects_are_searched() -> None:
+    """A pod that comes while halves are tried is planned after at most one of them."""
+    cluster = Cluster(lambda pod: "bad" in pod.name)
+    cluster.add([*(made(f"good{at}", at) for at in range(64)), made("bad", 99)])
+    cluster.round()
+    waits = []
+    for at in range(10):
+        cluster.add([made(f"late{at}", at)])
+        born = cluster.now
+        while f"u-late{at}" not in cluster.planned:
+            cluster.round()
+        waits.append(cluster.now - born)
+    assert max(waits) < 2 * cluster.lost
+
+
+def test_one_failure_is_no_proof() -> None:
+    """A worker that ended once, for whatever reason: its pod is planned with the next round, and nothing rests."""
+    failing = [True]
+    cluster = Cluster(lambda _pod: bool(failing) and failing.pop())
+    cluster.add([made("p")])
+    cluster.run()
+    assert "u-p" in cluster.planned
+    assert not len(cluster.quarantine)
+
+
+def test_too_much_at_once_is_planned_in_parts() -> None:
+    """A thousand pods that no round can plan at once, none of them at fault: all planned, and later ones in parts."""
+    cluster = Cluster(lambda _pod: False)
+    cluster.most = 300
+    cluster.add(made(f"p{at}", at % 10) for at in range(1000))
+    cluster.run()
+    assert len(cluster.planned) == 1000
+    failures = len(cluster.failures)
+    assert failures <= 8
+    cluster.add(made(f"q{at}", at % 10) for at in range(1000))
+    cluster.run()
+    assert len(cluster.planned) == 2000
+    assert len(cluster.failures) == failures
+    assert not len(cluster.quarantine)
+
+
+def test_a_gang_is_tried_as_a_whole() -> None:
+    """Halves never cut it: a part of it can never be placed."""
+    cluster = Cluster(lambda pod: pod.name == "g3")
+    gang = [made(f"g{at}", at, gang="train") for at in range(8)]
+    whole = [made(f"h{at}", at, gang="other") for at in range(8)]
+    cluster.add([*gang, *whole, *(made(f"p{at}", at) for at in range(20))])
+    cluster.run()
+    assert set(cluster.reasons) == {pod.uid for pod in gang}
+    assert {pod.uid for pod in whole} <= set(cluster.planned)
+
+
+def test_a_namespace_of_ever_new_bad_classes_costs_others_a_bounded_share() -> None:
+    """Each minute a new bad class from one tenant, for six hours: the others lose two minutes and a hundredth."""
+    cluster = Cluster(lambda pod: pod.namespace == "evil" and "bad" in pod.name)
+    for minute in range(360):
+        cluster.now = max(cluster.now, 60.0 * minute)
+        cluster.add(
+            [made(f"bad{minute}", minute, "evil"), made(f"good{minute}", minute), made(f"fine{minute}", 7, "evil")]
+        )
+        cluster.run()
+    assert all(f"u-good{minute}" in cluster.planned for minute in range(360))
+    assert all(f"u-fine{minute}" in cluster.planned for minute in range(360))
+    assert len(cluster.failures) * cluster.lost < 120 + 0.02 * cluster.now + 60
+
+
+def test_pods_that_are_gone_are_forgotten() -> None:
+    """Also in the middle of the search."""
+    cluster = Cluster(lambda pod: "bad" in pod.name)
+    cluster.add([made("bad", 1), made("bad too", 2), made("good", 3)])
+    cluster.round()
+    cluster.waiting.pop("u-bad")
+    cluster.run()
+    assert set(cluster.reasons) == {"u-bad too"}
+    cluster.quarantine.forget_all_but([])
+    assert not len(cluster.quarantine)
+    assert cluster.quarantine.next_due(cluster.now) is None
+
+
+def test_a_round_may_take_several_times_what_rounds_took() -> None:
+    """As long as any until one was finished; then at least five seconds, and more for many pods."""
+    deadline = RoundDeadline(60.0)
+    assert deadline.of(1, 1) == 60.0
+    deadline.took(0.3)
+    assert 5.0 <= deadline.of(1, 1) < 6.0
+    assert deadline.of(10_000, 100) > 20.0
+    deadline.took(2.0)
+    assert deadline.of(1, 1) == 20.0
+    deadline.took(30.0)
+    assert deadline.of(1, 1) == 60.0
+    for _ in range(100):
+        deadline.took(0.3)
+    assert deadline.of(1, 1) < 6.0
