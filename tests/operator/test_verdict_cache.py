@@ -18,8 +18,7 @@ from thalweg_operator.worker import Replica
 from flowcore.classes import VerdictCache
 from flowcore.classes.invalidation import INVALIDATES, NODE_FIELDS, OF_A_NODE, Row
 from flowcore.costs import MODELS, Load
-from flowcore.filters import judge
-from flowcore.filters import node_resources_fit
+from flowcore.filters import judge, node_resources_fit
 from flowcore.filters.registry import IN_ORDER, ask
 from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node, Taint
