@@ -207,31 +207,44 @@ def _encoded(rejections: Iterable[Rejection], legend: list[Any], count: int) -> 
     """[count] codes: 0 for a node that is not rejected, else a set of reasons by its number in the legend.
 
     Args:
-        legend: reasons by number, and sets of such numbers by number; empty or as an earlier call left it.
+        legend: reasons by number, sets of such numbers by number, and bool[reasons, sets], which set has which reason;
+            empty or as an earlier call left it.
     """
     if not legend:
-        legend += [{}, {(): 0}]
+        legend += [{}, {(): 0}, np.zeros((0, 1), dtype=np.bool_)]
     reasons: dict[str, int] = legend[0]
     sets: dict[tuple[int, ...], int] = legend[1]
-    codes = np.zeros(count, dtype=np.int64)
+    numbers, nodes = [], []
     for rejection in rejections:
-        reason = reasons.setdefault(rejection.reason, len(reasons))
-        if not rejection.nodes.any():
-            continue
-        before, listed = codes.copy(), list(sets)
-        for code in np.unique(before[rejection.nodes]).tolist():
-            codes[rejection.nodes & (before == code)] = sets.setdefault((*listed[code], reason), len(sets))
-    return codes.astype(np.min_scalar_type(len(sets) - 1))
+        number = reasons.setdefault(rejection.reason, len(reasons))
+        if rejection.nodes.any():
+            numbers.append(number)
+            nodes.append(rejection.nodes)
+    if not numbers:
+        return np.zeros(count, dtype=np.min_scalar_type(len(sets) - 1))
+    rejected = np.array(nodes)
+    # Nodes with the same set of reasons: eight reasons at a time, so that the work grows with the reasons alone.
+    alike, kinds = np.zeros(count, dtype=np.int64), 1
+    for row in np.packbits(rejected, axis=0):
+        combined = row if kinds == 1 else alike * 256 + row
+        there = np.bincount(combined) > 0
+        alike, kinds = (np.cumsum(there) - 1)[combined], int(there.sum())
+    first = np.zeros(kinds, dtype=np.int64)
+    first[alike] = np.arange(count)  # any of them will do
+    of = np.array(numbers)
+    codes = [sets.setdefault(tuple(of[rejected[:, node]].tolist()), len(sets)) for node in first.tolist()]
+    # Another column may have the same legend as it was before: never in place.
+    legend[2] = np.zeros((len(reasons), len(sets)), dtype=np.bool_)
+    for at, each in enumerate(sets):
+        legend[2][list(each), at] = True
+    return np.array(codes, dtype=np.int64)[alike].astype(np.min_scalar_type(len(sets) - 1))
 
 
 def _decoded(column: Column) -> tuple[Rejection, ...]:
     if column.values is None:
         return ()
     reasons: dict[str, int] = column.legend[0]
-    sets: dict[tuple[int, ...], int] = column.legend[1]
-    found = []
-    for reason, number in reasons.items():
-        nodes = np.array([number in each for each in sets], dtype=np.bool_)[column.values]
-        if nodes.any():
-            found.append(Rejection(reason, nodes))
-    return tuple(found)
+    found = (
+        Rejection(reason, of_set[column.values]) for reason, of_set in zip(reasons, column.legend[2], strict=False)
+    )
+    return tuple(rejection for rejection in found if rejection.nodes.any())

@@ -64,6 +64,8 @@ class Newer:
     def _breaks_own(
         self, kind: Kind, rules: Rules, came: Callable[[Crowd, str], bool], shares: Callable[[str, str], bool]
     ) -> bool:
+        if rules.unreadable_affinity or rules.unreadable_spread:
+            return True  # what it demands is not known
         if any(came(self.pods.crowd(Together((term,))), term.topology_key) for term in rules.anti_affinity):
             return True
         if rules.affinity:

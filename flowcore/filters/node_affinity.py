@@ -80,11 +80,13 @@ def meets_all(requirements: Iterable[Requirement], table: NodeTable) -> Bools:
 
 def _meets(requirement: Requirement, table: NodeTable) -> Bools:
     column = table.column(requirement.key)
-    if requirement.operator == "In":  # one of few values, while a label such as the hostname has as many as nodes
-        wanted = [column.values.index(value) for value in requirement.values if value in column.values]
-        return np.isin(column.codes, wanted)
-    accepted = [requirement.accepts(value) for value in column.values]
-    accepted.append(requirement.accepts(None))  # code -1, no such label, is the last entry
+    # Code -1, no such label, is the last entry. Pods may list many values, and hostnames are as many as nodes.
+    if requirement.operator in ("In", "NotIn"):
+        listed, wanted = set(requirement.values), requirement.operator == "In"
+        accepted = [(value in listed) == wanted for value in column.values]
+        accepted.append(not wanted)
+    else:
+        accepted = [requirement.accepts(value) for value in (*column.values, None)]
     return np.array(accepted, dtype=np.bool_)[column.codes]
 
 

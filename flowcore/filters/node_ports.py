@@ -10,17 +10,34 @@ from collections.abc import Iterable
 import numpy as np
 
 from flowcore.filters.rejection import Reads, Rejection
-from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.pods import ANY_ADDRESS, HostPort, PodClass
 from flowcore.model.snapshot import Snapshot
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
 
+class Held:
+    """Host ports by number and protocol, to be compared with others in one pass."""
+
+    def __init__(self, ports: Iterable[HostPort]) -> None:
+        self._addresses: dict[tuple[str, int], set[str]] = {}
+        for port in ports:
+            self._addresses.setdefault((port.protocol, port.port), set()).add(port.ip)
+
+    def clashes(self, others: Iterable[HostPort]) -> bool:
+        """Whether any of the others is among these (HostPort.clashes)."""
+        addresses = self._addresses
+        for other in others:
+            there = addresses.get((other.protocol, other.port))
+            if there is not None and (other.ip in there or other.ip == ANY_ADDRESS or ANY_ADDRESS in there):
+                return True
+        return False
+
+
 def clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
     """Whether any wanted port is held already."""
-    held = tuple(taken)
-    return any(want.clashes(other) for want in wanted for other in held)
+    return Held(wanted).clashes(taken)
 
 
 def reads(pod_class: PodClass) -> Reads | None:
@@ -33,6 +50,7 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
     if not pod_class.host_ports or not snapshot.ports:
         return ()
     refused = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    wanted = Held(pod_class.host_ports)
     for at, taken in snapshot.ports.items():
-        refused[at] = clash(pod_class.host_ports, taken)
+        refused[at] = wanted.clashes(taken)
     return (Rejection(REASON, refused),)

@@ -6,6 +6,8 @@ constraint's kind there, the new one included, less those of the emptiest domain
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from flowcore.filters import node_affinity, taint_toleration
@@ -61,28 +63,37 @@ def rejections(pod_class: PodClass, kind: Kind, neighbours: Neighbours, table: N
     rules = kind.rules
     if rules is None or not rules.spread:
         return ()
-    keys = tuple(constraint.topology_key for constraint in rules.spread)
+    counts_on = Counted(rules.spread, pod_class, table)
     unlabelled = np.zeros(len(table.nodes), dtype=np.bool_)
     skewed = np.zeros_like(unlabelled)
     for constraint in rules.spread:
         undecided = ~(unlabelled | skewed)
         has_label = table.column(constraint.topology_key).codes >= 0
         unlabelled |= undecided & ~has_label
-        here = counted(constraint, keys, pod_class, table)
-        skewed |= undecided & has_label & _too_skewed(constraint, kind, neighbours, here, table)
+        skewed |= undecided & has_label & _too_skewed(constraint, kind, neighbours, counts_on(constraint), table)
     return (Rejection(REASON_NO_LABEL, unlabelled), Rejection(REASON, skewed))
 
 
-def counted(constraint: SpreadConstraint, keys: tuple[str, ...], pod_class: PodClass, table: NodeTable) -> Bools:
-    """bool[N]: nodes whose pods and domains count for a constraint.
+class Counted:
+    """bool[N] for each constraint of a pod: nodes whose pods and domains count for it.
 
-    Args:
-        keys: topologies of all constraints of the pod: nodes that lack any of these labels count for none of them.
+    Nodes that lack the label of any of the constraints count for none of them. What constraints have in common is
+    found once.
     """
-    labelled = included(constraint, pod_class, table)
-    for key in keys:
-        labelled &= table.column(key).codes >= 0
-    return labelled
+
+    def __init__(self, constraints: Sequence[SpreadConstraint], pod_class: PodClass, table: NodeTable) -> None:
+        self._pod_class, self._table = pod_class, table
+        self._labelled = np.ones(len(table.nodes), dtype=np.bool_)
+        for key in dict.fromkeys(constraint.topology_key for constraint in constraints):
+            self._labelled &= table.column(key).codes >= 0
+        self._by_policy: dict[tuple[bool, bool], Bools] = {}
+
+    def __call__(self, constraint: SpreadConstraint) -> Bools:
+        policy = constraint.honors_affinity, constraint.honors_taints
+        found = self._by_policy.get(policy)
+        if found is None:
+            found = self._by_policy[policy] = self._labelled & included(constraint, self._pod_class, self._table)
+        return found
 
 
 def included(constraint: SpreadConstraint, pod_class: PodClass, table: NodeTable) -> Bools:

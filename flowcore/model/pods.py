@@ -35,6 +35,10 @@ class PreferredTerm(msgspec.Struct, frozen=True, gc=False):
     term: NodeSelectorTerm
 
 
+#: A host port at this address is held at every address of its node.
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, not bound
+
+
 class HostPort(msgspec.Struct, frozen=True, gc=False, order=True):
     """A port of the node that a container wants. ``ip`` 0.0.0.0 means every address."""
 
@@ -46,7 +50,7 @@ class HostPort(msgspec.Struct, frozen=True, gc=False, order=True):
         """HostPortInfo.CheckConflict of kube-scheduler's framework/types.go."""
         if (self.protocol, self.port) != (other.protocol, other.port):
             return False
-        return self.ip == other.ip or "0.0.0.0" in (self.ip, other.ip)  # noqa: S104 - compared, not bound
+        return self.ip == other.ip or ANY_ADDRESS in (self.ip, other.ip)
 
 
 class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -110,6 +114,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     blocked: str = ""
     #: Why it cannot be planned here: only kube-scheduler's own judgement will do; "" when it can.
     unjudged: str = ""
+    #: The field with more entries than are planned (model/wire/limits.py), "" when there is none.
+    over_limit: str = ""
     #: Why only kube-scheduler can bind it, wherever it is planned to go; "" when the binder can.
     unbindable: str = ""
     #: Whether our own scheduling gate, and no other, holds it back.

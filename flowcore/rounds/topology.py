@@ -346,34 +346,39 @@ class _Counters:
         for key in dict.fromkeys(term.topology_key for term in rules.affinity):
             draft.near.append(self._counter(Together(rules.affinity), key))
         keys = tuple(constraint.topology_key for constraint in rules.spread)
-        draft.spreads += [self._spread(group, constraint, keys) for constraint in rules.spread]
+        counts_on = pod_topology_spread.Counted(rules.spread, group.pod_class, self._table)
+        draft.spreads += [self._spread(group, each, keys, counts_on(each)) for each in rules.spread]
         for wish in rules.preferred:
             draft.drawn.append((self._counter(Together((wish.term,)), wish.term.topology_key), wish.weight))
             if wish not in self._wishing:
                 self._wishing[wish] = Counter.of(None, self._domains_of(wish.term.topology_key), None, self._table)
                 self._attracting.add(wish, wish.selector)
-        draft.crowded += [self._crowded(group, constraint) for constraint in rules.soft_spread]
+        counts_on = pod_topology_spread.Counted(rules.soft_spread, group.pod_class, self._table)
+        keys = tuple(each.topology_key for each in rules.soft_spread)
+        draft.crowded += [self._crowded(group, each, keys, counts_on) for each in rules.soft_spread]
         for limit in rules.limits:
             counter = self._counter(policy_constraints.description(limit), limit.topology_key)
             itself = policy_constraints.counts_itself(limit, group.kind, self._neighbours)
             draft.caps.append(Cap(counter, limit.most, int(itself)))
         return draft
 
-    def _crowded(self, group: Group, constraint: SpreadConstraint) -> Counter:
-        pod_class, feeding = group.pod_class, None
+    def _crowded(
+        self,
+        group: Group,
+        constraint: SpreadConstraint,
+        keys: tuple[str, ...],
+        counts_on: pod_topology_spread.Counted,
+    ) -> Counter:
+        feeding = None
         read: tuple[object, ...] = ("soft",)
         if constraint.topology_key != HOSTNAME:
-            keys = tuple(each.topology_key for each in group.kind.rules.soft_spread) if group.kind.rules else ()
-            feeding = pod_topology_spread.included(constraint, pod_class, self._table)
-            for key in keys:
-                feeding = feeding & (self._table.column(key).codes >= 0)
-            read = (*read, *_inclusion(constraint, pod_class), keys)
+            feeding = counts_on(constraint)
+            read = (*read, *_inclusion(constraint, group.pod_class), keys)
         return self._counter(Alike(group.kind.namespace, constraint.selector), constraint.topology_key, read, feeding)
 
-    def _spread(self, group: Group, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Spread:
-        pod_class, kind, selector = group.pod_class, group.kind, constraint.selector
-        counted = pod_topology_spread.counted(constraint, keys, pod_class, self._table)
-        read = (keys, *_inclusion(constraint, pod_class))
+    def _spread(self, group: Group, constraint: SpreadConstraint, keys: tuple[str, ...], counted: Bools) -> Spread:
+        kind, selector = group.kind, constraint.selector
+        read = (keys, *_inclusion(constraint, group.pod_class))
         counter = self._counter(Alike(kind.namespace, selector), constraint.topology_key, read, counted)
         inside = np.unique(counter.domains.codes[counted])
         least = None if len(inside) else _NO_DOMAIN

@@ -14,6 +14,7 @@ from aiohttp import web
 from flowcore.model.gang_terms import Source
 from flowcore.model.wire import Interner, storage_decoder
 from thalweg_operator import sinks
+from thalweg_operator.bad_input import BadInput
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
@@ -117,7 +118,7 @@ class Operator:
             lambda pod, why, steered: self._rounds.refused(pod, why, steered=steered),
         )
         intern = Interner()
-        pod_decoder = sinks.pod_decoder(intern)
+        pod_decoder = sinks.pod_decoder(intern, BadInput(self.metrics))
         self._nominator = Nominator(connection, self.metrics, settings.steer_concurrency)
         self.steering = PodSteering(
             self._state, self._policies, self._nominator, self.metrics, pod_decoder, lambda: not self.not_ready()

@@ -27,6 +27,7 @@ from flowcore.model.wire import (
     to_unreadable_pod,
     to_unreadable_pod_group,
 )
+from thalweg_operator.bad_input import BadInput
 from thalweg_operator.state import ClusterState
 
 _log = structlog.get_logger()
@@ -178,17 +179,20 @@ def node_decoder(intern: Interner) -> Callable[[bytes], Node]:
     return lambda raw: to_node(wire.decode(raw), intern)
 
 
-def pod_decoder(intern: Interner) -> Callable[[bytes], Pod]:
+def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes], Pod]:
     """Bytes of a pod to a Pod."""
     wire = msgspec.json.Decoder(WirePod)
 
     def decode(raw: bytes) -> Pod:
         try:
-            return to_pod(wire.decode(raw), intern)
+            pod = to_pod(wire.decode(raw), intern)
         except msgspec.ValidationError as error:
             pod = to_unreadable_pod(raw, str(error))
             _log.error("pod cannot be read", pod=pod.key, node=pod.node_name, problem=str(error))
             return pod
+        if pod.over_limit:
+            bad_input.refuse("pod", pod.over_limit, pod.key, pod.unjudged)
+        return pod
 
     return decode
 

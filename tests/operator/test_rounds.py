@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.operator import until
+from thalweg_operator.bad_input import BadInput
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.metrics import Metrics
@@ -545,7 +546,7 @@ async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
 
 async def test_a_bound_pod_that_cannot_be_read_fills_its_node(case: Case) -> None:
     """Room that is not known to be free is not given away, and amounts beyond int64 still reach the worker."""
-    decode = pod_decoder(Interner())
+    decode = pod_decoder(Interner(), BadInput(Metrics()))
     for name in ("x", "y"):
         raw = {"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"nodeName": "n", "tolerations": 7}}
         case.state.upsert_pod(decode(msgspec.json.encode(raw)))
@@ -563,9 +564,27 @@ async def test_a_waiting_pod_that_cannot_be_read_is_told_so(case: Case) -> None:
         "metadata": {"name": "x", "namespace": "ns", "uid": "x"},
         "spec": {"schedulerName": "thalweg", "priority": "?"},
     }
-    case.state.upsert_pod(pod_decoder(Interner())(msgspec.json.encode(raw)))
+    case.state.upsert_pod(pod_decoder(Interner(), BadInput(Metrics()))(msgspec.json.encode(raw)))
     case.node()
     await told(case, "ns/x", "spec.priority")
+
+
+async def test_a_pod_beyond_a_limit_is_told_so_and_nobody_else_waits(case: Case) -> None:
+    """No worker ever hears of its 2,000 constraints; the reason names the field, and a metric counts it."""
+    spread = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "topologyKey": "k"}
+    raw = {
+        "metadata": {"name": "x", "namespace": "ns", "uid": "x"},
+        "spec": {"schedulerName": "thalweg", "topologySpreadConstraints": [spread] * 2000},
+    }
+    metrics = Metrics()
+    case.state.upsert_pod(pod_decoder(Interner(), BadInput(metrics))(msgspec.json.encode(raw)))
+    case.node()
+    case.pod("plain")
+    await bound(case, "ns/plain")
+    await told(case, "ns/x", "spec.topologySpreadConstraints: 2000 entries, at most 64 are planned")
+    assert not any(each.key == "ns/x" for request in case.worker.requests for each in request.waiting)
+    labels = {"kind": "pod", "field": "spec.topologySpreadConstraints"}
+    assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", labels) == 1
 
 
 async def test_after_a_lost_worker_less_is_asked_for_and_all_are_placed_all_the_same(case: Case) -> None:

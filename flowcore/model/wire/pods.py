@@ -16,9 +16,10 @@ from flowcore.model.volumes import ClaimVolume, Disk, Volumes
 from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
 from flowcore.model.wire.features import needed_features
 from flowcore.model.wire.gangs import to_gang
+from flowcore.model.wire.limits import over_limit
 from flowcore.model.wire.pod_objects import WireNodeAffinity, WireOwner, WirePod, WirePodSpec, WirePodStatus
 from flowcore.model.wire.requests import has_resize, host_ports_of, images_of, requests_of
-from flowcore.model.wire.rules import to_rules
+from flowcore.model.wire.rules import only_for_others, to_rules
 from flowcore.model.wire.selectors import to_node_term
 from flowcore.model.wire.volumes import to_volumes
 
@@ -36,7 +37,8 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     gated = gates == [GATE]
     deleting = meta.deletion_timestamp is not None
     blocked = _blocked([] if gated else gates, deleting=deleting)
-    unjudged = _unjudged(spec, volumes)
+    excess = over_limit(spec)
+    unjudged = f"it is not planned: {excess}" if excess is not None else _unjudged(spec, volumes)
     requests: Amounts = ()
     unreadable = False
     try:
@@ -56,7 +58,8 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     labels = intern(to_labels(meta.labels))
     rules = to_rules(spec, namespace, labels)
     if rules is not None:
-        rules = intern(rules)
+        rules = intern(rules if excess is None else only_for_others(rules))
+    if rules is not None and excess is None:
         if rules.unreadable_affinity:
             blocked = blocked or f"{rules.unreadable_affinity}: a selector in it cannot be parsed"
         if rules.unreadable_spread:
@@ -71,7 +74,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         namespace=namespace,
         name=meta.name,
         uid=meta.uid or "",
-        pod_class=intern(_pod_class(spec, requests, volumes)),
+        pod_class=intern(_pod_class(spec, requests, volumes) if excess is None else _taken(spec, requests, volumes)),
         labels=labels,
         scheduler_name=spec.scheduler_name or "default-scheduler",
         node_name=node_name,
@@ -81,6 +84,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         usage=usage,
         blocked=intern(blocked),
         unjudged=intern(unjudged),
+        over_limit="" if excess is None else excess.field,
         unbindable=intern(_unbindable(volumes)),
         gated=gated,
         nominated=status.nominated_node_name or "",
@@ -155,6 +159,17 @@ def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes) -> PodCla
         # A pod that has its node brings nothing any more: such pods share their class whatever they run.
         images=() if spec.node_name else images_of(spec),
         containers=0 if spec.node_name else len(spec.containers or ()) + len(spec.init_containers or ()),
+    )
+
+
+def _taken(spec: WirePodSpec, requests: Amounts, volumes: Volumes) -> PodClass:
+    """Of a pod that is not planned: what it takes where it runs."""
+    return PodClass(
+        requests=requests,
+        host_ports=host_ports_of(spec),
+        node_name=spec.node_name or "",
+        priority=spec.priority or 0,
+        volumes=volumes,
     )
 
 

@@ -59,6 +59,15 @@ def to_rules(spec: WirePodSpec, namespace: str, labels: Labels) -> Rules | None:
     )
 
 
+def only_for_others(rules: Rules) -> Rules:
+    """What others must heed of a pod that is not planned: its required anti-affinity. Its own rules are not known."""
+    return Rules(
+        anti_affinity=rules.anti_affinity,
+        unreadable_affinity="spec.affinity",
+        unreadable_spread="spec.topologySpreadConstraints",
+    )
+
+
 def _is_readable(term: AffinityTerm) -> bool:
     return all(selector is None or selector.is_valid for selector in (term.selector, term.namespace_selector))
 

@@ -1,0 +1,257 @@
+"""What one pod's author writes into it costs a bounded amount of work, and what is beyond that waits with a reason."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.draw import Manifest
+from support.model import node, snapshot
+from support.work import lines_run
+
+from flowcore.classes import VerdictCache
+from flowcore.filters import judge
+from flowcore.filters.node_ports import clash
+from flowcore.filters.registry import IN_ORDER, ask
+from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.model.nodes import Node
+from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod, PodClass
+from flowcore.model.policies import BUILT_IN
+from flowcore.model.resources import to_amounts
+from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
+from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
+from flowcore.model.snapshot import PendingPod, Snapshot
+from flowcore.model.wire import Interner, WirePod, limits, to_pod
+from flowcore.model.wire.pod_objects import WirePodSpec
+from flowcore.model.wire.requests import host_ports_of, requests_of
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def read(node_name: str = "", containers: list[Manifest] | None = None, **spec: Any) -> Pod:
+    """The pod of a spec."""
+    plain: list[Manifest] = [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]
+    metadata = {"name": "p", "namespace": "ns", "uid": "u", "labels": {"app": "web"}}
+    manifest = {"metadata": metadata, "spec": {"containers": containers or plain, "nodeName": node_name, **spec}}
+    return to_pod(msgspec.convert(manifest, WirePod), Interner())
+
+
+def spreads(count: int) -> Manifest:
+    each = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"a": "b"}}}
+    return {"topologySpreadConstraints": [{"topologyKey": f"k{at}", **each} for at in range(count)]}
+
+
+def pod_term(at: int) -> Manifest:
+    return {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"x": f"a{at}"}}}
+
+
+def required_anti_affinity(count: int) -> Manifest:
+    terms = [pod_term(at) for at in range(count)]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+def terms_of_all_kinds(count: int) -> Manifest:
+    """So many terms, of each of the six kinds."""
+    required, preferred = (
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+    )
+    node_term = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    kinds: list[tuple[str, str, Any]] = [
+        ("podAffinity", required, pod_term(0)),
+        ("podAffinity", preferred, {"weight": 1, "podAffinityTerm": pod_term(0)}),
+        ("podAntiAffinity", required, pod_term(0)),
+        ("podAntiAffinity", preferred, {"weight": 1, "podAffinityTerm": pod_term(0)}),
+        ("nodeAffinity", preferred, {"weight": 1, "preference": node_term}),
+        ("nodeAffinity", required, node_term),
+    ]
+    affinity: dict[str, dict[str, Any]] = {}
+    for at in range(count):
+        side, which, term = kinds[at % len(kinds)]
+        affinity.setdefault(side, {}).setdefault(which, []).append(term)
+    node_required = affinity.get("nodeAffinity", {}).get(required)
+    if node_required is not None:
+        affinity["nodeAffinity"][required] = {"nodeSelectorTerms": node_required}
+    return {"affinity": affinity}
+
+
+def expressions(counts: list[int]) -> Manifest:
+    """One node affinity term with an expression for each of the counts, of so many values."""
+    each = [{"key": "a", "operator": "In", "values": [f"v{at}" for at in range(count)]} for count in counts]
+    required = {"nodeSelectorTerms": [{"matchExpressions": each}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+def selector_values(count: int) -> Manifest:
+    expression = {"key": "a", "operator": "In", "values": [f"v{at}" for at in range(count)]}
+    constraint = {
+        "topologyKey": "k",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchExpressions": [expression]},
+    }
+    return {"topologySpreadConstraints": [constraint]}
+
+
+def ports(count: int) -> Manifest:
+    return {"containers": [{"name": "c", "ports": [{"hostPort": 1 + at} for at in range(count)]}]}
+
+
+def resources(count: int) -> Manifest:
+    """Distinct names in two containers; the names of the first are in the second too."""
+    first = {f"x.io/r{at}": "1" for at in range(count // 2)}
+    both = first | {f"x.io/r{at}": "1" for at in range(count // 2, count)}
+    return {
+        "containers": [{"name": f"c{at}", "resources": {"requests": each}} for at, each in enumerate((first, both))]
+    }
+
+
+LISTS: list[tuple[str, int, Callable[[int], Manifest]]] = [
+    ("spec.topologySpreadConstraints", limits.MOST_SPREAD_CONSTRAINTS, spreads),
+    ("spec.topologySpreadConstraints.labelSelector.values", limits.MOST_VALUES, selector_values),
+    ("spec.affinity", limits.MOST_AFFINITY_TERMS, terms_of_all_kinds),
+    ("spec.affinity.matchExpressions", limits.MOST_REQUIREMENTS, lambda count: expressions([1] * count)),
+    (
+        "spec.affinity.matchExpressions.values",
+        limits.MOST_VALUES,
+        lambda count: expressions([count // 2, -(-count // 2)]),
+    ),
+    ("spec.containers.resources.requests", limits.MOST_RESOURCES, resources),
+    ("spec.containers.ports.hostPort", limits.MOST_HOST_PORTS, ports),
+    ("spec.containers", limits.MOST_CONTAINERS, lambda n: {"containers": [{"name": f"c{at}"} for at in range(n)]}),
+    ("spec.tolerations", limits.MOST_TOLERATIONS, lambda n: {"tolerations": [{"key": f"k{at}"} for at in range(n)]}),
+    (
+        "spec.nodeSelector",
+        limits.MOST_NODE_SELECTOR_LABELS,
+        lambda n: {"nodeSelector": {f"k{at}": "v" for at in range(n)}},
+    ),
+    (
+        "spec.volumes",
+        limits.MOST_VOLUMES,
+        lambda n: {"volumes": [{"name": f"v{at}", "emptyDir": {}} for at in range(n)]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "most", "made"), LISTS, ids=[field for field, *_ in LISTS])
+def test_a_list_that_is_too_long_is_named(field: str, most: int, made: Callable[[int], Manifest]) -> None:
+    """A pod with as much as the limit is planned; with one more it waits, and the reason names field and limit."""
+    assert read(**made(most)).unjudged == ""
+    beyond = read(**made(most + 1))
+    assert beyond.over_limit == field
+    assert beyond.unjudged == f"it is not planned: {field}: {most + 1} entries, at most {most} are planned"
+    assert not beyond.blocked
+
+
+@pytest.mark.parametrize("made", [made for *_, made in LISTS], ids=[field for field, *_ in LISTS])
+def test_a_bound_pod_beyond_a_limit_takes_what_it_takes(made: Callable[[int], Manifest]) -> None:
+    """Its requests, host ports and volumes count on its node as those of any other pod."""
+    bound = read("n", **made(5000))
+    spec = msgspec.convert(
+        {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}], **made(5000)}, WirePodSpec
+    )
+    assert bound.over_limit
+    assert bound.usage == bound.pod_class.requests == to_amounts(requests_of(spec))
+    assert bound.pod_class.host_ports == host_ports_of(spec)
+
+
+def test_the_anti_affinity_of_a_bound_pod_beyond_a_limit_holds_for_others() -> None:
+    """Each of 300 terms keeps the pods that it selects off the node; what else the pod demanded is gone."""
+    bound = read("n", **required_anti_affinity(300))
+    assert bound.unjudged
+    assert bound.rules is not None
+    assert len(bound.rules.anti_affinity) == 300
+    neighbours = Neighbours()
+    neighbours.change(bound.kind, "n", 1)
+    state = snapshot(
+        [node("n", labels=((HOSTNAME, "n"),)), node("m", labels=((HOSTNAME, "m"),))], [], neighbours=neighbours
+    )
+    for at in (0, 150, 299):
+        verdict = judge(PodClass(), state, Kind("ns", (("x", f"a{at}"),)))
+        assert verdict.fits.tolist() == [False, True]
+    assert judge(PodClass(), state, Kind("ns", (("x", "a300"),))).fits.all()
+
+
+def _work_of_filters(pod_class: PodClass, kind: Kind, state: Snapshot) -> int:
+    """Lines run to ask all filters twice: once what is not known yet is found, once it is remembered."""
+    cache = VerdictCache.of(state)
+
+    def everything() -> None:
+        for which in (*IN_ORDER, *IN_ORDER):
+            cache.ask(which, pod_class, kind, state)
+
+    return lines_run(everything)
+
+
+def _labelled(keys: Iterable[str]) -> Snapshot:
+    labels = tuple(sorted((key, "v") for key in keys))
+    return snapshot([node(f"n{at}", labels=labels) for at in range(5)], [])
+
+
+def _of_spread(count: int) -> int:
+    web = LabelSelector((Requirement("app", "In", ("web",)),))
+    keys = [f"k{at}" for at in range(count)]
+    kind = Kind("ns", (("app", "web"),), rules=Rules(spread=tuple(SpreadConstraint(key, 1, web) for key in keys)))
+    return _work_of_filters(PodClass(), kind, _labelled(keys))
+
+
+def _of_terms(count: int) -> int:
+    terms = tuple(
+        AffinityTerm(HOSTNAME, LabelSelector((Requirement("app", "In", (f"a{at}",)),)), ("ns",)) for at in range(count)
+    )
+    return _work_of_filters(PodClass(), Kind("ns", (), rules=Rules(anti_affinity=terms)), _labelled([HOSTNAME]))
+
+
+def _of_node_terms(count: int) -> int:
+    terms = tuple(NodeSelectorTerm((Requirement(f"q{at}", "NotIn", ("a",)),)) for at in range(count))
+    return _work_of_filters(PodClass(required_affinity=terms), Kind(), _labelled(["q0"]))
+
+
+def _of_ports(count: int) -> int:
+    wanted = [HostPort(ANY_ADDRESS, "TCP", 1 + at) for at in range(count)]
+    taken = [HostPort(ANY_ADDRESS, "TCP", 10_001 + at) for at in range(count)]
+    return lines_run(lambda: clash(wanted, taken))
+
+
+def _of_resources(count: int) -> int:
+    names = tuple(f"x.io/r{at:04}" for at in range(count))
+    offering = [
+        Node(f"n{k}", allocatable=(("pods", 10), *((name, int(at % 5 == k)) for at, name in enumerate(names))))
+        for k in range(5)
+    ]
+    return _work_of_filters(PodClass(requests=tuple((name, 1) for name in names)), Kind(), snapshot(offering, []))
+
+
+@pytest.mark.parametrize("work", [_of_spread, _of_terms, _of_node_terms, _of_ports, _of_resources])
+def test_work_grows_with_the_length_of_a_list_and_no_faster(work: Callable[[int], int]) -> None:
+    """Four times the entries are about four times the work."""
+    work(1)  # what is done once and kept
+    assert work(400) < 5 * work(100)
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_verdicts_with_many_reasons_are_remembered_as_they_were(count: int) -> None:
+    """As many reasons as resources, in another set on each node: remembered they are what the filter says."""
+    names = [f"x.io/r{at}" for at in range(count)]
+    offers = [tuple((name, 1) for at, name in enumerate(names) if at % (k + 2)) for k in range(9)]
+    pod_class = PodClass(requests=tuple((name, 1) for name in names))
+    asking = PendingPod("ns/p", "u", pod_class, BUILT_IN.name)
+    state = snapshot([Node(f"n{k}", allocatable=(("pods", 10), *each)) for k, each in enumerate(offers)], [asking])
+    cache = VerdictCache.of(state)
+    for which in (*IN_ORDER, *IN_ORDER):
+        plain, kept = (asked(which, pod_class, Kind(), state) for asked in (ask, cache.ask))
+        assert [(each.reason, each.nodes.tolist()) for each in kept] == [
+            (each.reason, each.nodes.tolist()) for each in plain
+        ]
+
+
+_ADDRESSES = st.sampled_from((ANY_ADDRESS, "192.0.2.1", "192.0.2.2"))
+_PORTS = st.lists(st.builds(HostPort, _ADDRESSES, st.sampled_from(("TCP", "UDP")), st.integers(1, 3)), max_size=4)
+
+
+@given(_PORTS, _PORTS)
+def test_host_ports_clash_as_each_pair_does(wanted: list[HostPort], taken: list[HostPort]) -> None:
+    """Compared in one pass as one by one."""
+    assert clash(wanted, taken) == any(want.clashes(other) for want in wanted for other in taken)
