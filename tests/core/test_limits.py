@@ -157,6 +157,40 @@ def test_a_bound_pod_beyond_a_limit_takes_what_it_takes(made: Callable[[int], Ma
     assert bound.pod_class.host_ports == host_ports_of(spec)
 
 
+def labelled(nbytes: int, node_name: str = "") -> Pod:
+    """A pod with so many bytes of labels in all."""
+    labels = {"app": "web", "x": "", **{f"k{at:05}": "v" * 54 for at in range((nbytes - 7) // 60)}}
+    labels["x"] = "v" * (nbytes - sum(len(key) + len(value) for key, value in labels.items()))
+    manifest = {"metadata": {"name": "p", "namespace": "ns", "labels": labels}, "spec": {"nodeName": node_name}}
+    return to_pod(msgspec.convert(manifest, WirePod), Interner())
+
+
+def test_a_pod_with_too_many_labels_is_not_planned() -> None:
+    """16 KiB of keys and values are planned; with one byte more the pod waits, and the reason names the field."""
+    most = limits.MOST_LABEL_BYTES
+    assert labelled(most).unjudged == ""
+    beyond = labelled(most + 1)
+    assert beyond.over_limit == "metadata.labels"
+    assert beyond.unjudged == f"it is not planned: metadata.labels: {most + 1} bytes, at most {most} are planned"
+    assert not beyond.blocked
+
+
+def test_labels_of_a_bound_pod_beyond_the_limit_are_met_by_rules_of_others() -> None:
+    """Required anti-affinity keeps other pods off its node, whichever of its labels the term selects."""
+    bound = labelled(100_000, "n")
+    assert bound.over_limit
+    assert len(bound.labels) > 1600
+    neighbours = Neighbours()
+    neighbours.change(bound.kind, "n", 1)
+    state = snapshot(
+        [node("n", labels=((HOSTNAME, "n"),)), node("m", labels=((HOSTNAME, "m"),))], [], neighbours=neighbours
+    )
+    for key, value in (("app", "web"), ("k01600", "v" * 54)):
+        term = AffinityTerm(HOSTNAME, LabelSelector((Requirement(key, "In", (value,)),)), ("ns",))
+        verdict = judge(PodClass(), state, Kind("ns", (), rules=Rules(anti_affinity=(term,))))
+        assert verdict.fits.tolist() == [False, True]
+
+
 def test_the_anti_affinity_of_a_bound_pod_beyond_a_limit_holds_for_others() -> None:
     """Each of 300 terms keeps the pods that it selects off the node; what else the pod demanded is gone."""
     bound = read("n", **required_anti_affinity(300))

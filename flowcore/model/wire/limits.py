@@ -7,7 +7,7 @@ its required anti-affinity, count all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -15,6 +15,8 @@ import msgspec
 from flowcore.model.wire.pod_objects import WireAffinity, WirePodAffinity, WirePodSpec
 from flowcore.model.wire.selectors import WireLabelSelector, WireNodeSelectorTerm, WireRequirement
 
+#: Of all labels of a pod, keys and values. Kubernetes limits each, but not how many there are.
+MOST_LABEL_BYTES: Final = 16_384
 MOST_SPREAD_CONSTRAINTS: Final = 64
 #: Required and preferred terms of node affinity, pod affinity and pod anti-affinity together.
 MOST_AFFINITY_TERMS: Final = 256
@@ -37,13 +39,17 @@ class OverLimit(msgspec.Struct, frozen=True):
     field: str
     count: int
     most: int
+    unit: str = "entries"
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.count} entries, at most {self.most} are planned"
+        return f"{self.field}: {self.count} {self.unit}, at most {self.most} are planned"
 
 
-def over_limit(spec: WirePodSpec) -> OverLimit | None:
+def over_limit(spec: WirePodSpec, labels: Mapping[str, str]) -> OverLimit | None:
     """The first list of a pod that is too long, None where all is well."""
+    nbytes = sum(map(len, labels)) + sum(map(len, labels.values()))
+    if nbytes > MOST_LABEL_BYTES:
+        return OverLimit("metadata.labels", nbytes, MOST_LABEL_BYTES, "bytes")
     for field, count, most in _counts(spec):
         if count > most:
             return OverLimit(field, count, most)

@@ -49,7 +49,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     gated = gates == [GATE]
     deleting = meta.deletion_timestamp is not None
     blocked = _blocked([] if gated else gates, deleting=deleting)
-    excess = over_limit(spec)
+    excess = over_limit(spec, meta.labels or {})
     unjudged = f"it is not planned: {excess}" if excess is not None else _unjudged(spec, volumes)
     requests: Amounts = ()
     unreadable = False

@@ -1,0 +1,274 @@
+"""A cluster in which everything comes and goes under new names, in front of the operator's own parts.
+
+``python -m support.churn COUNT`` (in the folder ``tests``) does so with a real worker process and prints the resident
+bytes of both processes, before and after.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+from thalweg_operator import sinks
+from thalweg_operator.bad_input import BadInput
+from thalweg_operator.batcher import Batcher
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.nominator import Write
+from thalweg_operator.partial import PartialGangs
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.replacing import Replacing
+from thalweg_operator.rounds import RoundLoop
+from thalweg_operator.state import ClusterState
+from thalweg_operator.steering import PodSteering
+from thalweg_operator.waiting import WaitingPods
+from thalweg_operator.wire import RoundReply, RoundRequest, reply_decoder, reply_encoder, request_decoder
+from thalweg_operator.wire import request_encoder as encoder
+from thalweg_operator.worker import Replica, answer
+from thalweg_operator.worker_client import WorkerClient
+
+from flowcore.model.pods import Pod
+from flowcore.model.policies import STEERED_NAME
+from flowcore.model.wire import Interner
+
+ZONE = "topology.kubernetes.io/zone"
+#: Nodes that stay.
+STAYING = 20
+#: Rounds after which nothing is remembered that none of them asked for.
+QUIET_ROUNDS = 520
+
+
+class InProcess:
+    """A worker without the process; requests and replies go through the wire format."""
+
+    alive = True
+
+    def __init__(self) -> None:
+        self.replica = Replica()
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+    async def ask(self, request: RoundRequest) -> RoundReply:
+        """The plan."""
+        reply = answer(self.replica, request_decoder.decode(encoder.encode(request)))
+        return reply_decoder.decode(reply_encoder.encode(reply))
+
+
+class Evictions:
+    """The evictor's ear: evicts nobody."""
+
+    def evict(self, *_: Any, **__: Any) -> bool:
+        """See Evictor."""
+        return False
+
+    def evicting(self, _uid: str) -> bool:
+        """See Evictor."""
+        return False
+
+
+class Churn:
+    """See the module.
+
+    Attributes:
+        parts: the operator's parts, by name.
+    """
+
+    def __init__(self, worker: Any) -> None:
+        self.now, self.made = 1000.0, 0
+        self.state, self.policies, self.metrics, self.worker = ClusterState(), PolicyStore(), Metrics(), worker
+        self.writes: list[Write] = []
+        self.bound: dict[str, str] = {}
+        self.intern = Interner(most=2**18)
+        bad_input = BadInput(self.metrics)
+        self._node, self._pod = sinks.node_decoder(self.intern), sinks.pod_decoder(self.intern, bad_input)
+
+        def clock() -> float:
+            return self.now
+
+        us: Any = self
+        evictions: Any = Evictions()
+        self.told = WaitingPods(us, self.state, self.metrics, 100.0, clock)
+        self.steering = PodSteering(self.state, self.policies, us, self.metrics, self._pod, lambda: True, clock)
+        self.state.on_steered = self.steering.follow
+        batcher = Batcher(0.001, 0.01)
+        self.state.on_change = self.policies.on_change = batcher.touch
+        self.loop = RoundLoop(
+            self.state, self.policies, worker, us, self.steering, self.told, self.metrics, batcher, 60.0, 1e-6, clock
+        )
+        self.steering.on_rejected = self.loop.rejected
+        self.replacing = Replacing(
+            self.state, self.policies, evictions, self.told.tell, lambda pod, why, _: self.loop.refused(pod, why), clock
+        )
+        self.partial = PartialGangs(self.state, self.policies, evictions, clock)
+        self.parts = {
+            "state": self.state,
+            "policies": self.policies,
+            "metrics": self.metrics,
+            "intern": self.intern,
+            "told": self.told,
+            "steering": self.steering,
+            "loop": self.loop,
+            "replacing": self.replacing,
+            "partial": self.partial,
+            "bad input": bad_input,
+        }
+        if isinstance(worker, InProcess):
+            self.parts["worker"] = worker
+        self.state.set_namespace("ns", ())
+        selects = {"schedulerNames": [STEERED_NAME]}
+        self.policies.offer("steered", "u", 1, {"selects": selects, "delivery": "Extender", "waiting": "Gate"})
+        for at in range(STAYING):
+            self.put_node(f"staying-{at}", {ZONE: f"z{at % 3}"})
+
+    # --- binder and nominator ---
+
+    def bind(self, pod: Pod, node: str) -> None:
+        """See Binder."""
+        self.bound[pod.key] = node
+
+    def put(self, write: Write) -> None:
+        """See Nominator."""
+        self.writes.append(write)
+
+    # --- what comes and goes ---
+
+    def put_node(self, name: str, labels: dict[str, str], **allocatable: str) -> None:
+        """A node comes."""
+        meta = {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name, **labels}}
+        given = {"cpu": "8", "memory": "32Gi", "pods": "110", **allocatable}
+        images = [{"names": [f"registry/{name}:1"], "sizeBytes": 2**30}]
+        node = {"metadata": meta, "status": {"allocatable": given, "images": images}}
+        self.state.upsert_node(self._node(msgspec.json.encode(node)))
+
+    def put_pod(self, manifest: dict[str, Any]) -> None:
+        """A pod comes or changes."""
+        self.state.upsert_pod(self._pod(msgspec.json.encode(manifest)))
+
+    async def turn(self, pods: int, nodes: int) -> None:
+        """So many nodes and pods come, are planned, bound where there is room, and go."""
+        first = self.made
+        self.made += pods
+        names = [f"node-{first}-{at}" for at in range(nodes)]
+        for name in names:
+            self.put_node(name, {f"label-{name}": "x", ZONE: f"zone-{name}"}, **{f"offered.io/{name}": "100"})
+        self.state.set_namespace(f"ns-{first}", ((f"label-{first}", "x"),))
+        there = {}
+        for at in range(first, self.made):
+            there[f"ns-{first}/pod-{at}"] = manifest = _pod(at, f"ns-{first}", names[at % nodes])
+            self.put_pod(manifest)
+        await self.round()
+        for key, manifest in there.items():
+            reservation = self.state.reservations.get(key)
+            if reservation is not None:
+                manifest["spec"].pop("schedulingGates", None)
+                manifest["spec"]["nodeName"] = reservation.node
+                self.put_pod(manifest)
+        await self.round()
+        for key in there:
+            self.state.delete_pod(key)
+        for name in names:
+            self.state.delete_node(name)
+        self.state.set_namespace(f"ns-{first}", None)
+        self.bound.clear()
+
+    async def round(self) -> None:
+        """One round, and what is due after it. All writes are refused: nothing comes of a nomination."""
+        self.now += 1.0
+        await self.loop._round()
+        self.steering.look_after()
+        self.replacing.look_after()
+        self.partial.look()
+        self.told._due()
+        while self.writes:
+            write = self.writes.pop()
+            write.done("refused" if write.wanted() else None)
+
+    async def calm(self) -> None:
+        """Nothing happens for so many rounds that all is forgotten that nobody asks for."""
+        for at in range(QUIET_ROUNDS):
+            # An idle cluster has no rounds: a node that changes makes them.
+            self.put_node("staying-0", {ZONE: "z0", "beat": str(at % 2)})
+            await self.round()
+        self.intern.drop_unused()
+        self.intern.drop_unused()
+        gc.collect()
+
+
+def _pod(at: int, namespace: str, node: str) -> dict[str, Any]:
+    """A pod of a kind that no other is of."""
+    unique = {f"label-{at}": f"value-{at}"}
+    resource = f"offered.io/{node}" if at % 2 else f"nobody.io/resource-{at}"
+    term = {"topologyKey": f"label-{node}" if at % 3 else ZONE, "labelSelector": {"matchLabels": unique}}
+    spec: dict[str, Any] = {
+        "schedulerName": STEERED_NAME if at % 4 == 1 else "thalweg",
+        "containers": [
+            {
+                "name": "c",
+                "image": f"registry/image-{at}",
+                "resources": {"requests": {"cpu": f"{1 + at % 97}m", resource: "1"}},
+            }
+        ],
+    }
+    match at % 8:
+        case 0:
+            spec["nodeSelector"] = {f"label-{node}": "x", f"selected-{at}": "y"}
+        case 1 | 3:
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        case 5:
+            spec["topologySpreadConstraints"] = [{**term, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+        case 7:
+            spec["affinity"] = {
+                "podAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm": term}]
+                }
+            }
+    if at % 4 == 1:
+        spec["schedulingGates"] = [{"name": "scheduling.thalweg/plan"}]
+    annotations = {}
+    if at % 10 == 2:
+        annotations = {"scheduling.thalweg/gang": f"gang-{at}", "scheduling.thalweg/gang-min-member": "2"}
+    if at % 10 == 4:
+        annotations = {"scheduling.thalweg/replaces": f"pod-{at - 1}"}
+    meta = {"name": f"pod-{at}", "namespace": namespace, "uid": f"u-{at}", "labels": unique, "annotations": annotations}
+    return {"metadata": meta, "spec": spec, "status": {}}
+
+
+def resident(pid: int) -> int:
+    """Resident bytes of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+async def main(count: int, say: Callable[[str], object] = print) -> None:
+    """Churns with a real worker; says what is resident after a warm-up of a twentieth, and in the end."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    worker = WorkerClient(60.0)
+    churn = Churn(worker)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+    async def until(made: int) -> None:
+        while churn.made < made:
+            await churn.turn(pods=50, nodes=25)
+        await churn.calm()
+        assert worker.pid is not None
+        say(f"{resident(os.getpid())} {resident(worker.pid)}")
+
+    try:
+        await until(count // 20)
+        await until(count)
+    finally:
+        await worker.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1])))
