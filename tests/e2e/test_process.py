@@ -1,11 +1,11 @@
 """The operator as a process: it starts whatever the cluster is like, says how it is, and ends when told to."""
 
 import asyncio
-from functools import partial
 import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest

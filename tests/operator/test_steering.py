@@ -200,10 +200,12 @@ def test_a_nomination_that_cannot_be_cleared(world: World) -> None:
     pod = world.pod()
     world.see()
     planned(world)
-    world.later(100, 1.0)
+    world.now += 100.0
+    world.steering.look_after()
     for _ in range(5):
         world.carry_out(problem="forbidden")
-        world.later(30, 1.0)
+        world.now += 30.0
+        world.steering.look_after()
         world.attempt(pod.key, ["b"])
     assert [write.kind for write in world.writes] == ["clear"]
     world.calm()
