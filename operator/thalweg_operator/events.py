@@ -32,7 +32,7 @@ _LONGEST = 1024
 #: Events in line: of all namespaces, and of one.
 MOST, MOST_OF_ONE = 4000, 1000
 #: Requests in flight at once.
-_SLOTS = 4
+_CONCURRENCY = 4
 _BACKOFF = Backoff(first=1.0, longest=30.0)
 #: An Event is tried so often.
 _TRIES = 6
@@ -61,7 +61,7 @@ class EventWriter:
     def __init__(self, connection: Connection, metrics: Metrics, *, backoff: Backoff = _BACKOFF) -> None:
         """``backoff``: pauses between tries of one Event."""
         self._connection, self._metrics = connection, metrics
-        self._queue = WriteQueue("events", _SLOTS, self._try, metrics, backoff)
+        self._queue = WriteQueue("events", _CONCURRENCY, self._try, metrics, backoff)
         #: Normal Events that wait for their portion; taken and given back at once, for its turns between namespaces.
         self._pending: FairQueue[_Event] = FairQueue(1)
         self._lengths: Counter[str] = Counter()

@@ -33,6 +33,11 @@ _PAUSES = Backoff(first=0.1, longest=5.0)
 _SHARE = 3
 
 
+def slots_for(concurrency: int) -> int:
+    """The slots of which a namespace alone may hold so many."""
+    return concurrency + -(-concurrency // _SHARE)
+
+
 @dataclass(slots=True, eq=False)
 class Entry(Generic[_T]):
     """An item in the queue.

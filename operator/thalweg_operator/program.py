@@ -77,7 +77,9 @@ async def run(settings: Settings, extras: Callable[[Operator], Mapping[str, web.
     Raises:
         OperatorError: it cannot start or go on.
     """
-    async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 48) as connection:
+    # Watches, and the slots of the queues (write_queue.py).
+    most = 2 * (settings.bind_concurrency + settings.steer_concurrency) + 48
+    async with connect(settings.kubeconfig, most) as connection:
         operator = Operator(settings, connection)
         await operator.run(extras(operator))
 

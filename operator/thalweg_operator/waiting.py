@@ -34,7 +34,7 @@ _GRACE = 0.5
 #: A reason that keeps changing is rewritten this often at most.
 _AGAIN = 10.0
 #: Requests in flight at once.
-_SLOTS = 8
+_CONCURRENCY = 8
 _BACKOFF = Backoff(first=1.0, longest=30.0)
 
 
@@ -82,7 +82,7 @@ class WaitingPods:
         """``backoff``: pauses between tries of one write."""
         self._connection, self._state, self._metrics, self._events = connection, state, metrics, events
         self._pause, self._clock = 1.0 / per_second, clock
-        self._queue = WriteQueue("reasons", _SLOTS, self._try, metrics, backoff)
+        self._queue = WriteQueue("reasons", _CONCURRENCY, self._try, metrics, backoff)
         self._wanted: dict[str, _Wanted] = {}
         #: What is in the queue. A newer reason takes its place with the next try.
         self._sending: dict[str, _Wanted] = {}
