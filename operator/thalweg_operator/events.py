@@ -9,9 +9,10 @@ bindings share an API server.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -31,7 +32,7 @@ _LONGEST = 1024
 #: Events in line: of all namespaces, and of one.
 MOST, MOST_OF_ONE = 4000, 1000
 #: Requests in flight at once.
-_SLOTS = 4
+_CONCURRENCY = 4
 _BACKOFF = Backoff(first=1.0, longest=30.0)
 #: An Event is tried so often.
 _TRIES = 6
@@ -39,21 +40,19 @@ _TRIES = 6
 _TICK, _PORTION, _SMALL_PORTION = 0.1, 10, 1
 
 
-def timestamp() -> str:
-    """Now, as Kubernetes' objects write times."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def timestamp(seconds: float | None = None) -> str:
+    """A time, now unless another is given, as Kubernetes' objects write it."""
+    when = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    namespace: str
-    name: str
-    uid: str
+class _Event(NamedTuple):
+    pod: Pod
     reason: str
     message: str
     action: str
     warning: bool
-    when: str
+    when: float
 
 
 class EventWriter:
@@ -62,7 +61,7 @@ class EventWriter:
     def __init__(self, connection: Connection, metrics: Metrics, *, backoff: Backoff = _BACKOFF) -> None:
         """``backoff``: pauses between tries of one Event."""
         self._connection, self._metrics = connection, metrics
-        self._queue = WriteQueue("events", _SLOTS, self._try, metrics, backoff)
+        self._queue = WriteQueue("events", _CONCURRENCY, self._try, metrics, backoff)
         #: Normal Events that wait for their portion; taken and given back at once, for its turns between namespaces.
         self._pending: FairQueue[_Event] = FairQueue(1)
         self._lengths: Counter[str] = Counter()
@@ -82,7 +81,7 @@ class EventWriter:
             self._metrics.events_written.labels(reason, "dropped").inc()
             return False
         self._lengths[namespace] += 1
-        event = _Event(namespace, pod.name, pod.uid, reason, message[:_LONGEST], action, warning, timestamp())
+        event = _Event(pod, reason, message[:_LONGEST], action, warning, time.time())
         if warning:
             self._queue.put(event, namespace)
         else:
@@ -109,7 +108,7 @@ class EventWriter:
             if entry is None:
                 return
             self._pending.finish(entry, 0.0, succeeded=None)
-            self._queue.put(entry.item, entry.item.namespace)
+            self._queue.put(entry.item, entry.item.pod.namespace)
 
     async def _try(self, event: _Event, tries: int) -> Outcome:
         outcome: Outcome = Done.UNSENT
@@ -117,7 +116,7 @@ class EventWriter:
             outcome = await self._send(event, tries)
         finally:
             if isinstance(outcome, Done):
-                self._forget(event.namespace)
+                self._forget(event.pod.namespace)
         return outcome
 
     def _forget(self, namespace: str) -> None:
@@ -126,7 +125,7 @@ class EventWriter:
             del self._lengths[namespace]
 
     async def _send(self, event: _Event, tries: int) -> Outcome:
-        path = api_path("/api/v1/namespaces", event.namespace, "events")
+        path = api_path("/api/v1/namespaces", event.pod.namespace, "events")
         try:
             await self._connection.request("POST", path, body=msgspec.json.encode(_manifest(event)))
         except (ConnectionLost, Refused) as error:
@@ -134,17 +133,18 @@ class EventWriter:
             if outcome.failed and tries + 1 < _TRIES:
                 return outcome
             self._metrics.events_written.labels(event.reason, "failed").inc()
-            _log.warning("event not written", pod=f"{event.namespace}/{event.name}", problem=str(error))
+            _log.warning("event not written", pod=event.pod.key, problem=str(error))
             return Done.FAILED if outcome.failed else Done.ANSWERED
         self._metrics.events_written.labels(event.reason, "written").inc()
         return Done.ANSWERED
 
 
 def _manifest(event: _Event) -> dict[str, object]:
+    pod, when = event.pod, timestamp(event.when)
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{event.name}.", "namespace": event.namespace},
+        "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
         "type": "Warning" if event.warning else "Normal",
         "reason": event.reason,
         "action": event.action,
@@ -152,13 +152,13 @@ def _manifest(event: _Event) -> dict[str, object]:
         "involvedObject": {
             "apiVersion": "v1",
             "kind": "Pod",
-            "name": event.name,
-            "namespace": event.namespace,
-            "uid": event.uid,
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "uid": pod.uid,
         },
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
-        "firstTimestamp": event.when,
-        "lastTimestamp": event.when,
+        "firstTimestamp": when,
+        "lastTimestamp": when,
         "count": 1,
     }

@@ -23,8 +23,8 @@ from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
 _log = structlog.get_logger()
 #: Pauses before an eviction that a budget does not allow is asked for again.
 _BACKOFF = Backoff(first=1.0, longest=30.0)
-#: How many are asked for at a time.
-_SLOTS = 8
+#: How many are asked for at a time in one namespace.
+_CONCURRENCY = 8
 
 
 class _FoundMeta(msgspec.Struct):
@@ -50,7 +50,7 @@ class Evictor:
         self, connection: Connection, metrics: Metrics, events: EventWriter, *, backoff: Backoff = _BACKOFF
     ) -> None:
         self._connection, self._metrics, self._events = connection, metrics, events
-        self._queue = WriteQueue("evictions", _SLOTS, self._try, metrics, backoff)
+        self._queue = WriteQueue("evictions", _CONCURRENCY, self._try, metrics, backoff)
         #: Uids of pods in line, resting ones too.
         self._known: set[str] = set()
 

@@ -33,6 +33,11 @@ _PAUSES = Backoff(first=0.1, longest=5.0)
 _SHARE = 3
 
 
+def slots_for(concurrency: int) -> int:
+    """The slots of which a namespace alone may hold so many."""
+    return concurrency + -(-concurrency // _SHARE)
+
+
 @dataclass(slots=True, eq=False)
 class Entry(Generic[_T]):
     """An item in the queue.
@@ -59,6 +64,7 @@ class _Lane(Generic[_T]):
         resting: number of items that wait for their next try.
         in_flight: number of items taken and not given back.
         row, failed: number of the current row of failures, and of different items in it.
+        failing: whether it gets one request at a time.
         pauses, until: number of pauses since the last success, and the end of the last one.
         listed: whether it is in the ring, or in one of the lists beside it.
         paused: whether a timer will list it.
@@ -74,18 +80,14 @@ class _Lane(Generic[_T]):
     failed: int = 0
     pauses: int = 0
     until: float = 0.0
+    failing: bool = False
     listed: bool = False
     paused: bool = False
 
     @property
-    def failing(self) -> bool:
-        """Whether it gets one request at a time."""
-        return self.failed >= IN_A_ROW
-
-    @property
     def due(self) -> bool:
         """Whether the lane itself lets an item be taken."""
-        return bool(self.fresh or self.again) and not (self.in_flight and self.failing)
+        return bool(self.fresh or self.again) and not (self.failing and self.in_flight)
 
     def pop(self) -> Entry[_T]:
         """The next item; there must be one that is due."""
@@ -154,9 +156,13 @@ class FairQueue(Generic[_T]):
         """The next item to send, which holds a slot until it is given back; None: there is none now."""
         while self._timers and self._timers[0][0] <= now:
             self._wake(heapq.heappop(self._timers)[2])
-        while self.ready:
-            from_crowd = self._crowded and self._probes < self._most_probes
-            lane = (self._crowded if from_crowd else self._ring).popleft()
+        while self.in_flight < self._slots:
+            if self._crowded and self._probes < self._most_probes:
+                lane = self._crowded.popleft()
+            elif self._ring:
+                lane = self._ring.popleft()
+            else:
+                return None
             lane.listed = False
             if not lane.due:
                 continue
@@ -195,8 +201,9 @@ class FairQueue(Generic[_T]):
     def _start(self, lane: _Lane[_T]) -> Entry[_T]:
         entry = lane.pop()
         entry.tries += 1
-        entry.probe = lane.failing
-        self._probes += entry.probe
+        if lane.failing:
+            entry.probe = True
+            self._probes += 1
         lane.in_flight += 1
         self.in_flight += 1
         self._list(lane)
@@ -204,29 +211,34 @@ class FairQueue(Generic[_T]):
 
     def _give_back(self, entry: Entry[_T], now: float, *, succeeded: bool | None) -> None:
         lane = entry.lane
-        self._probes -= entry.probe
+        if entry.probe:
+            entry.probe = False
+            self._probes -= 1
         lane.in_flight -= 1
         self.in_flight -= 1
         if succeeded:
-            lane.row += 1
-            lane.failed = lane.pauses = 0
-            lane.paused = False
+            if lane.failed:
+                lane.row += 1
+                lane.failed = lane.pauses = 0
+                lane.failing = lane.paused = False
         elif succeeded is False:
             if entry.row != lane.row:
                 # One item that fails again and again says little about the others.
                 entry.row = lane.row
                 lane.failed += 1
+                lane.failing = lane.failed >= IN_A_ROW
             if lane.failing:
                 lane.pauses += 1
                 lane.until = now + self._pauses.pause(lane.pauses)
-        self._ring += self._over
-        self._over.clear()
+        if self._over:
+            self._ring += self._over
+            self._over.clear()
         self._list(lane)
         if not (lane.in_flight or lane.resting or lane.fresh or lane.again):
             del self._lanes[lane.namespace]
 
     def _list(self, lane: _Lane[_T]) -> None:
-        if lane.due and not (lane.listed or lane.paused):
+        if not (lane.listed or lane.paused) and lane.due:
             lane.listed = True
             self._ring.append(lane)
 

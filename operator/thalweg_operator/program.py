@@ -87,7 +87,8 @@ async def run(
         OperatorError: it cannot start or go on.
     """
     fence = Fence()
-    connections = settings.bind_concurrency + settings.steer_concurrency + 48
+    # Watches, and the slots of the queues (write_queue.py).
+    connections = 2 * (settings.bind_concurrency + settings.steer_concurrency) + 48
     async with (
         connect(settings.kubeconfig, connections, fence) as connection,
         connect(settings.kubeconfig, _LEASE_CONNECTIONS) as aside,

@@ -61,7 +61,7 @@ class Progress:
                 rounds=self._rounds["rounds"],
                 placed=self._rounds["placed"],
                 left=len(last.left),
-                cost=sum(last.costs),
+                cost=last.cost,
                 gap=f"{last.gap:.1%}",
                 seconds=round(self._seconds, 3),
             )

@@ -23,8 +23,8 @@ class Settings:
         worker_memory: bytes that the worker process may use, 0 for no limit; None: half of what the container may use.
         round_budget: seconds after which a round takes no further step to make its plan better.
         records: folder in which the last rounds are kept for a replay; None keeps none.
-        bind_concurrency: bindings under way at once.
-        steer_concurrency: nominations and the like under way at once.
+        bind_concurrency: bindings under way at once for one namespace; for all of them a third more.
+        steer_concurrency: the same of nominations and the like.
         told_per_second: how many waiting pods are told their reason per second, at most.
         resync: seconds between rounds when nothing changes.
     """

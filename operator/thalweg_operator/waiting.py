@@ -34,7 +34,7 @@ _GRACE = 0.5
 #: A reason that keeps changing is rewritten this often at most.
 _AGAIN = 10.0
 #: Requests in flight at once.
-_SLOTS = 8
+_CONCURRENCY = 8
 _BACKOFF = Backoff(first=1.0, longest=30.0)
 #: Seconds between two looks for pods that wait no more.
 _PRUNE_EVERY = 5.0
@@ -62,9 +62,12 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
+    """The last write about a pod; ``unseen``: its condition does not show the reason."""
+
     uid: str
     reason: str
     when: float
+    unseen: bool
 
 
 class WaitingPods:
@@ -84,7 +87,7 @@ class WaitingPods:
         """``backoff``: pauses between tries of one write."""
         self._connection, self._state, self._metrics, self._events = connection, state, metrics, events
         self._pause, self._clock = 1.0 / per_second, clock
-        self._queue = WriteQueue("reasons", _SLOTS, self._try, metrics, backoff)
+        self._queue = WriteQueue("reasons", _CONCURRENCY, self._try, metrics, backoff)
         self._wanted: dict[str, _Wanted] = {}
         #: What is in the queue. A newer reason takes its place with the next try.
         self._sending: dict[str, _Wanted] = {}
@@ -105,7 +108,7 @@ class WaitingPods:
             written = None
         if wanted is not None and wanted.uid == pod.uid:
             self._wanted[pod.key] = _Wanted(pod.uid, reason, wanted.due, steered)
-        elif reason not in (pod.told, written.reason if written is not None and steered else ""):
+        elif reason not in (pod.told, written.reason if written is not None and (steered or written.unseen) else ""):
             due = self._clock() + _GRACE
             if written is not None:
                 due = max(due, written.when + _AGAIN)
@@ -172,7 +175,7 @@ class WaitingPods:
         return outcome
 
     async def _write(self, pod: Pod, wanted: _Wanted) -> Outcome:
-        self._written[pod.key] = _Written(pod.uid, wanted.reason, self._clock())
+        self._wrote(pod, wanted, unseen=False)
         if pod.gated or not wanted.steered:
             now = timestamp()
             condition: dict[str, str | None] = {
@@ -189,14 +192,20 @@ class WaitingPods:
                     await self._patch(pod, _SCHEDULED | {"lastTransitionTime": now})
                     return Done.ANSWERED
             except (Refused, ConnectionLost, msgspec.DecodeError) as error:
-                outcome = Again("error") if isinstance(error, msgspec.DecodeError) else again(error)
                 if isinstance(error, Refused) and error.status in (404, 409):
                     return Done.ANSWERED  # it is gone, or another pod has its name
                 _log.warning("reason not written", pod=pod.key, problem=str(error))
-                return outcome if outcome.failed else Done.ANSWERED
+                outcome = Again("error") if isinstance(error, msgspec.DecodeError) else again(error)
+                if outcome.failed:
+                    return outcome
+                # The pod itself may not be changed. Its Event says it, once.
+                self._wrote(pod, wanted, unseen=True)
         self._events.write(pod, "FailedScheduling", wanted.reason, action="Scheduling", warning=True)
         self._metrics.told.inc()
         return Done.ANSWERED
+
+    def _wrote(self, pod: Pod, wanted: _Wanted, *, unseen: bool) -> None:
+        self._written[pod.key] = _Written(pod.uid, wanted.reason, self._clock(), unseen)
 
     async def _patch(self, pod: Pod, condition: dict[str, str | None]) -> bool:
         """Writes a condition; whether the pod has a node."""

@@ -18,7 +18,7 @@ import structlog
 
 from thalweg_operator.backoff import Backoff
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.fair_queue import Entry, FairQueue
+from thalweg_operator.fair_queue import Entry, FairQueue, slots_for
 from thalweg_operator.metrics import Metrics
 
 _T = TypeVar("_T")
@@ -73,7 +73,7 @@ class WriteQueue(Generic[_T]):
     def __init__(
         self,
         name: str,
-        slots: int,
+        concurrency: int,
         attempt: Callable[[_T, int], Awaitable[Outcome]],
         metrics: Metrics,
         backoff: Backoff,
@@ -83,13 +83,14 @@ class WriteQueue(Generic[_T]):
 
         Args:
             name: as metrics call it.
-            slots: requests in flight at once.
+            concurrency: requests in flight at once for one namespace; for all of them there may be a third more.
             attempt: sends an item once, and says how that ended. It is told how often this was tried before.
             backoff: pauses between tries of one item.
             clock: seconds that never go back.
         """
-        self._name, self._slots, self._attempt, self._backoff, self._clock = name, slots, attempt, backoff, clock
-        self._queue: FairQueue[_T] = FairQueue(slots)
+        self._name, self._attempt, self._backoff, self._clock = name, attempt, backoff, clock
+        self._slots = slots_for(concurrency)
+        self._queue: FairQueue[_T] = FairQueue(self._slots)
         self._idle: deque[asyncio.Future[None]] = deque()
         self._timer: tuple[float, asyncio.TimerHandle] | None = None
         self._drained: list[asyncio.Future[None]] = []

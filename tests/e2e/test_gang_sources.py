@@ -14,6 +14,7 @@ from support.watching import watching
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import node, object_path, pod
 from thalweg_operator.connection import connect
+from thalweg_operator.events import EventWriter
 from thalweg_operator.evictions import Evictor
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
@@ -156,8 +157,9 @@ async def test_evictions_keep_to_budgets(plane: tuple[ControlPlane, Api], api: A
     await api.request("POST", path, budget)
     await api.wait_for(f"{path}/pdb", lambda each: each.get("status", {}).get("currentHealthy") == 2)
     async with watching(plane[0]) as state, connect(plane[0].kubeconfig, 8) as connection:
-        evictor = Evictor(connection, Metrics())
-        task = asyncio.create_task(evictor.run())
+        events = EventWriter(connection, Metrics())
+        evictor = Evictor(connection, Metrics(), events)
+        tasks = [asyncio.create_task(each.run()) for each in (evictor, events)]
         pods = [state.pods[f"{ml}/{name}"] for name in "ab"]
         evictor.evict(pods[0], "Its gang is there in part.")
         said = f"/api/v1/namespaces/{ml}/events"
@@ -168,7 +170,8 @@ async def test_evictions_keep_to_budgets(plane: tuple[ControlPlane, Api], api: A
         evictor.evict(pods[0], "It is gone already.")
         await until(lambda: not evictor.evicting(pods[0].uid), 20, lambda: "that to be noticed")
         assert f"{ml}/b" in state.pods
-        task.cancel()
+        for task in tasks:
+            task.cancel()
     await api.delete(object_path(node("kept")))
 
 

@@ -46,6 +46,7 @@ async def test_gated_pods_without_room(scene: Scene) -> None:
     seen = condition(await scene.get("second"))
     assert (seen["status"], seen["reason"]) == ("False", "SchedulingGated")
     assert (await scene.get("second"))["spec"]["schedulingGates"] == OURS
+    await until(lambda: scene.events_of("second"), 30, lambda: "the Event")
     (event,) = await scene.events_of("second")
     assert event["message"] == seen["message"]
     assert await filters(scene) == before

@@ -3,11 +3,14 @@
 kube-scheduler is away while a scene is set, where it would be faster than the test.
 """
 
+from collections.abc import AsyncIterator
+
 import pytest
+import pytest_asyncio
 from support.operator import until
 from support.scene import POLICIES, Scene
 from support.steered import SHARED_NAME, count, no_plans, nobody_binds, nominate, nominated, silence
-from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane import Api, ApiError, ControlPlane
 
 from flowcore.model.guidance import HELD
 from flowcore.model.policies import STEERED_NAME
@@ -70,6 +73,61 @@ async def test_room_taken_by_pods_of_a_higher_priority(scene: Scene, plane: tupl
     assert "nodeName" not in (await scene.get("ours"))["spec"]
     await scene.nodes("b", cpu="2")
     assert await scene.node_of("ours") == "b"
+
+
+async def test_a_pod_that_may_not_be_changed(scene: Scene, refusing: dict[str, str]) -> None:
+    """A webhook or an admission policy denies its nomination: it rests, and is not tried on each node in turn."""
+    await scene.nodes(*(f"n{number}" for number in range(10)), cpu="2")
+    before = await writes(scene)
+    await scene.create("locked", "1", labels=refusing)
+    scene.unheard.add("locked")
+    await scene.create("free", "1")
+    await until(lambda: scene.events_of("locked"), 30, lambda: "the pod to be told")
+    (event,) = (await scene.events_of("locked"))[:1]
+    assert "the API server refused to nominate node n" in event["message"]
+    assert "locked pods stay as they are" in event["message"]
+    assert await scene.node_of("free")
+    # At once, after a second, after two more, and so on: never one for each node.
+    assert await writes(scene) - before <= 5
+    await scene.delete("locked")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def refusing(scene: Scene) -> AsyncIterator[dict[str, str]]:
+    """Labels of pods whose status may not be changed."""
+    labels, name = {"locked": "yes"}, {"name": "locked"}
+    group = {"apiVersion": "admissionregistration.k8s.io/v1"}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/status"]}
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"objectSelector": {"matchLabels": labels}, "resourceRules": [rule]},
+        "validations": [{"expression": "false", "message": "locked pods stay as they are"}],
+    }
+    paths = [
+        f"/apis/admissionregistration.k8s.io/v1/{kind}"
+        for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+    ]
+    binding = {"policyName": "locked", "validationActions": ["Deny"]}
+    await scene.api.request(
+        "POST", paths[0], {**group, "kind": "ValidatingAdmissionPolicy", "metadata": name, "spec": spec}
+    )
+    await scene.api.request(
+        "POST", paths[1], {**group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": name, "spec": binding}
+    )
+    await scene.create("probe", "1", labels=labels, scheduler="nobody")
+
+    async def in_effect() -> bool:
+        try:
+            await scene.api.patch(scene.path("probe") + "/status", {"status": {"message": "x"}})
+        except ApiError:
+            return True
+        return False
+
+    await until(in_effect, 30, lambda: "changes to be refused")
+    yield labels
+    for path in paths:
+        await scene.api.delete(f"{path}/locked")
+    await scene.delete("probe")
 
 
 async def test_pods_of_the_same_priority_leave_the_room(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:

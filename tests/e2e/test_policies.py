@@ -276,7 +276,10 @@ async def test_short_name_and_category(scene: Scene) -> None:
 
 
 async def test_observe_never_acts(scene: Scene) -> None:
-    """Its pods are planned and counted, not bound and not told anything; turned to Binder, they are bound."""
+    """Its pods are planned and counted and get an Event of the plan; nothing else of them is touched.
+
+    Turned to Binder, they are bound.
+    """
     await scene.nodes("a", cpu="1")
     await scene.policy("watching", selects=selecting("watched"), delivery="Observe")
     made = await scene.create("seen", labels={"tier": "watched"})
@@ -287,8 +290,13 @@ async def test_observe_never_acts(scene: Scene) -> None:
     found = await scene.policy_seen("watching", 1, lambda each: "lastRound" in each["status"])
     assert (found["status"]["lastRound"]["placed"], found["status"]["lastRound"]["waiting"]) == (1, 1)
     assert found["status"]["pods"] == {"governed": 2, "placed": 0, "waiting": 2}
+    await until(lambda: scene.events_of("seen"), 30, lambda: "the Event of the plan")
+    await until(lambda: scene.events_of("too-big"), 30, lambda: "the Event of the plan")
+    (placed,), (left,) = await scene.events_of("seen"), await scene.events_of("too-big")
+    assert (placed["type"], placed["reason"], placed["action"]) == ("Normal", "Observed", "Planning")
+    assert placed["message"] == "Thalweg would place this pod on a"
+    assert left["message"].startswith("Thalweg would leave this pod pending: 0/1 nodes are available")
     assert await scene.get("seen") == made
-    assert await scene.events_of("too-big") == []
     await scene.policy("watching", selects=selecting("watched"), delivery="Binder")
     assert await scene.node_of("seen") == "a"
     await scene.reason_of("too-big", "Insufficient cpu")

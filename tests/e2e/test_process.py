@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,31 @@ async def test_policies_that_were_there_first(scene: Scene) -> None:
     for number in range(5):
         await scene.policy_seen(f"p{number}", 1, lambda each: each["status"]["pods"]["waiting"] == 10)
     assert [each["metadata"]["name"] for each in await scene.pods() if each["spec"].get("nodeName")] == ["free"]
+
+
+async def test_what_is_bound_is_told(scene: Scene) -> None:
+    """The Event that kube-scheduler writes too, a line in the log for rounds, and one for bindings."""
+    await scene.nodes("a")
+    scene.operator.new_log()
+    names = [f"p{number}" for number in range(5)]
+    await scene.api.create_many([scene.pod(name) for name in names])
+    await scene.nodes_of(*names)
+    for name in names:
+        await until(partial(scene.events_of, name), 30, lambda name=name: f"the Event on {name}")
+        (event,) = await scene.events_of(name)
+        assert (event["type"], event["reason"], event["action"]) == ("Normal", "Scheduled", "Binding")
+        assert event["message"] == f"Successfully assigned {scene.namespace}/{name} to a"
+        assert (event["reportingComponent"], event["count"]) == ("thalweg", 1)
+    lines: list[str] = []
+
+    def logged() -> bool:
+        lines.extend(scene.operator.new_log().splitlines())
+        return all(any(word in line for line in lines) for word in (" rounds ", " bindings "))
+
+    await until(logged, 10, lambda: f"both lines; there are {lines}")
+    # Bindings are summed up, not listed.
+    assert sum(" bindings " in line for line in lines) < len(names)
+    assert not any(name in line for line in lines for name in names)
 
 
 async def test_reasons_outlive_a_restart(scene: Scene) -> None:

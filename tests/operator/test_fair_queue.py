@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 from thalweg_operator.backoff import Backoff
-from thalweg_operator.fair_queue import IN_A_ROW, Entry, FairQueue
+from thalweg_operator.fair_queue import IN_A_ROW, Entry, FairQueue, slots_for
 
 SLOTS = 6
 NAMESPACES = ("a", "b", "c")
@@ -50,6 +50,17 @@ def test_one_namespace_holds_three_quarters_of_the_slots(slots: int, most: int) 
     assert len(take_all(made)) == most
     made.put("b0", "b")
     assert items(take_all(made)) == (["b0"] if slots > 1 else [])
+
+
+@pytest.mark.parametrize("concurrency", range(1, 100))
+def test_slots_for_a_namespace_alone(concurrency: int) -> None:
+    """It holds as many as it is meant to, and others start."""
+    made = queue(slots_for(concurrency))
+    for number in range(200):
+        made.put(f"a{number}", "a")
+    assert len(take_all(made)) == concurrency
+    made.put("b0", "b")
+    assert items(take_all(made)) == ["b0"]
 
 
 def test_many_namespaces_that_hang_leave_slots() -> None:

@@ -185,11 +185,31 @@ def test_a_pod_with_volumes_has_longer(world: World) -> None:
 
 
 def test_a_nomination_that_cannot_be_written(world: World) -> None:
-    """Refused by the API server: given up; the room is free."""
+    """Refused by the API server: given up; the room is free, and the pod rests, since no other node would help."""
     pod = world.pod()
     world.see()
     world.plan(pod.key, "a")
     world.carry_out(problem="admission webhook says no")
+    assert not world.state.reservations
+    assert world.rejected == []
+    assert world.refused == [(pod.key, "the API server refused to nominate node a for it: admission webhook says no")]
+
+
+def test_a_nomination_that_cannot_be_cleared(world: World) -> None:
+    """However often kube-scheduler asks meanwhile, one write is in line; once it is carried out the room is free."""
+    pod = world.pod()
+    world.see()
+    planned(world)
+    world.now += 100.0
+    world.steering.look_after()
+    for _ in range(5):
+        world.carry_out(problem="forbidden")
+        world.now += 30.0
+        world.steering.look_after()
+        world.attempt(pod.key, ["b"])
+    assert [write.kind for write in world.writes] == ["clear"]
+    world.calm()
+    world.later(5)
     assert not world.state.reservations
 
 

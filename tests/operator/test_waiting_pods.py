@@ -164,6 +164,24 @@ async def test_a_write_that_fails_is_tried_again(case: tuple[Case, WaitingPods],
     assert made.patches[0][1]["message"] == "no room"
 
 
+async def test_a_pod_that_may_not_be_changed(case: tuple[Case, WaitingPods]) -> None:
+    """A webhook refuses its condition: it has the Event, and rounds that find the same reason again write nothing."""
+    made, told = case
+    made.script = [answering(403, "webhook says no")]
+    made.state.upsert_pod(pod())
+    told.tell(pod(), "no room")
+    made.now = 1.0
+    await until(lambda: made.events, 10, lambda: "the Event")
+    for _ in range(5):
+        made.now += 100.0
+        told.tell(pod(), "no room")
+    assert not told._wanted
+    told.tell(pod(), "less room")
+    made.now += 100.0
+    await made.written(1)
+    assert [event["message"] for event in made.events][:1] == ["no room"]
+
+
 async def test_a_pod_that_is_gone_is_not_tried_again(case: tuple[Case, WaitingPods]) -> None:
     """404 is an answer."""
     made, told = case

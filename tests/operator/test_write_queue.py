@@ -30,7 +30,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 
 GOOD = 50
-#: As many as there are slots for any kind of write.
+#: As many as one namespace may have in flight, or more.
 BAD = 32
 
 
@@ -139,14 +139,14 @@ async def test_a_namespace_that_fails_is_asked_rarely(tmp_path: Path) -> None:
     async with writing(tmp_path, "fail") as (server, writers):
         for pod in crowd("bad", 300, scheduler_name="thalweg"):
             writers.bind(pod)
-        await until(lambda: server.posts["bad"] >= 24, 10, lambda: "the first requests")
+        await until(lambda: server.posts["bad"] >= 32, 10, lambda: "the first requests")
         for pod in crowd("good", GOOD, scheduler_name="thalweg"):
             writers.bind(pod)
         await until(lambda: len(server.done) == GOOD, 10, lambda: "the good ones")
         # The first ones went at once; since then there was one request at a time.
-        assert server.posts["bad"] < 24 + 10
+        assert server.posts["bad"] < 32 + 10
         value = writers.metrics.registry.get_sample_value
-        assert value("thalweg_write_retries_total", {"queue": "bindings", "cause": "error"}) >= 24
+        assert value("thalweg_write_retries_total", {"queue": "bindings", "cause": "error"}) >= 32
         assert value("thalweg_queued_writes", {"queue": "bindings", "state": "due"}) > 200
         assert len(writers.state.reservations) == 300 + GOOD
 
@@ -165,7 +165,7 @@ def wall_clock_jumps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-async def attempts(scripts: dict[str, list[Outcome]], slots: int = 4) -> list[str]:
+async def attempts(scripts: dict[str, list[Outcome]], concurrency: int = 4) -> list[str]:
     """The order of tries of items that end as their scripts say."""
     tried: list[str] = []
 
@@ -174,7 +174,7 @@ async def attempts(scripts: dict[str, list[Outcome]], slots: int = 4) -> list[st
         tried.append(item)
         return scripts[item].pop(0)
 
-    made = WriteQueue("test", slots, attempt, Metrics(), Backoff(0.001, 0.01))
+    made = WriteQueue("test", concurrency, attempt, Metrics(), Backoff(0.001, 0.01))
     task = asyncio.create_task(made.run())
     for item in scripts:
         made.put(item, item[0])
@@ -196,7 +196,9 @@ async def test_the_wall_clock_does_not_matter(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_items_go_in_their_order() -> None:
     """Those of one namespace, tried for the first time; one that is tried again holds up none."""
-    order = await attempts({"a1": [Again("lost"), Done.ANSWERED], "a2": [Done.UNSENT], "a3": [Done.ANSWERED]}, slots=1)
+    order = await attempts(
+        {"a1": [Again("lost"), Done.ANSWERED], "a2": [Done.UNSENT], "a3": [Done.ANSWERED]}, concurrency=1
+    )
     assert order == ["a1", "a2", "a3", "a1"]
 
 
