@@ -20,16 +20,12 @@ _LASTS = 30.0
 class LastingRoom:
     """See the module."""
 
-    def __init__(
-        self, state: ClusterState, policies: PolicyStore, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, state: ClusterState, policies: PolicyStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._state, self._policies, self._clock = state, policies, clock
         self._above: int | None = None
         self._found = 0.0
 
-    async def news(
-        self, asked: Iterable[tuple[Pod, Policy]], now: float, *, fresh: bool
-    ) -> tuple[Lasting, ...] | None:
+    async def news(self, asked: Iterable[tuple[Pod, Policy]], now: float, *, fresh: bool) -> tuple[Lasting, ...] | None:
         """What the worker is to be told of the room that does not come free; None: nothing new, or nobody asks.
 
         Args:

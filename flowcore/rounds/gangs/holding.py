@@ -120,9 +120,7 @@ def _emptied(snapshot: Snapshot, priority: int) -> Int64s:
     return np.maximum(empty, 0)
 
 
-def _within_share(
-    commits: Sequence[Commit], contest: Contest, snapshot: Snapshot, share: int
-) -> tuple[Commit, ...]:
+def _within_share(commits: Sequence[Commit], contest: Contest, snapshot: Snapshot, share: int) -> tuple[Commit, ...]:
     """As many of the pods as take at most so many hundredths of what all nodes have of each resource."""
     left = np.maximum(snapshot.allocatable, 0).astype(np.float64).sum(axis=0) * share / 100
     found = []
