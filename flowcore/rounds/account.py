@@ -11,7 +11,6 @@ from flowcore.explain.reasons import no_domain, reason_for
 from flowcore.filters import judge
 from flowcore.model.gangs import Gang
 from flowcore.model.snapshot import Snapshot
-from flowcore.rounds.demands import Demand
 from flowcore.rounds.gangs.admission import Choice, Contest
 from flowcore.rounds.gangs.units import Unit, pods
 from flowcore.rounds.plan import Left, Placement
@@ -88,13 +87,12 @@ class Account:
             gang = self._snapshot.gangs.get(name)
             if gang is not None and gang.topology:
                 return self._of_domain(gang, at)
-        reason = reason_for(demand.group, before=self._snapshot, after=self._kept, ask=self._cache.ask)
-        if (
-            self._contest.kept
-            and judge(demand.group.pod_class, self.after, demand.group.kind, self._cache.ask).fits.any()
-        ):
-            reason += f" Room is kept for {self._contest.units.all[self._contest.keeper].name}, which has waited long."
-        return reason
+        found, ask = demand.group, self._cache.ask
+        if self._contest.kept and judge(found.pod_class, self.after, found.kind, ask).fits.any():
+            keeper = self._contest.units.all[self._contest.keeper].name
+            reason = reason_for(found, before=self._kept, after=self._kept, ask=ask)
+            return f"{reason} Room is kept for {keeper}, which has waited long."
+        return reason_for(found, before=self._snapshot, after=self._kept, ask=ask)
 
     def _of_domain(self, gang: Gang, at: int) -> str:
         """Why a pod finds no node in the domain of its gang."""
