@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flowcore.model.gang_agreement import Agreement, agreed
+from flowcore.model.gang_agreement import Agreement, agreed, deciding
 from flowcore.model.gang_telling import DomainOf, Telling
 from flowcore.model.gang_terms import GangKey, GangRef, PodGroup, Terms
 from flowcore.model.gangs import Gang
@@ -78,6 +78,7 @@ class View:
     Attributes:
         bound, done: how many of its pods have a node, and how many of those that succeeded count.
         flaw: what is wrong with what they say, "" when nothing is.
+        owner: the controller whose pods decide; those of others are guests.
         strangers: keys of pods that name the gang and are no members, and why.
     """
 
@@ -85,6 +86,7 @@ class View:
     bound: int
     done: int
     flaw: str
+    owner: str
     strangers: Mapping[str, str]
 
 
@@ -211,16 +213,18 @@ class GangBook:
 
     def _look_at(self, key: GangKey) -> View:
         found = self._members.get(key) or _Members()
+        pods = [*found.waiting.values(), *found.bound.values()]
         if key.source.has_objects:
             group = self.groups.get(key)
             if group is None:
-                said = Agreement(Terms(), f"{key.shown} does not exist")
+                said = Agreement(Terms(), flaw=f"{key.shown} does not exist")
             else:
-                said = Agreement(group.terms, f"{key.shown}: {group.problem}" if group.problem else "")
+                flaw = f"{key.shown}: {group.problem}" if group.problem else ""
+                said = Agreement(group.terms, deciding(pods), flaw)
         else:
-            said = agreed(key, [*found.waiting.values(), *found.bound.values()], found.succeeded.values())
+            said = agreed(key, pods, found.succeeded.values())
         members = found.without(said.strangers)
-        return View(said.terms, len(members.bound), members.done, said.flaw, said.strangers)
+        return View(said.terms, len(members.bound), members.done, said.flaw, said.owner, said.strangers)
 
     def members(self, key: GangKey) -> tuple[Mapping[str, Pod], Mapping[str, Pod]]:
         """Pods of a gang that wait, and those that have a node."""

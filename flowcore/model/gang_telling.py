@@ -94,7 +94,14 @@ class Telling:
             domain=self._domain(key, terms.topology) if terms.topology else "",
             flaw=flaw,
             started=look.missing > 0 and look.there > 0,
+            guests=self._guests(key) if not flaw and look.missing < len(self._places.get(key, ())) else (),
         )
+
+    def _guests(self, key: GangKey) -> tuple[str, ...]:
+        """Pods of other controllers than the one that decides, where the gang may do without some of its pods."""
+        owner = self._book.view(key).owner
+        pods = (self._asked[at][0] for at in self._places[key])
+        return tuple(sorted(pod.key for pod in pods if pod.owner != owner))
 
     def look(self, key: GangKey) -> _Look:
         """A gang as this round meets it."""
