@@ -39,10 +39,11 @@ def agreed(key: GangKey, pods: Collection[Pod], done: Iterable[Pod] = ()) -> Agr
         pods: those that wait or have a node.
         done: those that succeeded: they say nothing any more, but count where they are no strangers.
     """
-    owner = deciding(pods)
-    terms, flaw = _joined(key, {pod.gang.terms for pod in pods if pod.gang is not None and pod.owner == owner})
+    said = {(pod.owner, pod.gang.terms) for pod in pods if pod.gang is not None}
+    owner = next(iter(said))[0] if len(said) == 1 else deciding(pods)
+    terms, flaw = _joined(key, {each for by, each in said if by == owner})
     strangers = {}
-    for each in (pods, done):
+    for each in (pods if len(said) > 1 else (), done):
         for pod in each:
             if pod.owner != owner and pod.gang is not None and (other := _differs(key, pod.gang.terms, terms)):
                 strangers[pod.key] = f"{key.shown} belongs to another controller, and this pod's {other}"
@@ -73,7 +74,7 @@ def _joined(key: GangKey, said: set[Terms]) -> tuple[Terms, str]:
         )
     if terms.least is None:
         return terms, f"{key.shown}: none of its pods has the annotation {_LEAST[key.source]}"
-    topologies = sorted({each.topology for each in said} - {""})
+    topologies = sorted({each.topology for each in said} - {""}) if len(said) > 1 else []
     if len(topologies) > 1:
         return terms, f"{key.shown}: its pods name different topologies: {', '.join(topologies)}"
     if len(terms.group) > MOST_IN_GROUP:
