@@ -182,18 +182,27 @@ class GangBook:
 
         A gang that has what it needs is among them where another one of its group waits for pods that it lacks.
         """
-        return [found for key in list(self._members) if (found := self.in_part(key, reserved)) is not None]
+        # Each gang is looked at once, however many others name it.
+        short = {key for key in self._members if self._short(key, reserved)}
+        lacking = {key for key in short if self.members(key)[0]}
+        return [
+            self._as_partial(key)
+            for key in self._members
+            if self.members(key)[1] and (key in short or not lacking.isdisjoint(self.view(key).terms.group))
+        ]
 
     def in_part(self, key: GangKey, reserved: Mapping[str, str]) -> Partial | None:
         """A gang if it is there in part (see ``partial``)."""
-        waiting, bound = self.members(key)
-        if not bound:
+        if not self.members(key)[1]:
             return None
-        terms = self.view(key).terms
-        if not self._short(key, reserved) and not any(
-            self._short(other, reserved) for other in terms.group if other != key and self.members(other)[0]
-        ):
-            return None
+        group = self.view(key).terms.group
+        lacks = self._short(key, reserved) or any(
+            self._short(other, reserved) for other in group if self.members(other)[0]
+        )
+        return self._as_partial(key) if lacks else None
+
+    def _as_partial(self, key: GangKey) -> Partial:
+        terms, (waiting, bound) = self.view(key).terms, self.members(key)
         return Partial(key, key.shown, tuple(bound.values()), tuple(waiting.values()), terms.least or 0, terms.timeout)
 
     def _short(self, key: GangKey, reserved: Mapping[str, str]) -> bool:
