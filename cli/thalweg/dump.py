@@ -10,11 +10,12 @@ from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.gang_book import GangBook
 from flowcore.model.gang_terms import GangKey, PodGroup
 from flowcore.model.gangs import Gang
+from flowcore.model.lasting import Lasting, LastingSums
 from flowcore.model.neighbours import Neighbours
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, governing, in_order
-from flowcore.model.replacing import named_by, replaced_by
+from flowcore.model.replacing import forbidden, named_by, replaced_by
 from flowcore.model.selectors import Labels
 from flowcore.model.snapshot import Replaced
 from flowcore.model.volumes import StorageKey, StorageObject
@@ -51,14 +52,25 @@ class Dump:
         backed = device_resources(self.device_classes.values())
         return [with_devices(pod, backed) for pod in self.pods.values() if not pod.node_name and not pod.terminal]
 
-    def replaced(self, pod: Pod) -> Replaced | None:
+    def replaced(self, pod: Pod, policies: Mapping[str, Policy]) -> Replaced | None:
         """The running pod whose place a waiting one is to take."""
         if pod.replaces is None:
             return None
         old = self.pods.get(named_by(pod))
+        if old is not None and old.node_name and not old.terminal:
+            why = forbidden(pod, old, self.policy_of(pod, policies), self._governed_by(old, policies))
+            if why:
+                return Replaced(old.key, flaw=why)
         there = [] if old is None else [each for each in self.running() if each.node_name == old.node_name]
         ports = Counter(port for each in there for port in each.pod_class.host_ports)
         return replaced_by(pod, self.pods, ports, Counter(each for pod in there for each in pod.pod_class.volumes))
+
+    def lasting(self, policies: Mapping[str, Policy]) -> tuple[Lasting, ...]:
+        """What of the room that running pods hold does not come free for gangs that wait."""
+        sums = LastingSums(above=-(2**31))
+        for pod in self.running():
+            sums.add(pod, self._governed_by(pod, policies))
+        return sums.found()
 
     def gangs(self, policies: Mapping[str, Policy]) -> tuple[dict[str, tuple[str, ...]], list[Gang]]:
         """Gangs that waiting pods belong to: their names by the pods' keys, and what they need."""
@@ -83,6 +95,9 @@ class Dump:
 
     def policy_of(self, pod: Pod, policies: Mapping[str, Policy]) -> Policy:
         """The policy that governs a pod, of those in force; the built-in default where there is none."""
+        return self._governed_by(pod, policies) or BUILT_IN
+
+    def _governed_by(self, pod: Pod, policies: Mapping[str, Policy]) -> Policy | None:
         labels = self.namespaces.get(pod.namespace, ())
         found = governing(policies.values(), pod.scheduler_name, pod.labels, labels)
-        return found[0] if found else BUILT_IN
+        return found[0] if found else None

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flowcore.classes import group
-from flowcore.explain import summary
+from flowcore.explain import no_domain, summary
 from flowcore.filters import Verdicts, judge
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
@@ -97,7 +97,7 @@ def explain(dump: Dump, pods: list[Pod]) -> Iterator[Explanation]:
     snapshot, _ = under_constraints(seen, policies)
     groups = {pod.key: found for found in group(snapshot.pending, snapshot.neighbours) for pod in found.pods}
     names, gangs = dump.gangs(policies)
-    flaws = {gang.name: gang.flaw for gang in gangs}
+    flaws = {gang.name: gang.flaw or no_domain(gang, snapshot.table) for gang in gangs}
     unknown = unknown_claims(dump, pods)
     known: dict[int, Verdicts] = {}
     for pod in pods:

@@ -72,7 +72,7 @@ def plan(dump: Dump, now: float) -> Simulation:
             created=pod.created,
             since=pod.tried,
             kind=pod.kind,
-            replaces=dump.replaced(pod),
+            replaces=dump.replaced(pod, policies),
             gangs=names[pod.key],
         )
         for pod in waiting
@@ -87,7 +87,7 @@ def plan(dump: Dump, now: float) -> Simulation:
         neighbours=dump.neighbours(),
         storage=Storage.of(dump.storage.values(), ((pod.node_name, pod.pod_class.volumes) for pod in running)),
     )
-    snapshot = replace(snapshot, gangs={gang.name: gang for gang in gangs})
+    snapshot = replace(snapshot, gangs={gang.name: gang for gang in gangs}, lasting=dump.lasting(policies))
     with redirect_stdout(sys.stderr):  # a cost model of somebody else's may print; standard output is for the plan
         result = run_round(snapshot, policies, find_models().usable)
     return Simulation(result, alone, time.perf_counter() - started, tuple(gaps(dump, judged)))

@@ -8,9 +8,10 @@ from __future__ import annotations
 from flowcore.classes.groups import Group
 from flowcore.filters import Verdicts, judge
 from flowcore.filters.registry import Ask, ask
+from flowcore.model.gangs import Gang
 from flowcore.model.neighbours import ANY_KIND, Kind
 from flowcore.model.pods import PodClass
-from flowcore.model.snapshot import Snapshot
+from flowcore.model.snapshot import NodeTable, Snapshot
 
 
 def summary(verdicts: Verdicts) -> str:
@@ -38,6 +39,13 @@ def reason_for(group: Group, *, before: Snapshot, after: Snapshot, ask: Ask = as
     if judge(group.pod_class, before, group.kind, ask).fits.any():
         text += " There was room for some pods of this kind; the round gave it to pods that cost more to leave waiting."
     return text
+
+
+def no_domain(gang: Gang, table: NodeTable) -> str:
+    """Why no node will do for a gang whose pods keep to one domain of a label; "" where some may."""
+    if not gang.topology or bool((table.column(gang.topology).codes >= 0).any()):
+        return ""
+    return f"{gang.name} keeps to one domain of {gang.topology}, a label that no node has"
 
 
 def node_reasons(pod_class: PodClass, after: Snapshot, kind: Kind = ANY_KIND) -> dict[str, str]:

@@ -21,11 +21,13 @@ class Agreement:
     """What a gang needs.
 
     Attributes:
+        owner: the controller that decides, "" for pods without one; pods of others are guests.
         flaw: what is wrong with that, "" when nothing is.
         strangers: keys of pods that are no members though they name the gang, and why.
     """
 
     terms: Terms
+    owner: str = ""
     flaw: str = ""
     strangers: Mapping[str, str] = field(default_factory=dict)
 
@@ -38,20 +40,20 @@ def agreed(key: GangKey, pods: Collection[Pod], done: Iterable[Pod] = ()) -> Agr
         done: those that succeeded: they say nothing any more, but count where they are no strangers.
     """
     said = {(pod.owner, pod.gang.terms) for pod in pods if pod.gang is not None}
-    if not said:
-        return Agreement(*_joined(key, set()))
-    if len({terms for _, terms in said}) == 1 or len({owner for owner, _ in said}) == 1:
-        terms, flaw = _joined(key, {terms for _, terms in said})
-        owner = next(iter(said))[0]
-    else:
-        owner = min(pods, key=_decides_first).owner
-        terms, flaw = _joined(key, {terms for each, terms in said if each == owner})
+    owner = next(iter(said))[0] if len(said) == 1 else deciding(pods)
+    terms, flaw = _joined(key, {each for by, each in said if by == owner})
     strangers = {}
-    for each in (pods, done):
+    for each in (pods if len(said) > 1 else (), done):
         for pod in each:
             if pod.owner != owner and pod.gang is not None and (other := _differs(key, pod.gang.terms, terms)):
                 strangers[pod.key] = f"{key.shown} belongs to another controller, and this pod's {other}"
-    return Agreement(terms, flaw, strangers)
+    return Agreement(terms, owner, flaw, strangers)
+
+
+def deciding(pods: Collection[Pod]) -> str:
+    """The controller that decides for a gang, "" where its pods have none."""
+    owners = {pod.owner for pod in pods}
+    return min(pods, key=_decides_first).owner if len(owners) > 1 else next(iter(owners), "")
 
 
 def _decides_first(pod: Pod) -> tuple[bool, bool, float, str]:
@@ -72,7 +74,7 @@ def _joined(key: GangKey, said: set[Terms]) -> tuple[Terms, str]:
         )
     if terms.least is None:
         return terms, f"{key.shown}: none of its pods has the annotation {_LEAST[key.source]}"
-    topologies = sorted({each.topology for each in said} - {""})
+    topologies = sorted({each.topology for each in said} - {""}) if len(said) > 1 else []
     if len(topologies) > 1:
         return terms, f"{key.shown}: its pods name different topologies: {', '.join(topologies)}"
     if len(terms.group) > MOST_IN_GROUP:

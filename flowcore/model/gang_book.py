@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flowcore.model.gang_agreement import Agreement, agreed
+from flowcore.model.gang_agreement import Agreement, agreed, deciding
 from flowcore.model.gang_telling import DomainOf, Telling
 from flowcore.model.gang_terms import GangKey, GangRef, PodGroup, Terms
 from flowcore.model.gangs import Gang
@@ -78,6 +78,7 @@ class View:
     Attributes:
         bound, done: how many of its pods have a node, and how many of those that succeeded count.
         flaw: what is wrong with what they say, "" when nothing is.
+        owner: the controller whose pods decide; those of others are guests.
         strangers: keys of pods that name the gang and are no members, and why.
     """
 
@@ -85,6 +86,7 @@ class View:
     bound: int
     done: int
     flaw: str
+    owner: str
     strangers: Mapping[str, str]
 
 
@@ -180,18 +182,27 @@ class GangBook:
 
         A gang that has what it needs is among them where another one of its group waits for pods that it lacks.
         """
-        return [found for key in list(self._members) if (found := self.in_part(key, reserved)) is not None]
+        # Each gang is looked at once, however many others name it.
+        short = {key for key in self._members if self._short(key, reserved)}
+        lacking = {key for key in short if self.members(key)[0]}
+        return [
+            self._as_partial(key)
+            for key in self._members
+            if self.members(key)[1] and (key in short or not lacking.isdisjoint(self.view(key).terms.group))
+        ]
 
     def in_part(self, key: GangKey, reserved: Mapping[str, str]) -> Partial | None:
         """A gang if it is there in part (see ``partial``)."""
-        waiting, bound = self.members(key)
-        if not bound:
+        if not self.members(key)[1]:
             return None
-        terms = self.view(key).terms
-        if not self._short(key, reserved) and not any(
-            self._short(other, reserved) for other in terms.group if other != key and self.members(other)[0]
-        ):
-            return None
+        group = self.view(key).terms.group
+        lacks = self._short(key, reserved) or any(
+            self._short(other, reserved) for other in group if self.members(other)[0]
+        )
+        return self._as_partial(key) if lacks else None
+
+    def _as_partial(self, key: GangKey) -> Partial:
+        terms, (waiting, bound) = self.view(key).terms, self.members(key)
         return Partial(key, key.shown, tuple(bound.values()), tuple(waiting.values()), terms.least or 0, terms.timeout)
 
     def _short(self, key: GangKey, reserved: Mapping[str, str]) -> bool:
@@ -211,16 +222,18 @@ class GangBook:
 
     def _look_at(self, key: GangKey) -> View:
         found = self._members.get(key) or _Members()
+        pods = [*found.waiting.values(), *found.bound.values()]
         if key.source.has_objects:
             group = self.groups.get(key)
             if group is None:
-                said = Agreement(Terms(), f"{key.shown} does not exist")
+                said = Agreement(Terms(), flaw=f"{key.shown} does not exist")
             else:
-                said = Agreement(group.terms, f"{key.shown}: {group.problem}" if group.problem else "")
+                flaw = f"{key.shown}: {group.problem}" if group.problem else ""
+                said = Agreement(group.terms, deciding(pods), flaw)
         else:
-            said = agreed(key, [*found.waiting.values(), *found.bound.values()], found.succeeded.values())
+            said = agreed(key, pods, found.succeeded.values())
         members = found.without(said.strangers)
-        return View(said.terms, len(members.bound), members.done, said.flaw, said.strangers)
+        return View(said.terms, len(members.bound), members.done, said.flaw, said.owner, said.strangers)
 
     def members(self, key: GangKey) -> tuple[Mapping[str, Pod], Mapping[str, Pod]]:
         """Pods of a gang that wait, and those that have a node."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DomainOf = Callable[[str, str], str]
 #: Gangs of a group that its name lists; of a larger one, the first and a count.
 _LISTED = 3
+_PODS_A_STEP = 8
 
 
 class Telling:
@@ -57,13 +58,15 @@ class Telling:
         """Finds the names and the gangs, a little with each step."""
         for at, (pod, _) in enumerate(self._asked):
             now = self._book.waits(pod.key)  # it may have changed since the round was begun
-            if now is not None and now.gang is not None:
-                key = now.gang.key
-                stranger = self._book.view(key).strangers.get(pod.key)
-                if stranger is None:
-                    self._places.setdefault(key, []).append(at)
-                else:
-                    self._add(Gang(f"{key.shown} as {pod.key} has it", 1, flaw=stranger), [at])
+            if now is None or now.gang is None:
+                continue
+            key = now.gang.key
+            stranger = self._book.view(key).strangers.get(pod.key)
+            if stranger is None:
+                self._places.setdefault(key, []).append(at)
+            else:
+                self._add(Gang(f"{key.shown} as {pod.key} has it", 1, flaw=stranger), [at])
+            if not at % _PODS_A_STEP:
                 yield
         for key, at_them in self._places.items():
             gang = self._gang(key)
@@ -94,7 +97,14 @@ class Telling:
             domain=self._domain(key, terms.topology) if terms.topology else "",
             flaw=flaw,
             started=look.missing > 0 and look.there > 0,
+            guests=self._guests(key) if not flaw and look.missing < len(self._places.get(key, ())) else (),
         )
+
+    def _guests(self, key: GangKey) -> tuple[str, ...]:
+        """Pods of other controllers than the one that decides, where the gang may do without some of its pods."""
+        owner = self._book.view(key).owner
+        pods = (self._asked[at][0] for at in self._places[key])
+        return tuple(sorted(pod.key for pod in pods if pod.owner != owner))
 
     def look(self, key: GangKey) -> _Look:
         """A gang as this round meets it."""

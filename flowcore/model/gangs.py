@@ -22,6 +22,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
         domain: the value of that label where some of its pods are already; "": none are, any value will do.
         flaw: why nothing of it can be placed, whatever room there is; "": it can.
         started: some of what it needs has a node already: until the rest has, that is no use.
+        guests: keys of its pods that are needed only where there are too few others: of another controller.
     """
 
     name: str
@@ -31,3 +32,4 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     domain: str = ""
     flaw: str = ""
     started: bool = False
+    guests: tuple[str, ...] = ()

@@ -82,3 +82,7 @@ class Holds(msgspec.Struct, frozen=True):
             return self
         gone = {unit, *namespaces}
         return Holds(self.clock, tuple(each for each in self.known if each.name not in gone))
+
+
+#: Nothing is remembered.
+NO_HOLDS = Holds()

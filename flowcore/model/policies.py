@@ -65,6 +65,15 @@ class PartialBind(StrEnum):
     EVICT = "Evict"
 
 
+class Victims(StrEnum):
+    """Whose place a pod may take that names another in its annotation (REPLACES); always that of governed pods only."""
+
+    #: Pods of its own controller: the same uid in the owner reference.
+    SAME_CONTROLLER = "SameController"
+    #: Any pod of its namespace that a policy governs which acts.
+    GOVERNED = "Governed"
+
+
 class CostWeights(msgspec.Struct, frozen=True):
     """Weights of the parts of a cost, 0..100: the first two of the cost model's, the others of preferences.
 
@@ -148,6 +157,7 @@ class Policy(msgspec.Struct, frozen=True):
     unscheduled: UnscheduledPrice = UnscheduledPrice()
     gangs: GangTerms = GangTerms()
     constraints: tuple[Constraint, ...] = ()
+    victims: Victims = Victims.SAME_CONTROLLER
 
 
 #: In force for pods that name the scheduler ``thalweg`` and that no policy governs.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flowcore.model.pods import HostPort, Pod
-from flowcore.model.policies import REPLACES
+from flowcore.model.policies import REPLACES, Delivery, Policy, Victims
 from flowcore.model.selectors import is_dns_subdomain
 from flowcore.model.snapshot import Replaced
 from flowcore.model.volumes import ClaimVolume, Disk
@@ -23,6 +23,24 @@ def named_by(pod: Pod) -> str:
     """Key of the pod that this one is to replace; "" where it names none, or nothing that is a name."""
     name = pod.replaces
     return f"{pod.namespace}/{name}" if name is not None and is_dns_subdomain(name) else ""
+
+
+def forbidden(pod: Pod, old: Pod, policy: Policy, of_old: Policy | None) -> str:
+    """Why a pod may not take the place of another whatever room there is; "" when it may.
+
+    Args:
+        policy, of_old: the policies that govern them, None: none does.
+    """
+    if of_old is None or of_old.delivery is Delivery.OBSERVE:
+        return f"it may not take the place of {old.key}: no policy governs that pod"
+    if old.pod_class.priority > pod.pod_class.priority:
+        return f"it may not take the place of {old.key}: that pod has a higher priority"
+    if policy.victims is Victims.SAME_CONTROLLER and (not pod.owner or pod.owner != old.owner):
+        return (
+            f"it may not take the place of {old.key}: that pod is not of the same controller, and policy {policy.name} "
+            f"allows no others (spec.replaces.victims)"
+        )
+    return ""
 
 
 def replaced_by(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.model.gangs import Gang
-from flowcore.model.holds import Holds
+from flowcore.model.holds import NO_HOLDS, Holds
 from flowcore.model.lasting import Lasting
 from flowcore.model.neighbours import ANY_KIND, Kind, Neighbours
 from flowcore.model.nodes import Node, Taint
@@ -220,7 +220,7 @@ class Snapshot:
     reports: Reports = field(default_factory=Reports)
     gangs: Mapping[str, Gang] = field(default_factory=dict)
     lasting: tuple[Lasting, ...] | None = ()
-    holds: Holds = Holds()
+    holds: Holds = NO_HOLDS
 
     @property
     def free(self) -> Int64s:

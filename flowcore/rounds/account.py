@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from flowcore.classes import VerdictCache
-from flowcore.explain.reasons import reason_for
+from flowcore.explain.reasons import no_domain, reason_for
 from flowcore.filters import judge
+from flowcore.model.gangs import Gang
 from flowcore.model.snapshot import Snapshot
-from flowcore.rounds.demands import Demand
 from flowcore.rounds.gangs.admission import Choice, Contest
 from flowcore.rounds.gangs.units import Unit, pods
 from flowcore.rounds.plan import Left, Placement
@@ -78,21 +78,35 @@ class Account:
             if unit >= 0 and not self._choice.chosen[unit] and (demand.counts.any() or self._flaw(unit)):
                 reason = self._of_unit(unit)
             else:
-                reason = plain = plain or self._of_pod(demand)
+                reason = plain = plain or self._of_pod(at)
             yield Left(demand.group.pods[place], reason, int(demand.prices[place]))
 
-    def _of_pod(self, demand: Demand) -> str:
+    def _of_pod(self, at: int) -> str:
+        demand = self._contest.demands[at]
         for name in demand.group.pods[0].gangs:
             gang = self._snapshot.gangs.get(name)
-            if gang is not None and gang.topology and gang.domain:
-                return f"{gang.name} keeps to {gang.topology} {gang.domain}, where no node has room for it."
-        reason = reason_for(demand.group, before=self._snapshot, after=self._kept, ask=self._cache.ask)
-        if (
-            self._contest.kept
-            and judge(demand.group.pod_class, self.after, demand.group.kind, self._cache.ask).fits.any()
-        ):
-            reason += f" Room is kept for {self._contest.units.all[self._contest.keeper].name}, which has waited long."
-        return reason
+            if gang is not None and gang.topology:
+                return self._of_domain(gang, at)
+        found, ask = demand.group, self._cache.ask
+        if self._contest.kept and judge(found.pod_class, self.after, found.kind, ask).fits.any():
+            keeper = self._contest.units.all[self._contest.keeper].name
+            reason = reason_for(found, before=self._kept, after=self._kept, ask=ask)
+            return f"{reason} Room is kept for {keeper}, which has waited long."
+        return reason_for(found, before=self._snapshot, after=self._kept, ask=ask)
+
+    def _of_domain(self, gang: Gang, at: int) -> str:
+        """Why a pod finds no node in the domain of its gang."""
+        nowhere = no_domain(gang, self._snapshot.table)
+        if nowhere:
+            return f"{_sentence(nowhere)}."
+        if gang.domain:
+            return f"{gang.name} keeps to {gang.topology} {gang.domain}, where no node has room for it."
+        column = self._snapshot.table.column(gang.topology)
+        chosen = set(column.codes[self._choice.demands[at].allowed].tolist())
+        if len(chosen) == 1 and self._contest.demands[at].counts.any():
+            domain = column.values[chosen.pop()]
+            return f"{gang.name} is planned for {gang.topology} {domain}, where no further node has room for it."
+        return f"{gang.name} keeps to one domain of {gang.topology}, and no node that has this label has room for it."
 
     def _flaw(self, at: int) -> str:
         return self._contest.units.all[at].flaw
@@ -100,7 +114,7 @@ class Account:
     def _of_unit(self, at: int) -> str:
         unit = self._contest.units.all[at]
         if unit.flaw:
-            return unit.flaw[:1].upper() + unit.flaw[1:] + "."
+            return f"{_sentence(unit.flaw)}."
         needs = f"{unit.name} needs {pods(unit.size)} at once"
         fitting = self._fitting.get(at, 0)
         for gang in unit.gangs:
@@ -116,3 +130,7 @@ class Account:
         if self._contest.fits_empty(unit):
             return "and none has room for them beside what is placed"
         return "and none can hold them even when empty"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flowcore.model.holds import Holds
+from flowcore.model.holds import NO_HOLDS, Holds
 from flowcore.model.snapshot import PendingPod, Snapshot
 from flowcore.rounds.contradictions import Contradiction
 
@@ -74,7 +74,7 @@ class RoundResult:
     arcs: int
     after: Snapshot
     contradictions: tuple[Contradiction, ...] = ()
-    holds: Holds = Holds()
+    holds: Holds = NO_HOLDS
 
     @property
     def gap(self) -> float:

@@ -24,6 +24,7 @@ from flowcore.model.policies import (
     Selects,
     Steering,
     UnscheduledPrice,
+    Victims,
     WaitingMode,
     governing,
     in_order,
@@ -74,6 +75,10 @@ class _Selects(msgspec.Struct, rename="camel"):
     namespace_selector: WireLabelSelector | None = None
 
 
+class _Replaces(msgspec.Struct):
+    victims: Victims = Victims.SAME_CONTROLLER
+
+
 class _Spec(msgspec.Struct):
     precedence: Annotated[int, msgspec.Meta(ge=-(10**9), le=10**9)] = 0
     selects: _Selects = msgspec.field(default_factory=_Selects)
@@ -84,6 +89,7 @@ class _Spec(msgspec.Struct):
     unscheduled: _Unscheduled = msgspec.field(default_factory=_Unscheduled)
     gangs: WireGangs = msgspec.field(default_factory=WireGangs)
     constraints: list[WireConstraint] = msgspec.field(default_factory=list)
+    replaces: _Replaces = msgspec.field(default_factory=_Replaces)
 
 
 def parse(name: str, spec: Mapping[str, Any], models: CostModels = BUILT_IN_MODELS) -> Policy:
@@ -127,6 +133,7 @@ def parse(name: str, spec: Mapping[str, Any], models: CostModels = BUILT_IN_MODE
         unscheduled=UnscheduledPrice(**msgspec.structs.asdict(wire.unscheduled)),
         gangs=gang_terms(wire.gangs),
         constraints=constraints(wire.constraints),
+        victims=wire.replaces.victims,
     )
 
 

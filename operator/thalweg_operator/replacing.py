@@ -18,7 +18,7 @@ from typing import Protocol
 
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
-from flowcore.model.replacing import named_by
+from flowcore.model.replacing import forbidden, named_by
 from thalweg_operator.evictions import Evictor
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import By, ClusterState, Reservation
@@ -128,11 +128,15 @@ class Replacing:
         old = reservation.awaits
         if old is not None and named_by(pod) != old.key:
             return False
-        # One that leaves anyhow is waited for: what then becomes of its place a round says.
-        if old is not None and not self._state.pods[old.key].deleting and not self._startable(pod, reservation):
-            return False
         policy = self._policies.of(pod, self._state.namespaces)
-        return policy is not None and policy.delivery is _DELIVERIES.get(reservation.by)
+        if policy is None or policy.delivery is not _DELIVERIES.get(reservation.by):
+            return False
+        if old is None or self._state.pods[old.key].deleting:
+            return True  # one that leaves anyhow is waited for: what then becomes of its place a round says
+        now = self._state.pods[old.key]
+        if forbidden(pod, now, policy, self._policies.of(now, self._state.namespaces)):
+            return False
+        return self._startable(pod, reservation)
 
     def _startable(self, pod: Pod, reservation: Reservation) -> bool:
         """Whether the plan that it takes the old one's place still holds, as far as can be seen without a round."""

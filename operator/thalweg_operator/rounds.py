@@ -17,7 +17,9 @@ from flowcore.model.neighbours import Kind
 from flowcore.model.pods import Pod, PodClass, without
 from flowcore.model.policies import Delivery, Policy, Steering
 from flowcore.model.quantities import MAX_AMOUNT
+from flowcore.model.replacing import forbidden
 from flowcore.model.resources import Amounts
+from flowcore.model.snapshot import Replaced
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.deadline import RoundDeadline
@@ -333,7 +335,7 @@ class RoundLoop:
                     policy=place,
                     created=pod.created,
                     kind=kinds.setdefault(pod.kind, len(kinds)),
-                    replaces=state.replaced(pod),
+                    replaces=self._replaced(pod, moment.policies[place]),
                     since=self._waits_since(pod),
                 )
             )
@@ -370,6 +372,15 @@ class RoundLoop:
             holds=Holds(now, self._holds),
             deadline=0.0 if fresh else self._deadline.of(len(asked), len(classes)),
         )
+
+    def _replaced(self, pod: Pod, policy: Policy) -> Replaced | None:
+        """Whose place it is to take, if it may."""
+        found = self._state.replaced(pod)
+        old = None if found is None or found.left or found.flaw else self._state.pods.get(found.key)
+        if old is None:
+            return found
+        why = forbidden(pod, old, policy, self._policies.of(old, self._state.namespaces))
+        return Replaced(old.key, flaw=why) if why else found
 
     async def _deliver(self, question: _Question, reply: RoundReply) -> None:
         request = question.request

@@ -319,3 +319,15 @@ def test_what_is_the_matter_with_its_gang_is_said() -> None:
     assert all("gang" not in each for each in explain(node("a"), *pods))
     text = thalweg("explain", "-f", "-", stdin=dump_of(node("a"), pods[0])).stdout
     assert "Gang default/train: 1 of 2 pods exist." in " ".join(text.split())
+
+
+def test_a_gang_whose_topology_no_node_has() -> None:
+    """Each node would do for the pod, none for its gang: that is said, and no longer once a node has the label."""
+    ours = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "1"}
+    member = pod("p", metadata={"annotations": {**ours, "scheduling.thalweg/gang-topology": "zone"}})
+    (found,) = explain(node("a"), member)
+    assert found["gang"] == "gang default/train keeps to one domain of zone, a label that no node has"
+    zoned = node("a")
+    zoned["metadata"]["labels"] = {"zone": "z1"}
+    (found,) = explain(zoned, member)
+    assert "gang" not in found

@@ -58,12 +58,17 @@ def test_the_answers_shape() -> None:
 
 def test_a_pod_in_the_place_of_another() -> None:
     """It goes where that one runs, however full, or waits with the reason that holds there."""
-    old = pod("old", "3", nodeName="a")
-    new = pod("new", "4")
+    old = pod("old", "3", nodeName="a", schedulerName="thalweg")
+    new = pod("new", "4", schedulerName="thalweg")
     new["metadata"]["annotations"] = {"scheduling.thalweg/replaces": "old"}
-    answer = simulate(node("a", "4"), node("b", "4"), old, new)
+    spec = {"selects": {"podSelector": {}}, "replaces": {"victims": "Governed"}}
+    kind = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy"}
+    allowed: Manifest = {**kind, "metadata": {"name": "p"}, "spec": spec}
+    answer = simulate(node("a", "4"), node("b", "4"), old, new, allowed)
     assert answer["placements"] == {"default/new": "a"}
-    answer = simulate(node("a", "4"), node("b", "4"), old, pod("there", "1", nodeName="a"), new)
+    answer = simulate(node("a", "4"), node("b", "4"), old, new)
+    assert "that pod is not of the same controller" in answer["pending"]["default/new"]["reason"]
+    answer = simulate(node("a", "4"), node("b", "4"), old, pod("there", "1", nodeName="a"), new, allowed)
     check_shape(answer, {"a", "b"}, {"default/new"})
     reason = "cannot take the place of default/old on node a: Insufficient cpu"
     assert answer["pending"]["default/new"]["reason"] == reason

@@ -1,16 +1,20 @@
 """The pods of one controller say what a gang needs; a stranger's pod changes nothing, and is told so."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from support.model import node, snapshot
 
 from flowcore.model.gang_book import GangBook
 from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import Delivery
+from flowcore.model.policies import BUILT_IN, Delivery
+from flowcore.model.snapshot import PendingPod
+from flowcore.rounds import run_round
 
 TRAIN, OTHER = GangKey(Source.THALWEG, "ml", "train"), GangKey(Source.THALWEG, "ml", "other")
 
@@ -86,6 +90,25 @@ def test_controllers_that_agree_share_a_gang() -> None:
     assert set(told(silent, *pods[1:]).values()) == {Gang("gang ml/train", 3)}
 
 
+def test_a_guest_is_needed_last() -> None:
+    """A pod of another controller that says the same: where the gang has pods enough, it cannot be in its way."""
+    mine = [member(name, least=4) for name in "abcd"]
+    guest = member("x", owner="job-2", created=20.0, least=4)
+    gang = told(*mine, guest)["a"]
+    assert gang == Gang("gang ml/train", 4, guests=("ml/x",))
+    assert told(*mine[:3], guest)["a"] == Gang("gang ml/train", 4)
+    # The guest asks for three of four cores, and has waited longer: with it the gang would not fit.
+    pending = [
+        PendingPod(pod.key, pod.uid, PodClass((("cpu", 1000),)), BUILT_IN.name, 90.0, gangs=(gang.name,))
+        for pod in mine
+    ]
+    large = PendingPod("ml/x", "x", PodClass((("cpu", 3000),)), BUILT_IN.name, 1.0, gangs=(gang.name,))
+    crowd = snapshot([node("n", 4000)], [*pending, large], now=100.0)
+    result = run_round(replace(crowd, gangs={gang.name: gang}))
+    assert sorted(each.pod.uid for each in result.placements) == ["a", "b", "c", "d"]
+    assert not run_round(replace(crowd, gangs={gang.name: Gang(gang.name, 4)})).placements
+
+
 _TERMS = st.fixed_dictionaries(
     {"least": st.sampled_from((None, 1, 2, 50)), "topology": st.sampled_from(("", "rack", "zone"))}
 )
@@ -100,4 +123,4 @@ def test_no_stranger_changes_what_a_gang_is(strangers: list[tuple[str, dict[str,
         for at, (owner, terms, bound) in enumerate(strangers)
         if (terms["least"], terms["topology"]) not in ((2, ""), (None, ""))
     ]
-    assert told(*mine, *others)["a"] == told(*mine)["a"]
+    assert msgspec.structs.replace(told(*mine, *others)["a"], guests=()) == told(*mine)["a"]

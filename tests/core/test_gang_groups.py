@@ -68,6 +68,24 @@ def test_the_work_for_a_group_grows_with_its_gangs(size: int) -> None:
     assert calls(lambda: told(large)) < 2.5 * calls(lambda: told(small))
 
 
+def test_the_work_for_gangs_that_run_grows_with_them() -> None:
+    """Whether gangs are there in part is asked of each once, however many of a group they are."""
+
+    def running(count: int) -> GangBook:
+        book = GangBook()
+        for key in keys(count):
+            book.put(msgspec.structs.replace(gang_of_one(key.name, keys(count)), node_name="n"))
+        assert book.partial({}) == []
+        return book
+
+    small, large = running(32), running(64)
+    assert calls(lambda: large.partial({})) < 2.5 * calls(lambda: small.partial({}))
+    lacking = GangRef(keys(1)[0], Terms(least=2, group=keys(32)))
+    small.put(Pod("ml", "g00000", "g00000", PodClass(), gang=lacking))
+    assert len(small.partial({})) == 31
+    assert all(small.in_part(each.key, {}) == each for each in small.partial({}))
+
+
 def test_many_gangs_that_all_name_each_other() -> None:
     """More than a group may have: all of them wait with the reason, after work that grows with their number."""
     small, large = ([gang_of_one(key.name, keys(count)) for key in keys(count)] for count in (100, 200))

@@ -149,7 +149,7 @@ def test_another_gang_has_its_turn_when_one_rests() -> None:
 
 
 def test_a_gang_that_can_be_whole_is_placed_in_the_end() -> None:
-    """Small pods come for ever; as the others end, room is kept until all of it is there; then nothing is remembered."""
+    """Small pods come for ever; as others end, room is kept until all of it is there; then nothing is remembered."""
     holds, running = Holds(), [(f"n{at}", 1000) for at in range(4) for _ in range(7)]
     for number in range(30):
         now = 2000.0 + 20 * number
@@ -169,7 +169,7 @@ def test_a_gang_that_can_be_whole_is_placed_in_the_end() -> None:
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.floats(1, 2000), st.sampled_from(("a", "b", "c")), st.booleans()), max_size=60))
 def test_holds_are_bounded(steps: list[tuple[float, str, bool]]) -> None:
-    """Whatever is held and placed when: no hold outlives its deadline, rests are at most a day, and all is forgotten."""
+    """Whatever is held and placed when: no hold outlives its deadline, rests end within a day, all is forgotten."""
     holds, since = Holds(), dict[str, float]()
     for seconds, unit, placed_now in steps:
         holds = Holds(holds.clock + seconds, holds.known).settled()

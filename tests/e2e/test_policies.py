@@ -127,7 +127,15 @@ TAKEN: dict[str, dict[str, Any]] = {
     },
     "defaults said": {"delivery": "Binder", "steering": "Require", "waiting": "Hold"},
     "every construct": {
-        "gangs": {"timeout": "1h30m", "holdRoomAfter": "0s", "onPartialBind": "Evict", "waiting": "Hold"},
+        "gangs": {
+            "timeout": "1h30m",
+            "holdRoomAfter": "0s",
+            "holdRoomFor": "5m",
+            "holdRoomShare": 50,
+            "onPartialBind": "Evict",
+            "waiting": "Hold",
+        },
+        "replaces": {"victims": "Governed"},
         "constraints": [
             {"name": "none-at-all", "conflict": {**AT_MOST, "maxPerDomain": 0}},
             {

@@ -12,7 +12,8 @@ from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"controller_manager": True, "scheduler": True, "kwok": True}
-STEERED: dict[str, str] = {}
+ANYBODY = {"victims": "Governed"}
+STEERED = {"replaces": ANYBODY}
 BOTH = pytest.mark.parametrize("scheduler", [SCHEDULER_NAME, STEERED_NAME], ids=["binder", "extender"])
 
 
@@ -35,7 +36,8 @@ async def gone(scene: Scene, name: str) -> bool:
 
 
 async def figure_4(scene: Scene) -> None:
-    """The old pod fills its node; then another node comes, as large and empty."""
+    """The old pod fills its node; then another node comes, as large and empty. These pods have no controller."""
+    await scene.policy("own", selects={"podSelector": {}}, replaces=ANYBODY)
     await scene.nodes("m0", cpu="4")
     await scene.create("t0", "4", scheduler=SCHEDULER_NAME, labels={"app": "old"})
     await runs(scene, "t0")
@@ -109,6 +111,7 @@ async def test_the_old_one_stays_where_the_new_one_cannot_start(scene: Scene) ->
 @BOTH
 async def test_a_restart_while_the_old_one_leaves(scene: Scene, scheduler: str) -> None:
     """It takes long to go, for somebody's finalizer: the new operator waits for it too, and then takes its place."""
+    await scene.policy("own", selects={"podSelector": {}}, replaces=ANYBODY)
     await scene.nodes("m0", cpu="4")
     slow = scene.pod("t0", "4", scheduler=SCHEDULER_NAME)
     slow["metadata"]["finalizers"] = ["example.com/slow"]
@@ -122,4 +125,17 @@ async def test_a_restart_while_the_old_one_leaves(scene: Scene, scheduler: str) 
     await scene.another_round("later")
     assert "nodeName" not in (await scene.get("t1"))["spec"]
     await scene.api.patch(scene.path("t0"), {"metadata": {"finalizers": None}})
+    assert await scene.node_of("t1") == "m0"
+
+
+async def test_by_default_only_pods_of_the_same_controller(scene: Scene) -> None:
+    """A bare pod that names another one waits with the reason and evicts nobody; once the policy allows it, it goes."""
+    await figure_4(scene)
+    before = await count(scene.operator, "thalweg_evictions_total")
+    await scene.policy("own", selects={"podSelector": {}})
+    await scene.create("t1", "4", scheduler=SCHEDULER_NAME, **instead_of("t0"))
+    await scene.reason_of("t1", f"may not take the place of {scene.namespace}/t0", "not of the same controller")
+    assert not await gone(scene, "t0")
+    assert await count(scene.operator, "thalweg_evictions_total") == before
+    await scene.policy("own", selects={"podSelector": {}}, replaces=ANYBODY)
     assert await scene.node_of("t1") == "m0"

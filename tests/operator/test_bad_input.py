@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 from structlog.testing import capture_logs
 from thalweg_operator.bad_input import BadInput
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.sinks import pod_decoder
+
+from flowcore.model.wire import Interner
 
 
 def test_logged_once_for_each_kind_and_field_and_counted_always():
@@ -22,3 +26,28 @@ def test_logged_once_for_each_kind_and_field_and_counted_always():
     count = metrics.registry.get_sample_value
     assert count("thalweg_refused_inputs_total", {"kind": "pod", "field": "metadata.labels"}) == 1000
     assert count("thalweg_refused_inputs_total", {"kind": "pod", "field": "spec.affinity"}) == 1
+
+
+def test_gang_annotations_that_cannot_be_read_are_counted() -> None:
+    """Each pod has its reason, one line is written for each annotation, and pods beside them are not concerned."""
+    metrics = Metrics()
+    decode = pod_decoder(Interner(), BadInput(metrics))
+    group = ",".join(f"g{number}" for number in range(100))
+    said = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-group": group}
+    unreadable = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "two"}
+    with capture_logs() as logs:
+        bad = [decode(_pod(f"p{number}", said)) for number in range(3)]
+        bad.append(decode(_pod("two", unreadable)))
+        good = decode(_pod("good", {"scheduling.thalweg/gang": "train"}))
+    assert all(pod.blocked for pod in bad)
+    assert not good.blocked
+    field = "annotation scheduling.thalweg/gang-group"
+    assert [(each["field"], each["name"]) for each in logs] == [
+        (field, "default/p0"),
+        ("annotation scheduling.thalweg/gang-min-member", "default/two"),
+    ]
+    assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", {"kind": "pod", "field": field}) == 3
+
+
+def _pod(name: str, annotations: dict[str, str]) -> bytes:
+    return msgspec.json.encode({"metadata": {"name": name, "annotations": annotations}, "spec": {}})

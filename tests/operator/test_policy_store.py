@@ -10,7 +10,17 @@ from thalweg_operator.errors import PolicyError
 from thalweg_operator.policies import PolicyStore, parse
 
 from flowcore.model.constraints import Conflict, Exclusive, Global, OneDomain
-from flowcore.model.policies import BUILT_IN, Delivery, GangTerms, PartialBind, Policy, Selects, Steering, WaitingMode
+from flowcore.model.policies import (
+    BUILT_IN,
+    Delivery,
+    GangTerms,
+    PartialBind,
+    Policy,
+    Selects,
+    Steering,
+    Victims,
+    WaitingMode,
+)
 from flowcore.model.selectors import LabelSelector, Requirement
 
 GOOD: dict[str, Any] = {"selects": {"podSelector": {"matchLabels": {"a": "b"}}}}
@@ -106,6 +116,9 @@ def test_changes_reach_those_remembered() -> None:
         ({"selects": {"podSelector": {"matchLabels": {"": "x"}}}}, "spec.selects.podSelector.matchLabels"),
         ({"gangs": {"timeout": "soon"}}, 'spec.gangs.timeout: "soon" is not a duration'),
         ({"gangs": {"holdRoomAfter": ""}}, "spec.gangs.holdRoomAfter"),
+        ({"gangs": {"holdRoomFor": "10"}}, "spec.gangs.holdRoomFor"),
+        ({"gangs": {"holdRoomShare": 101}}, "spec.gangs.holdRoomShare"),
+        ({"replaces": {"victims": "Anybody"}}, "spec.replaces.victims"),
         ({"gangs": {"onPartialBind": "Shrug"}}, "spec.gangs.onPartialBind"),
         ({"constraints": [{"name": "c"}]}, "spec.constraints[0]: needs exactly one of conflict, exclusive, together, "),
         ({"constraints": [{"name": "c", **CONFLICT, **TOGETHER}]}, "spec.constraints[0]: needs exactly one of"),
@@ -181,6 +194,14 @@ def test_durations(text: str, seconds: int) -> None:
     said = {"timeout": text, "holdRoomAfter": text, "onPartialBind": "Evict", "waiting": "Hold"}
     expected = GangTerms(seconds, PartialBind.EVICT, seconds, WaitingMode.HOLD)
     assert parse("p", {"gangs": said}).gangs == expected
+
+
+def test_how_long_and_how_much_room_is_kept_and_whose_place_is_taken() -> None:
+    """What is said of them is in the policy; what is left out has the default."""
+    policy = parse("p", {"gangs": {"holdRoomFor": "90s", "holdRoomShare": 40}, "replaces": {"victims": "Governed"}})
+    assert policy.gangs == GangTerms(hold_room_for=90, hold_room_share=40)
+    assert policy.victims is Victims.GOVERNED
+    assert (parse("p", {}).gangs, parse("p", {}).victims) == (GangTerms(), Victims.SAME_CONTROLLER)
 
 
 def test_defaults() -> None:

@@ -57,7 +57,9 @@ class Scene:
     def __post_init__(self) -> None:
         self.state, self.policies, self.replica = ClusterState(), PolicyStore(), Replica()
         selects = {"schedulerNames": [STEERED_NAME]}
-        self.policies.offer("steered", "u", 1, {"selects": selects, "delivery": "Extender"})
+        anybody = {"victims": "Governed"}
+        self.policies.offer("steered", "u", 1, {"selects": selects, "delivery": "Extender", "replaces": anybody})
+        self.policies.offer("own", "u", 1, {"selects": {"podSelector": {}}, "replaces": anybody})
         us: Any = self
         self.loop = RoundLoop(
             self.state, self.policies, us, us, us, us, Metrics(), Batcher(0.001, 0.01), 60.0, 0.1, lambda: self.now
@@ -145,7 +147,7 @@ def figure_4(scheduler: str = "thalweg", cpu: int = 1000) -> Scene:
     scene = Scene()
     scene.node("m0")
     scene.node("m1")
-    scene.pod("t0", 1000, node_name="m0", scheduler_name="default-scheduler")
+    scene.pod("t0", 1000, node_name="m0")
     scene.pod("t1", cpu, replaces="t0", scheduler_name=scheduler)
     return scene
 
@@ -408,13 +410,13 @@ async def test_it_waits_for_the_old_one_to_run() -> None:
     """That one has no node yet; that it gets one is news."""
     scene = Scene()
     scene.node("m0")
-    scene.pod("t0", 1000, scheduler_name="default-scheduler")
+    scene.pod("t0", 1000, blocked="its scheduling gates are closed: x")
     scene.pod("t1", 1000, replaces="t0")
     await scene.turn()
     assert scene.told["t1"] == "the pod it replaces, ns/t0, does not run yet"
     news: list[int] = []
     scene.state.on_change = lambda: news.append(1)
-    scene.change("t0", node_name="m0")
+    scene.change("t0", node_name="m0", blocked="")
     assert news
     await scene.turn()
     assert scene.evictions() == ["t0"]
@@ -478,6 +480,7 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
         elif event == "policy":
             delivery = "Observe" if scene.policies.ordered[0].delivery != "Observe" else "Binder"
             spec = {"selects": {"podSelector": {}, "schedulerNames": ["thalweg"]}, "delivery": delivery}
+            spec["replaces"] = {"victims": "Governed"}
             scene.policies.offer("o", "u", next(versions), {**spec, "precedence": 1})
 
     async def one_round() -> None:
@@ -515,6 +518,62 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
         assert waits, f"{key} was forgotten"
     for key, reservation in scene.state.reservations.items():
         assert key in scene.bound or reservation.awaits is not None
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A pod whose place another wants, and why that is refused; "" when it is not."""
+
+    why: str
+    fields: dict[str, Any]
+    replaces: dict[str, str] | None = None
+
+
+_VICTIMS = {
+    "of the same controller": Victim("", {"owner": "set"}),
+    "of another controller": Victim("not of the same controller", {"owner": "other"}),
+    "of no controller": Victim("not of the same controller", {}),
+    "of another controller, allowed": Victim("", {"owner": "other"}, {"victims": "Governed"}),
+    "that nobody governs": Victim("no policy governs that pod", {"owner": "set", "scheduler_name": "x"}),
+    "that is observed": Victim("no policy governs that pod", {"owner": "set", "scheduler_name": "observed"}),
+    "that nobody governs, allowed": Victim("no policy governs", {"scheduler_name": "x"}, {"victims": "Governed"}),
+    "of a higher priority": Victim(
+        "a higher priority", {"pod_class": PodClass((("cpu", 1000),), priority=11)}, {"victims": "Governed"}
+    ),
+    "of the same priority": Victim("", {"owner": "set", "pod_class": PodClass((("cpu", 1000),), priority=10)}),
+}
+
+
+@pytest.mark.parametrize("victim", _VICTIMS.values(), ids=_VICTIMS)
+async def test_whose_place_may_be_taken(victim: Victim) -> None:
+    """Of a governed pod of no higher priority and of the same controller, unless the policy allows others."""
+    scene = Scene()
+    scene.policies.offer("own", "u", 2, {"selects": {"podSelector": {}}, "replaces": victim.replaces or {}})
+    observed = {"selects": {"schedulerNames": ["observed"]}, "delivery": "Observe"}
+    scene.policies.offer("observed", "u", 1, observed)
+    scene.node("m0")
+    scene.node("m1")
+    scene.pod("t0", 1000, node_name="m0", **victim.fields)
+    scene.pod("t1", 1000, replaces="t0", owner="set", pod_class=PodClass((("cpu", 1000),), priority=10))
+    await scene.turn()
+    assert not scene.bound
+    if victim.why:
+        assert not scene.asked
+        assert scene.told["t1"].startswith("it may not take the place of ns/t0: ")
+        assert victim.why in scene.told["t1"]
+    else:
+        assert scene.evictions() == ["t0"]
+
+
+async def test_a_policy_that_allows_it_no_more() -> None:
+    """What is not evicted yet stays: the policy is asked again before each eviction."""
+    scene = figure_4()
+    await scene.turn()
+    assert scene.evictions() == ["t0"]
+    scene.policies.offer("own", "u", 2, {"selects": {"podSelector": {}}})
+    assert scene.evictions() == []
+    await scene.turn()
+    assert "is not of the same controller, and policy own allows no others" in scene.told["t1"]
 
 
 def test_prefer_lets_kube_scheduler_choose_no_other_node() -> None:

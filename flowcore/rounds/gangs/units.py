@@ -196,7 +196,7 @@ def _unit(
 ) -> tuple[Unit, dict[int, list[int]]]:
     """A unit, and the pods that it needs: of each gang those that are dearest to leave, then those that wait longest.
 
-    Pods that no node has room for come last, and those that another gang of the unit needs anyway first.
+    Pods that no node has room for come last, before them guests, and those that another gang of the unit needs first.
     """
     needed: set[tuple[int, int]] = set()
     flaw = next((gang.flaw for gang in gangs if gang.flaw), "")
@@ -205,7 +205,8 @@ def _unit(
         if not flaw and len(mine) < least:
             wait = "none waits" if not mine else f"{len(mine)} wait" if len(mine) > 1 else "1 waits"
             flaw = f"{gang.name} needs {pods(least)} at once, {wait}"
-        order = sorted(mine, key=lambda each: (each not in needed, *_dearest_first(demands, *each)))
+        guests = frozenset(gang.guests)
+        order = sorted(mine, key=lambda each: (each not in needed, *_dearest_first(demands, guests, *each)))
         needed.update(order[: max(0, least)])
     places: dict[int, list[int]] = {}
     for at, place in sorted(needed) if not flaw else ():
@@ -230,9 +231,12 @@ def _unit(
     return unit, places
 
 
-def _dearest_first(demands: Sequence[Demand], at: int, place: int) -> tuple[bool, int, float, str]:
+def _dearest_first(
+    demands: Sequence[Demand], guests: frozenset[str], at: int, place: int
+) -> tuple[bool, bool, int, float, str]:
     pod = demands[at].group.pods[place]
-    return not demands[at].counts.any(), -int(demands[at].prices[place]), pod.waits_since, pod.key
+    guest = pod.key in guests if guests else False
+    return not demands[at].counts.any(), guest, -int(demands[at].prices[place]), pod.waits_since, pod.key
 
 
 def pods(count: int) -> str:
