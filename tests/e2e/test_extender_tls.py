@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.controlplane import running
 from support.operator import Operator, free_address, running_operator, until
 from support.scene import install_crds
