@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import ssl
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -195,6 +197,22 @@ async def test_an_address_that_is_taken() -> None:
         with pytest.raises(ExtenderError, match=f"cannot listen on {HERE}:{port}"):
             async with listening(HERE, port, SetGuide(PASSES)):
                 pass
+
+
+async def test_the_certificates_that_the_docs_make(tmp_path: Path) -> None:
+    """The commands of docs/extender.md give files with which both sides verify each other."""
+    page = (Path(__file__).parents[2] / "docs" / "extender.md").read_text()
+    (commands,) = [block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "openssl" in block]
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands.replace("10.96.14.7", HERE)], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    made = Files(tmp_path / "server.crt", tmp_path / "server.key", tmp_path / "ca.crt")
+    client = Pair(tmp_path / "client.crt", tmp_path / "client.key")
+    async with served(SetGuide(PASSES), certificates=Certificates(made)) as address:
+        assert await ask(address, trusting(tmp_path / "ca.crt", client)) == 200
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await ask(address, trusting(tmp_path / "ca.crt"))
 
 
 # --- limits ---
