@@ -141,5 +141,7 @@ def test_rules_are_weighed_against_pods_that_pass_now() -> None:
     assert made.contended(ours, "a")
     made.beside.pass_on(theirs, frozenset({"b"}), 10.0)
     assert (made.contended(ours, "a"), made.contended(ours, "b")) == (False, True)
+    made.beside.pass_on(pod("other", 10), frozenset({"b"}), 10.0)
+    assert made.contended(ours, "b")
     made.beside.seen(theirs.key)
     assert not made.contended(ours, "b")
