@@ -10,10 +10,13 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import click
+import structlog
 from thalweg_extender import Certificates, ExtenderError, Files, listening
 from thalweg_operator.program import Operator
 
 from thalweg.address import address
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ def _listening(
     operator: Operator, *, host: str, port: int, certificates: Certificates | None, bind: bool
 ) -> AbstractAsyncContextManager[object]:
     metrics = operator.metrics
+    _log.info("extender", host=host, port=port, tls=certificates is not None)
 
     def on_answer(verb: str, outcome: str, seconds: float) -> None:
         metrics.extender_answers.labels(verb, outcome).inc()

@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
+from thalweg_controlplane.certificates import Authority
 from thalweg_controlplane.cluster import ControlPlane
+from thalweg_controlplane.components import SCHEDULER
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.up import serve
 
 from thalweg.crds import custom_resource_definitions
 from thalweg.scheduler_config import SchedulerConfig
+
+_LOOPBACK = "127.0.0.1"
 
 _WEB = """\
 apiVersion: apps/v1
@@ -67,14 +73,28 @@ spec:
 
 def run_up(nodes: int) -> None:
     """Serves until Ctrl-C; what fails is said in words, with exit code 1."""
-    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="thalweg-certificates-") as folder:
+        _serve(nodes, Path(folder))
+
+
+def _serve(nodes: int, folder: Path) -> None:
+    port, extender = _free_port(), f"{_LOOPBACK}:{_free_port()}"
+    authority = Authority(folder, "ca")
+    ours, theirs = authority.server("thalweg", _LOOPBACK), authority.client(SCHEDULER)
     operator = [
         *(sys.executable, "-m", "thalweg", "run", "--kubeconfig", "{kubeconfig}"),
-        *("--listen", f"127.0.0.1:{port}", "--log-format", "text"),
+        *("--listen", f"{_LOOPBACK}:{port}", "--log-format", "text"),
+        *("--extender-listen", extender, "--extender-cert", str(ours.certificate), "--extender-key", str(ours.key)),
+        *("--extender-client-ca", str(authority.certificate)),
     ]
-
     config = SchedulerConfig(
-        url=f"http://127.0.0.1:{port}/extender", kubeconfig="{kubeconfig}", qps=5000, leader_elect=False
+        url=f"https://{extender}/extender",
+        kubeconfig="{kubeconfig}",
+        qps=5000,
+        leader_elect=False,
+        authority=authority.certificate.read_bytes(),
+        client_certificate=str(theirs.certificate),
+        client_key=str(theirs.key),
     )
 
     def try_these(plane: ControlPlane) -> Sequence[str]:
@@ -86,7 +106,7 @@ def run_up(nodes: int) -> None:
             f"kubectl apply -f {web}   # 30 pods that name the scheduler thalweg, and a policy for them",
             f"kubectl apply -f {steered}   # 20 pods that kube-scheduler binds where Thalweg tells it to",
             "kubectl get pods -o wide && kubectl get fsp   # where they went; scale to 500 and see why some wait",
-            f"curl -s http://127.0.0.1:{port}/metrics | grep ^thalweg",
+            f"curl -s http://{_LOOPBACK}:{port}/metrics | grep ^thalweg",
         )
 
     try:
@@ -109,6 +129,6 @@ def run_up(nodes: int) -> None:
 
 def _free_port() -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((_LOOPBACK, 0))
         port: int = probe.getsockname()[1]
         return port

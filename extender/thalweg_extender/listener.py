@@ -64,7 +64,6 @@ async def listening(
     except OSError as error:
         raise CannotListen(f"cannot listen on {host}:{port} for kube-scheduler: {error}") from error
     accepting = asyncio.create_task(listener.accept(door), name="extender")
-    _log.info("listening for kube-scheduler", host=host, port=door.getsockname()[1], tls=certificates is not None)
     try:
         yield door.getsockname()[1]
     finally:

@@ -112,10 +112,9 @@ class Beside:
         """Whether kube-scheduler may be binding a pod."""
         return key in self._passing
 
-    def passes_to(self, key: str, uid: str, node: str) -> bool:
-        """Whether kube-scheduler may be binding the pod of this name and UID to this node."""
-        passing = self._passing.get(key)
-        return passing is not None and passing.pod.uid == uid and node in passing.nodes
+    def passes_to(self, key: str, node: str) -> bool:
+        """Whether kube-scheduler may be binding a pod to this node."""
+        return key in self._passing_to.get(node, ())
 
     def seen(self, key: str, uid: str = "") -> None:
         """The pod of this name is bound, or gone, or another one than that of this uid."""

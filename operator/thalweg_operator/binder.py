@@ -118,7 +118,7 @@ class Binder:
         pod = self._state.waiting.get(key)
         if pod is None or pod.uid != uid:
             return f'no pending pod "{key}" with UID "{uid}" is known'
-        if not self._state.beside.passes_to(key, uid, node):
+        if not self._state.beside.passes_to(key, node):
             return f'pod "{key}" was not let through to node "{node}"'
         path, body = self._binding(namespace, name, uid, node)
         try:

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import yaml
 from support.cli import thalweg
+from thalweg_controlplane.certificates import Authority
+
+PLAIN = ("--url", "http://127.0.0.1:8081/extender")
 
 
 def printed(*arguments: str | Path) -> dict[str, Any]:
@@ -17,9 +20,15 @@ def printed(*arguments: str | Path) -> dict[str, Any]:
     return found
 
 
-def test_the_defaults() -> None:
-    """Strict, the default profile as it was, steered pods with the smallest sample, no bind verb."""
-    config = printed()
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    """A CA's certificate."""
+    return Authority(tmp_path, "ca").certificate
+
+
+def test_the_defaults(authority: Path) -> None:
+    """Strict, verified, the default profile as it was, steered pods with the smallest sample, no bind verb."""
+    config = printed("--ca-file", authority)
     assert config["apiVersion"] == "kubescheduler.config.k8s.io/v1"
     assert config["clientConnection"]["kubeconfig"] == "/etc/kubernetes/scheduler.conf"
     assert config["leaderElection"] == {"leaderElect": True}
@@ -29,7 +38,7 @@ def test_the_defaults() -> None:
     ]
     assert config["extenders"] == [
         {
-            "urlPrefix": "http://thalweg.thalweg-system:8080/extender",
+            "urlPrefix": "https://thalweg.thalweg-system:8443/extender",
             "filterVerb": "filter",
             "prioritizeVerb": "prioritize",
             "preemptVerb": "preempt",
@@ -37,37 +46,40 @@ def test_the_defaults() -> None:
             "nodeCacheCapable": True,
             "httpTimeout": "5s",
             "ignorable": False,
+            "enableHTTPS": True,
+            "tlsConfig": {"caData": base64.b64encode(authority.read_bytes()).decode()},
         }
     ]
 
 
-def test_what_is_asked_for(tmp_path: Path) -> None:
+def test_what_is_asked_for(authority: Path) -> None:
     """Each option reaches its line; an https extender is always verified."""
-    authority = tmp_path / "ca.pem"
-    authority.write_text("-----BEGIN CERTIFICATE-----\n")
     odd = '/etc/it is: "odd"'
     config = printed(
         *("--url", "https://10.0.0.1:8443/extender/", "--kubeconfig-path", odd, "--ignorable", "--bind"),
         *("--scheduler-name", "mine", "--node-sample", "100", "--ca-file", authority),
+        *("--client-cert-file", "/etc/it is/a.crt", "--client-key-file", "/etc/it is/a.key"),
     )
     assert config["clientConnection"]["kubeconfig"] == odd
     assert config["profiles"][1] == {"schedulerName": "mine", "percentageOfNodesToScore": 100}
     (extender,) = config["extenders"]
     assert extender["urlPrefix"] == "https://10.0.0.1:8443/extender"
     assert (extender["ignorable"], extender["bindVerb"], extender["enableHTTPS"]) == (True, "bind", True)
-    assert base64.b64decode(extender["tlsConfig"]["caData"]) == authority.read_bytes()
+    assert base64.b64decode(extender["tlsConfig"].pop("caData")) == authority.read_bytes()
+    assert extender["tlsConfig"] == {"certFile": "/etc/it is/a.crt", "keyFile": "/etc/it is/a.key"}
 
 
 def test_a_second_kube_scheduler() -> None:
     """It serves steered pods alone, and never fights for the lease of the cluster's own."""
-    config = printed("--beside")
+    config = printed("--beside", *PLAIN)
     assert [each["schedulerName"] for each in config["profiles"]] == ["thalweg-steered"]
     assert config["leaderElection"] == {"leaderElect": False}
 
 
 def test_its_comments_say_what_happens_without_us() -> None:
     """Either way in plain words, and only those that are so."""
-    strict, ignorable = thalweg("scheduler-config").stdout, thalweg("scheduler-config", "--ignorable").stdout
+    strict = thalweg("scheduler-config", *PLAIN).stdout
+    ignorable = thalweg("scheduler-config", *PLAIN, "--ignorable").stdout
     assert "NO pod is scheduled" in strict
     assert "NO pod is scheduled" not in ignorable
     assert "schedules all pods by itself" in ignorable
@@ -81,15 +93,18 @@ def test_its_comments_say_what_happens_without_us() -> None:
     "words",
     [
         ("--url", "thalweg:8080"),
-        ("--url", "https://10.0.0.1/extender"),
+        ("--ca-file",),
+        ("--ca-file", __file__, "--url", "https://10.0.0.1/extender"),
+        ("--client-cert-file", "a.crt", *PLAIN),
+        ("--client-cert-file", "a.crt", "--client-key-file", "a.key", *PLAIN),
         ("--node-sample", "0"),
-        ("--scheduler-name", "default-scheduler"),
-        ("--scheduler-name", "thalweg"),
+        ("--scheduler-name", "default-scheduler", *PLAIN),
+        ("--scheduler-name", "thalweg", *PLAIN),
         ("--ca-file", "/no/such/file"),
     ],
 )
 def test_mistakes(words: tuple[str, ...]) -> None:
     """Answered with usage, nothing printed that could be taken for a configuration."""
-    done = thalweg("scheduler-config", *words)
+    done = thalweg("scheduler-config", *(words if len(words) > 1 else ()))
     assert (done.returncode, done.stdout) == (2, "")
     assert words[0] in done.stderr

@@ -9,6 +9,7 @@ from aiohttp import web
 from support.cli import thalweg
 from support.controlplane import running
 from thalweg_controlplane import Binaries
+from thalweg_controlplane.certificates import Authority
 from thalweg_controlplane.objects import node, object_path, pod
 
 
@@ -75,9 +76,11 @@ async def test_kube_scheduler_takes_every_option(binaries: Binaries, tmp_path: P
     bare = {"controller_manager": False, "kwok": False}
     async with running(binaries, scheduler=False, workdir=tmp_path, **bare):
         authority = tmp_path / "certs" / "apiserver.crt"
+        client = Authority(tmp_path, "ca").client("client")
         done = thalweg(
             *("scheduler-config", "--beside", "--bind", "--kubeconfig-path", "{kubeconfig}"),
             *("--url", "https://127.0.0.1:1/extender", "--ca-file", authority),
+            *("--client-cert-file", str(client.certificate), "--client-key-file", str(client.key)),
         )
         assert done.returncode == 0, done.stderr
         async with running(binaries, scheduler_config=done.stdout, **bare) as (plane, api):

@@ -1,6 +1,9 @@
 """Two schedulers on the same nodes: what each does not know of the other yet is not given away twice."""
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from thalweg_operator.beside import Beside
 from thalweg_operator.state import By, ClusterState
 
 from flowcore.model.nodes import Node
@@ -97,3 +100,48 @@ def test_rules_between_pods_hold_on_both_sides() -> None:
         assert made.reserve(ours, "b")
         assert made.crowded(theirs, NODES) == ["b"]
         assert made.crowded(pod("stranger", 10), NODES) == []
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["pass", "seen", "late"]), st.integers(0, 4), st.sets(st.sampled_from("abc"))))
+)
+def test_who_passes_is_known_by_node(events: list[tuple[str, int, set[str]]]) -> None:
+    """The same as looking at each pod that passes; when none does, nothing is left of them."""
+    beside, passing = Beside(), dict[str, set[str]]()
+    for at, (what, number, nodes) in enumerate(events):
+        each = pod(f"p{number}")
+        match what:
+            case "pass":
+                beside.pass_on(each, frozenset(nodes), at + 3.0)
+                passing[each.key] = nodes
+            case "seen":
+                beside.seen(each.key)
+                passing.pop(each.key, None)
+            case _:
+                beside.settle(1e9)
+                passing.clear()
+        for node in "abc":
+            assert {found.key for found in beside.passing(node)} == {
+                key for key, there in passing.items() if node in there
+            }
+    beside.settle(1e9)
+    assert not beside._passing
+    assert not beside._passing_to
+
+
+def test_rules_are_weighed_against_pods_that_pass_now() -> None:
+    """What was put together for one question is not used for the next when pods or namespaces changed."""
+    made = state()
+    web = (("app", "web"),)
+    theirs, ours = pod("theirs", 10, labels=web), pod("ours", 10, rules=apart("web"))
+    made.upsert_pod(theirs)
+    made.upsert_pod(ours)
+    assert not made.contended(ours, "a")
+    made.beside.pass_on(theirs, frozenset({"a"}), 10.0)
+    assert made.contended(ours, "a")
+    made.beside.pass_on(theirs, frozenset({"b"}), 10.0)
+    assert (made.contended(ours, "a"), made.contended(ours, "b")) == (False, True)
+    made.beside.pass_on(pod("other", 10), frozenset({"b"}), 10.0)
+    assert made.contended(ours, "b")
+    made.beside.seen(theirs.key)
+    assert not made.contended(ours, "b")

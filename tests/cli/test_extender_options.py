@@ -1,0 +1,81 @@
+"""`thalweg run --extender-*`: what is safe is served, what is not or makes no sense is refused in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from support.cli import thalweg
+from thalweg.extender import ExtenderOptions, serving
+from thalweg_controlplane.certificates import Authority
+
+LOOPBACK, ANYWHERE = "127.0.0.1:8443", "0.0.0.0:8443"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> dict[str, Path]:
+    """A certificate, its key and a CA."""
+    authority = Authority(tmp_path, "ca")
+    pair = authority.server("server", "127.0.0.1")
+    return {"certificate": pair.certificate, "key": pair.key, "client_authority": authority.certificate}
+
+
+@pytest.mark.parametrize("listen", [LOOPBACK, "localhost:8443", "[::1]:8443", "127.1.2.3:1"])
+def test_plain_http_on_loopback(listen: str, made: dict[str, Path]) -> None:
+    """Callers on the same machine need no certificate; with one they are verified all the same."""
+    assert serving(ExtenderOptions(listen))
+    assert serving(ExtenderOptions(listen, made["certificate"], made["key"]))
+    assert serving(ExtenderOptions(listen, **made))
+
+
+@pytest.mark.parametrize("listen", [ANYWHERE, ":8443", "[::]:8443", "10.0.0.1:8443", "thalweg.example:8443"])
+def test_everywhere_else_callers_are_verified(listen: str, made: dict[str, Path]) -> None:
+    """TLS alone does not say who asks; it takes the CA of the callers, or the word insecure."""
+    assert serving(ExtenderOptions(listen, **made))
+    for options in (ExtenderOptions(listen), ExtenderOptions(listen, made["certificate"], made["key"])):
+        with pytest.raises(click.UsageError, match="could steer kube-scheduler"):
+            serving(options)
+    assert serving(ExtenderOptions(listen, insecure=True))
+    assert serving(ExtenderOptions(listen, made["certificate"], made["key"], insecure=True))
+
+
+def test_contradictions(made: dict[str, Path], tmp_path: Path) -> None:
+    """Each is refused with a sentence that names the options."""
+    broken = tmp_path / "broken.crt"
+    broken.write_text("what?")
+    certificate, key, authority = made["certificate"], made["key"], made["client_authority"]
+    for options, says in (
+        (ExtenderOptions(None, certificate, key), "need --extender-listen"),
+        (ExtenderOptions(None, bind=True), "need --extender-listen"),
+        (ExtenderOptions(None, insecure=True), "need --extender-listen"),
+        (ExtenderOptions(LOOPBACK, certificate), "--extender-cert and --extender-key need each other"),
+        (ExtenderOptions(LOOPBACK, key=key), "--extender-cert and --extender-key need each other"),
+        (ExtenderOptions(LOOPBACK, client_authority=authority), "--extender-client-ca needs"),
+        (ExtenderOptions(LOOPBACK, certificate, key, authority, insecure=True), "contradicts"),
+        (ExtenderOptions(LOOPBACK, broken, key), "cannot be used"),
+        (ExtenderOptions(LOOPBACK, certificate, key, broken), "cannot be used"),
+        (ExtenderOptions("8443"), "is not HOST:PORT"),
+        (ExtenderOptions("127.0.0.1:http"), "is not HOST:PORT"),
+    ):
+        with pytest.raises(click.UsageError, match=says):
+            serving(options)
+
+
+def test_nothing_is_served_unless_asked_for() -> None:
+    """Without options there is no extender."""
+    assert serving(ExtenderOptions())
+
+
+def test_the_command_line_says_so(made: dict[str, Path]) -> None:
+    """Exit code 2 and one sentence, before anything is connected to."""
+    for words in (
+        ("--extender-listen", ANYWHERE),
+        ("--extender-bind",),
+        ("--extender-listen", LOOPBACK, "--extender-cert", made["certificate"]),
+        ("--extender-listen", LOOPBACK, "--extender-client-ca", made["client_authority"]),
+    ):
+        done = thalweg("run", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--extender-" in done.stderr
+        assert "Traceback" not in done.stderr

@@ -1,0 +1,64 @@
+"""kube-scheduler asks about pods that the operator's own watch has yet to show: they wait, and none is lost."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from support.controlplane import running
+from support.operator import Operator, free_address, running_operator, until
+from support.scene import install_crds, policy
+from support.steered import Relay, count, scheduler_config
+from thalweg_controlplane import Api, Binaries
+from thalweg_controlplane.objects import node, object_path, pod
+
+from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
+
+
+@asynccontextmanager
+async def behind_a_relay(binaries: Binaries, folder: Path) -> AsyncIterator[tuple[Api, Operator, Relay]]:
+    """A control plane, and an operator to which the API server's answers come by a relay."""
+    async with Relay(free_address()) as asking:
+        config = scheduler_config(asking)
+        async with (
+            running(binaries, controller_manager=False, kwok=False, scheduler_config=config) as (plane, api),
+            Relay(plane.url.removeprefix("https://")) as relay,
+        ):
+            await install_crds(api)
+            kubeconfig = folder / "kubeconfig"
+            kubeconfig.write_text(plane.kubeconfig.read_text().replace(plane.url, f"https://{relay.address}"))
+            extender = ("--extender-listen", asking.to)
+            async with running_operator(kubeconfig, folder / "operator.log", extender=extender) as operator:
+                yield api, operator, relay
+
+
+@pytest.mark.parametrize("delay", [0.0, 1.0], ids=["in time", "a second late"])
+async def test_pods_that_our_watch_shows_late(binaries: Binaries, tmp_path: Path, delay: float) -> None:
+    """Two nodes that three kinds of pods fill to the last: all are bound, and nothing is given away twice."""
+    async with behind_a_relay(binaries, tmp_path) as (api, operator, relay):
+        selects = {"podSelector": {}, "schedulerNames": [STEERED_NAME]}
+        await api.create(policy("steered", selects=selects, delivery="Extender"))
+        await api.create_many([node(name, cpu="3") for name in ("a", "b")])
+        await until(lambda: count(operator, "thalweg_nodes"), 30, lambda: "the nodes to be seen")
+        relay.delay = delay
+        names = (STEERED_NAME, "default-scheduler", SCHEDULER_NAME)
+        pods = [pod(f"p{number}", cpu="100m", scheduler=names[number % 3]) for number in range(60)]
+        await api.create_many(pods, 8)
+        where: list[str] = []
+
+        async def all_bound() -> bool:
+            # Where room was promised for a while, kube-scheduler tries again at the next event of any kind.
+            await api.patch(object_path(node("a")), {"metadata": {"labels": {"now": str(time.monotonic())}}})
+            found = (await api.get("/api/v1/namespaces/default/pods"))["items"]
+            where[:] = [each["spec"].get("nodeName", "") for each in found]
+            await asyncio.sleep(1)
+            return all(where)
+
+        await until(all_bound, 120, lambda: f"all to be bound: {Counter(where)}")
+        relay.delay = 0.0
+        assert Counter(where) == {"a": 30, "b": 30}
+        unknown = await count(operator, "thalweg_extender_answers_total", "unknown")
+        assert unknown if delay else unknown < 5

@@ -1,0 +1,209 @@
+"""Questions about pods that the watch does not show: they change nothing, and a real pod loses nothing by them."""
+
+from __future__ import annotations
+
+import gc
+import json
+import tracemalloc
+from typing import Any
+
+import aiohttp
+import pytest
+from support.extender import QUICK
+from support.world import CLASS, NODES, World
+from thalweg_extender import Outcome, listening
+from thalweg_operator.state import By
+
+from flowcore.model.guidance import HELD, UNSEEN, Guidance
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
+
+LARGE = PodClass(requests=(("cpu", 300),))
+
+
+@pytest.fixture
+def world() -> World:
+    """A pod of the binder's beside what each test brings."""
+    made = World()
+    made.pod("ours", "u-ours", scheduler_name=SCHEDULER_NAME, pod_class=LARGE)
+    made.see()
+    return made
+
+
+def unseen(world: World, name: str = "theirs", **fields: Any) -> Pod:
+    """A pod of the API server's that kube-scheduler knows, and we do not yet."""
+    return world.pod(name, f"u-{name}", **{"scheduler_name": "default-scheduler", **fields})
+
+
+def body(name: str, uid: str = "x", labels: dict[str, str] | None = None, **more: Any) -> bytes:
+    """A request about a pod of this name."""
+    metadata = {"namespace": "ns", "name": name, "uid": uid, "labels": labels or {}}
+    return json.dumps({"Pod": {"metadata": metadata, "spec": {}}, "NodeNames": list(NODES), **more}).encode()
+
+
+async def post(http: aiohttp.ClientSession, port: int, verb: str, text: bytes) -> Any:
+    async with http.post(f"http://127.0.0.1:{port}/extender/{verb}", data=text) as answer:
+        assert answer.status == 200
+        return await answer.json()
+
+
+@pytest.mark.parametrize(("name", "uid"), [("ghost", "x"), ("ours", "x"), ("ours", ""), ("bound", "u-bound")])
+async def test_a_forged_pod_blocks_nobody(world: World, name: str, uid: str) -> None:
+    """No such pod, another uid, none, or one that is bound: no node passes, and the binder's room is its own."""
+    world.pod("bound", "u-bound", node_name="c", usage=CLASS.requests)
+    world.see()
+    victims = {"a": {"Pods": [{"UID": "u"}], "NumPDBViolations": 0}}
+    async with listening("127.0.0.1", 0, world.steering, limits=QUICK) as port, aiohttp.ClientSession() as http:
+        answer = await post(http, port, "filter", body(name, uid))
+        assert answer["NodeNames"] == []
+        assert answer["FailedAndUnresolvableNodes"] == {"a": UNSEEN}
+        assert await post(http, port, "prioritize", body(name, uid)) == []
+        await post(http, port, "preempt", body(name, uid, NodeNameToMetaVictims=victims))
+    ours = world.state.pods["ns/ours"]
+    assert not any(world.state.contended(ours, node) for node in ("a", "b"))
+    assert world.state.reserve(ours, "a")
+    assert not world.writes
+
+
+async def test_ten_thousand_label_sets_leave_nothing_behind(world: World) -> None:
+    """Of pods that do not exist, and of one that does: nothing that a caller sends is kept, so memory is flat."""
+    real = unseen(world, "real")
+    world.see()
+
+    def sends(start: int, number: int) -> list[bytes]:
+        return [
+            body(f"ghost-{at}" if at % 2 else real.name, real.uid, {f"key-{at}-{n}": "v" * 40 for n in range(20)})
+            for at in range(start, start + number)
+        ]
+
+    async with listening("127.0.0.1", 0, world.steering, limits=QUICK) as port, aiohttp.ClientSession() as http:
+
+        async def throw(start: int, number: int) -> int:
+            for text in sends(start, number):
+                await post(http, port, ("filter", "prioritize")[start % 2], text)
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+
+        tracemalloc.start()
+        try:
+            before = await throw(0, 500)
+            after = await throw(501, 9_500)
+        finally:
+            tracemalloc.stop()
+    assert len(world.policies._governing) <= 2
+    assert after - before < 200_000  # each set is 1 kB
+
+
+def test_a_real_pod_that_our_watch_shows_a_moment_later(world: World) -> None:
+    """Held under one constant text. kube-scheduler's own status write queues it again, and then it passes."""
+    pod = unseen(world)
+    assert world.attempt(pod.key) == (Outcome.UNKNOWN, [])
+    assert world.bind("ns/ours", "a")  # so it must not have been let through
+    world.change(pod.key, told=f"0/3 nodes are available: {UNSEEN}")
+    world.see()
+    assert world.attempt(pod.key)[0] is Outcome.PASSED
+    world.later(5)
+    assert not world.writes
+    assert "wake" not in world.kinds
+
+
+def test_a_real_pod_that_our_watch_shows_late(world: World) -> None:
+    """It was asked about twice and sleeps: once it is shown it is woken, and again with growing pauses."""
+    pod = unseen(world)
+    for _ in range(2):
+        assert world.attempt(pod.key)[0] is Outcome.UNKNOWN
+    world.change(pod.key, told=f"0/3 nodes are available: {UNSEEN}")
+    world.see()
+    woken = []
+    for _ in range(600):
+        world.now += 0.1
+        world.steering.look_after()
+        woken += [write.pod.key for write in world.writes]
+        while world.writes:
+            assert world.writes[0].wanted()
+            world.carry_out()
+    assert 3 <= len(woken) <= 7
+    assert set(woken) == {pod.key}
+    assert world.attempt(pod.key)[0] is Outcome.PASSED
+    world.change(pod.key, node_name="b", usage=CLASS.requests)
+    world.see()
+    world.later(200, 1.0)
+    assert not world.steering._unseen
+
+
+def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: World) -> None:
+    """That attempt ends after the nomination and erases it: written again, and the node is not to blame."""
+    pod = unseen(world, scheduler_name=STEERED_NAME)
+    assert world.attempt(pod.key)[0] is Outcome.UNKNOWN
+    world.see()
+    assert world.plan(pod.key, "a")
+    world.now += 1
+    world.steering.look_after()
+    world.calm()
+    assert world.api[pod.key].nominated == "a"
+    world.change(pod.key, nominated="", told=f"0/3 nodes are available: {UNSEEN}")
+    world.see()
+    world.later(0.5)
+    assert world.rejected == []
+    assert world.api[pod.key].nominated == "a"
+    assert world.attempt(pod.key) == (Outcome.STEERED, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "policy", "managed"),
+    [
+        (STEERED_NAME, {}, True),
+        ("default-scheduler", {}, False),
+        (
+            STEERED_NAME,
+            {"delivery": "Observe", "selects": {"podSelector": {}, "schedulerNames": [STEERED_NAME]}},
+            False,
+        ),
+    ],
+)
+def test_preemption_for_a_pod_that_is_not_known(scheduler: str, policy: dict[str, Any], managed: bool) -> None:  # noqa: FBT001
+    """Nobody is evicted for one that a policy would steer; for others kube-scheduler does as ever."""
+    world = World(**policy)
+    pod = unseen(world, scheduler_name=scheduler)
+    assert world.steering.guidance(world.asked(pod.key), NODES) == Guidance(known=False, managed=managed)
+
+
+def test_a_namespace_that_is_not_known(world: World) -> None:
+    """Whether a policy selects it cannot be said: the pod waits, and nobody is evicted for it."""
+    pod = unseen(world)
+    world.see()
+    world.state.set_namespace("ns", None)
+    assert world.steering.guidance(world.asked(pod.key), NODES) == Guidance(known=False, managed=True)
+    world.state.set_namespace("ns", ())
+    assert world.attempt(pod.key)[0] is Outcome.PASSED
+
+
+def test_the_labels_of_a_request_count_for_nothing() -> None:
+    """What governs a pod that is known is what the watch shows of it."""
+    world = World(selects={"podSelector": {"matchLabels": {"app": "x"}}, "schedulerNames": ["default-scheduler"]})
+    pod = unseen(world)
+    world.see()
+    asked = world.asked(pod.key)
+    forged = type(asked)(asked.namespace, asked.name, asked.uid, {"app": "x"}, asked.scheduler_name, "")
+    assert world.ask(forged, NODES)[0] is Outcome.PASSED
+
+
+@pytest.mark.parametrize(("unbindable", "seconds"), [("", 10), ("it has volume claims (data)", 660)])
+def test_how_long_a_pod_may_be_on_its_way(world: World, unbindable: str, seconds: int) -> None:
+    """kube-scheduler provisions volumes for ten minutes: until then the binder leaves room for such a pod."""
+    pod = unseen(world, unbindable=unbindable)
+    world.see()
+    assert world.attempt(pod.key)[0] is Outcome.PASSED
+    world.later(seconds - 5, 1.0)
+    assert world.state.contended(world.state.pods["ns/ours"], "a")
+    world.later(20, 1.0)
+    assert not world.state.contended(world.state.pods["ns/ours"], "a")
+
+
+def test_held_as_before_once_it_is_known(world: World) -> None:
+    """A steered pod without a plan is held under the text of the plan, not of the watch."""
+    pod = unseen(world, scheduler_name=STEERED_NAME)
+    world.see()
+    assert world.attempt(pod.key) == (Outcome.HELD, [])
+    assert HELD != UNSEEN
+    assert world.state.reserve(world.state.pods["ns/ours"], "a", By.BINDER)
