@@ -227,7 +227,7 @@ def _take(dump: Dump, item: dict[str, Any], file: str, intern: Interner) -> None
             spec = item.get("spec")
             if not isinstance(spec, dict):
                 raise DumpError(f"{shown}: spec: expected an object, got {_kind_of(spec)}")
-            dump.policies[name] = parse(name, spec, find_models())
+            dump.policies[name] = parse(name, spec, find_models().known)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")
         where = path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`")

@@ -18,9 +18,6 @@ from thalweg_operator.settings import Settings
 
 from flowcore.model.selectors import is_dns_subdomain
 
-#: Where the kubelet says which namespace a pod is in.
-_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-
 
 def run_operator(
     kubeconfig: Path | None,
@@ -40,7 +37,6 @@ def run_operator(
     set_up_logging(log_format, log_level)
     settings = Settings(
         kubeconfig=kubeconfig,
-        namespace=_own_namespace(),
         host=host.strip("[]") or "0.0.0.0",  # noqa: S104
         port=int(port),
         lease=lease_name(lease),
@@ -54,13 +50,6 @@ def run_operator(
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _own_namespace() -> str:
-    try:
-        return _NAMESPACE_FILE.read_text().strip()
-    except OSError:
-        return ""
 
 
 def lease_name(text: str) -> LeaseName:

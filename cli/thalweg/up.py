@@ -12,7 +12,7 @@ from thalweg_controlplane.cluster import ControlPlane
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.up import serve
 
-from thalweg.crds import custom_resource_definitions
+from thalweg.crds import custom_resource_definitions, gate_admission
 from thalweg.scheduler_config import SchedulerConfig
 
 _WEB = """\
@@ -94,7 +94,7 @@ def run_up(nodes: int) -> None:
             serve(
                 lambda line: click.echo(line, err=True),
                 nodes=nodes,
-                crds=custom_resource_definitions(),
+                crds=[*custom_resource_definitions(), *gate_admission()],
                 scheduler_config=str(config),
                 start_operator=operator,
                 try_these=try_these,
