@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from support.leases import Direct, LeaseServer, LeaseStore
 from thalweg_operator.connection import Connection
 from thalweg_operator.errors import ConnectionLost, LeaseLost, OperatorError
 from thalweg_operator.fence import Fence, boot_time
-from thalweg_operator.lease import Elector, LeaseName
+from thalweg_operator.lease import Elector, LeaseName, LeaseTimes
 
 NAME = LeaseName("kube-system", "thalweg")
 
@@ -335,3 +336,45 @@ async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.01)
+
+
+async def test_seized_from_a_holder_that_is_alive(tmp_path: Path) -> None:
+    """It is taken at the first try, but nothing is written before the old holder's time is over."""
+    async with staged(tmp_path) as stage:
+        (first, mine), fence = stage.elector(), Fence(stage.clock)
+        await first.attempt()
+        thief = Elector(stage.connection, fence, NAME, seizes=True)
+        for _ in range(7):
+            await thief.attempt()
+            assert stage.server.store.holder == thief.identity
+            assert not fence.open
+            assert not thief.held.is_set()
+            stage.clock.now += 2
+        assert not mine.open
+        stage.clock.now += 2
+        await thief.attempt()
+        assert fence.open
+        with pytest.raises(LeaseLost, match="took the lease"):
+            await first.attempt()
+
+
+async def test_what_is_not_acknowledged_is_dropped(tmp_path: Path) -> None:
+    """The kernel delivers nothing later than the lease's last five seconds, not even after the socket was closed."""
+    found: list[int] = []
+    app = web.Application()
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=b"{}")
+
+    app.router.add_get("/things", answer)
+    async with serving(app, tmp_path) as connection:
+        await connection.request("GET", "/things")
+        connector = connection._session.connector
+        assert connector is not None
+        for waiting in connector._conns.values():
+            for protocol, *_ in waiting:
+                assert protocol.transport is not None
+                held = protocol.transport.get_extra_info("socket")
+                found.append(held.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+    times = LeaseTimes()
+    assert found == [(times.duration - times.renew) * 1000]
