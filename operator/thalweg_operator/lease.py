@@ -97,6 +97,8 @@ class Elector:
         self._seen: dict[str, Any] | None = None
         self._seen_at = self._refused_at = 0.0
         self._deadline = float("inf")
+        #: Whether the last try failed: only the first of several is told.
+        self._troubled = False
         #: Before this time the holder from which the lease was seized may still write.
         self._not_before = float("-inf")
 
@@ -135,8 +137,9 @@ class Elector:
             # nobody else writes, and the next renewal that gets through opens the fence again.
             self._close()
             _log.error("lease not renewed in time, nothing is written", lease=str(self._lease), problem=problem)
-        elif problem:
-            _log.warning("lease not asked for", lease=str(self._lease), problem=problem)
+        elif problem and not self._troubled:
+            _log.warning("lease not asked for, trying again", lease=str(self._lease), problem=problem)
+        self._troubled = bool(problem)
 
     async def release(self) -> None:
         """Gives the lease back, so that another process need not wait; nothing if it is not held."""
