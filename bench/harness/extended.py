@@ -11,7 +11,6 @@ from typing import Any
 from thalweg.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.processes import Child, until_ready
-from thalweg_operator.gates import ADMISSION
 from thalweg_operator.names import POLICIES_PATH
 
 from flowcore.model.policies import STEERED_NAME
@@ -59,10 +58,8 @@ async def steered_policy(api: Api, **spec: Any) -> None:
 
 
 async def forget_policy(api: Api) -> None:
-    """Removes it, with its gates: no garbage collector runs here."""
+    """Removes it; new pods are not gated any more."""
     await api.delete(f"{POLICIES_PATH}/bench")
-    for kind in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"):
-        await api.delete(f"/apis/{ADMISSION}/{kind}")
 
 
 class PassThrough(KubeScheduler):

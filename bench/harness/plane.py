@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
-from thalweg.crds import custom_resource_definitions
+from thalweg.crds import custom_resource_definitions, gate_admission
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane, find_or_build
 from thalweg_controlplane.objects import object_path, pod
 from thalweg_operator.names import POLICIES_PATH
@@ -119,6 +119,8 @@ async def _install_crds(api: Api) -> None:
     async with asyncio.timeout(_SERVED_SECONDS):
         while not await _answers(api, POLICIES_PATH):  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.05)
+    for each in gate_admission():
+        await api.apply(each)
 
 
 async def _answers(api: Api, path: str) -> bool:

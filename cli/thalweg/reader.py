@@ -185,7 +185,7 @@ def _take(dump: Dump, item: dict[str, Any], shown: str, intern: Interner) -> Non
             if not isinstance(spec, dict):
                 raise DumpError(f"{shown}: spec: expected an object, got {json_type(spec)}")
             name = item["metadata"]["name"]
-            dump.policies[name] = parse(name, checked_spec(item), find_models())
+            dump.policies[name] = parse(name, checked_spec(item), find_models().known)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")
         where = path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`")

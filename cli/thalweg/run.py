@@ -22,9 +22,6 @@ from flowcore.model.selectors import is_dns_subdomain
 from thalweg.address import address
 from thalweg.extender import ExtenderOptions, serving
 
-#: Where the kubelet says which namespace a pod is in.
-_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-
 
 def run_operator(
     kubeconfig: Path | None,
@@ -43,7 +40,6 @@ def run_operator(
     set_up_logging(log_format, log_level)
     settings = Settings(
         kubeconfig=kubeconfig,
-        namespace=_own_namespace(),
         host=host or "0.0.0.0",  # noqa: S104
         port=port,
         lease=lease_name(lease),
@@ -70,13 +66,6 @@ def _memory(text: str) -> int:
         problem = f'"{text}" is not enough: give 0, for no limit, or at least {in_words(LEAST_MEMORY)}'
         raise click.BadParameter(problem, param_hint="--worker-memory")
     return memory
-
-
-def _own_namespace() -> str:
-    try:
-        return _NAMESPACE_FILE.read_text().strip()
-    except OSError:
-        return ""
 
 
 def lease_name(text: str) -> LeaseName:

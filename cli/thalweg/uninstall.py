@@ -59,6 +59,8 @@ async def _uninstall(
         if not confirmed:
             what = "Remove Thalweg's admission policies and open its gates"
             click.confirm(f"{what} on {connection.configuration.host}?", abort=True, err=True)
+        await connection.request("GET", "/version")  # one that is not there is told at once
+        click.echo(f"taking the lease {lease}; that of an operator that was killed is waited for", err=True)
         # While the lease is held here, no operator makes the gates anew.
         elector = Elector(aside, fence, lease, seizes=force)
         electing = asyncio.create_task(elector.run())

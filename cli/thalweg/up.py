@@ -16,7 +16,7 @@ from thalweg_controlplane.components import SCHEDULER
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.up import serve
 
-from thalweg.crds import custom_resource_definitions
+from thalweg.crds import custom_resource_definitions, gate_admission
 from thalweg.scheduler_config import SchedulerConfig
 
 _LOOPBACK = "127.0.0.1"
@@ -114,7 +114,7 @@ def _serve(nodes: int, folder: Path) -> None:
             serve(
                 lambda line: click.echo(line, err=True),
                 nodes=nodes,
-                crds=custom_resource_definitions(),
+                crds=[*custom_resource_definitions(), *gate_admission()],
                 scheduler_config=str(config),
                 start_operator=operator,
                 try_these=try_these,

@@ -73,7 +73,8 @@ async def _install(api: Api, crds: Sequence[Mapping[str, Any]]) -> None:
     for crd in crds:
         await api.apply(crd)
     for crd in crds:
-        await api.wait_for(object_path(crd), _established)
+        if crd["kind"] == "CustomResourceDefinition":
+            await api.wait_for(object_path(crd), _established)
 
 
 def _established(crd: Mapping[str, Any]) -> bool:

@@ -1,7 +1,8 @@
 """Cost models that are installed: those of the core, and others' by entry points of the group ``thalweg.cost_models``.
 
-Looking for them reads files, so the core does not: it takes models as an argument. The operator, the worker and
-``simulate`` call ``find_models`` once each. One that cannot be used is left out and said so, the others work.
+Looking for them reads files, so the core does not: it takes models as an argument. The worker, ``simulate`` and
+``replay`` call ``find_models`` once each. One that cannot be used is left out and said so, the others work. The
+operator's own process, which holds the token, loads none: its worker tells it which there are (``KnownModels``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,19 @@ GROUP = "thalweg.cost_models"
 
 
 @dataclass(frozen=True, slots=True)
+class KnownModels:
+    """Which models there are, without their code.
+
+    Attributes:
+        names: what a policy's ``cost.model`` may say.
+        problems: why an entry point is not used, by its name.
+    """
+
+    names: tuple[str, ...]
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class CostModels:
     """What was found.
 
@@ -30,9 +44,14 @@ class CostModels:
     usable: Mapping[str, CostModel]
     problems: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def known(self) -> KnownModels:
+        """Their names and problems."""
+        return KnownModels(tuple(self.usable), self.problems)
+
 
 #: The core's alone.
-BUILT_IN_MODELS = CostModels(MODELS)
+BUILT_IN_MODELS = KnownModels(tuple(MODELS))
 
 
 @cache

@@ -1,41 +1,38 @@
-"""Keeps the API server's gates as the policies want them: made, mended and removed.
+"""Tells the API server which new pods to gate, and that somebody is there who opens the gates.
 
-Each look compares what is there with what is wanted, so restarts and other people's edits are put right by the same few
-lines. Each look writes a heartbeat too, into the status of each policy that gates pods: the API server gates pods only
-while it is fresh, since nobody would open a gate that is made while no operator runs. See docs/decisions/0029.
+Both are in the status of each policy that wants gates, as the parameters of a static admission policy
+(rights/gates.yaml). The heartbeat is renewed now and then: the API server gates pods only while it is fresh, since
+nobody would open a gate that is made while no operator runs. See docs/decisions/0029.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 import structlog
 
-from thalweg_operator.connection import MERGE_PATCH, Connection, api_path
+from thalweg_operator.connection import MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, OperatorError, Refused
 from thalweg_operator.events import timestamp
-from thalweg_operator.gates import ADMISSION, GATE_LABEL, SYSTEM_NAMESPACES, Gate, Manifest, gate, wants_gate
+from thalweg_operator.gates import ADMISSION, GATE_NAME, Manifest, gate, wants_gate
 from thalweg_operator.names import POLICIES_PATH
 from thalweg_operator.policies import PolicyStore
 
 _log = structlog.get_logger()
-#: Seconds between two looks when no policy changes.
+#: Seconds between two looks when no policy changes, and so between two heartbeats.
 _LOOK = 10.0
-#: Seconds that the heartbeats may take to be taken back when the operator ends.
-_STOP = 3.0
 #: Seconds after which what went wrong for the moment is tried again.
 _AGAIN = 1.0
+#: Seconds that the heartbeats may take to be taken back when the operator ends.
+_STOP = 3.0
 RULES_PATH = f"/apis/{ADMISSION}/mutatingadmissionpolicies"
 BINDINGS_PATH = f"/apis/{ADMISSION}/mutatingadmissionpolicybindings"
 
-
-class _List(msgspec.Struct):
-    items: list[dict[str, Any]] | None
+#: A policy's name and uid.
+_Key = tuple[str, str]
 
 
 class GateAdmission:
@@ -45,18 +42,11 @@ class GateAdmission:
         problems: why new pods of a policy are not gated, by the policy's name, where they should be.
     """
 
-    def __init__(
-        self, connection: Connection, policies: PolicyStore, spared: Iterable[str] = SYSTEM_NAMESPACES
-    ) -> None:
-        """An upkeep.
-
-        Args:
-            spared: namespaces whose pods are never gated.
-        """
-        self._connection, self._policies, self._spared = connection, policies, tuple(spared)
-        #: When the heartbeat of each policy, by name and uid, was written last.
-        self._beaten: dict[tuple[str, str], float] = {}
+    def __init__(self, connection: Connection, policies: PolicyStore) -> None:
+        self._connection, self._policies = connection, policies
         self._changed = asyncio.Event()
+        #: What each policy's status says, and since when; None: that its pods are not gated.
+        self._written: dict[_Key, tuple[list[Manifest] | None, float]] = {}
         self.problems: dict[str, str] = {}
 
     def touch(self) -> None:
@@ -68,15 +58,9 @@ class GateAdmission:
         while True:
             self._changed.clear()
             pause = _LOOK
-            wanted = self._wanted()
             try:
-                self._say(await self._look(wanted))
-            except Refused as error:
-                if _passes(error):
-                    pause = _AGAIN
-                else:
-                    self._say({each.policy: _in_words(error) for each in wanted})
-            except ConnectionLost as error:
+                await self._look()
+            except (Refused, ConnectionLost) as error:
                 _log.warning("gates not looked at", problem=str(error))
                 pause = _AGAIN
             with suppress(TimeoutError):
@@ -84,59 +68,78 @@ class GateAdmission:
                     await self._changed.wait()
 
     async def stop(self) -> None:
-        """Takes the heartbeats back: from now on new pods are not gated."""
-        beaten, self._beaten = self._beaten, {}
+        """From now on new pods are not gated."""
+        written, self._written = self._written, {}
         try:
             async with asyncio.timeout(_STOP):
-                for name, uid in beaten:
-                    await self._write_heartbeat(name, uid, None)
+                for key, (terms, _) in written.items():
+                    if terms is not None:
+                        await self._write(key, None)
         except (OperatorError, TimeoutError) as error:
             _log.warning("heartbeats not taken back", problem=str(error) or "no answer in time")
 
-    async def remove_all(self) -> tuple[int, int]:
-        """Removes all that is ours; how many objects there were, and how many are left.
+    async def _look(self) -> None:
+        """Says what changed, and the heartbeat.
 
         Raises:
-            Refused, ConnectionLost: the API server cannot be asked.
+            Refused: not for the moment.
+            ConnectionLost: the API server did not answer.
         """
-        before = await self._ours()
-        for path, found in before.items():
-            await self._remove(path, found, set())
-        after = await self._ours() if any(before.values()) else {}
-        return sum(map(len, before.values())), sum(map(len, after.values()))
+        problems: dict[str, str] = {}
+        wanted = self._wanted()
+        missing = await self._missing() if any(wanted.values()) else ""
+        self._written = {key: value for key, value in self._written.items() if key in wanted}
+        for key, terms in wanted.items():
+            if terms is not None and missing:
+                problems[key[0]] = missing
+            try:
+                await self._tell(key, terms)
+            except Refused as error:
+                if _passes(error):
+                    raise
+                problems[key[0]] = error.reason
+        self._say(problems)
 
-    async def _ours(self) -> dict[str, dict[str, Manifest]]:
-        """By their paths, what does the gating first."""
+    def _wanted(self) -> dict[_Key, list[Manifest] | None]:
+        ordered = self._policies.ordered
         return {
-            path: {name: each for name, each in (await self._list(path)).items() if _is_ours(each)}
-            for path in (BINDINGS_PATH, RULES_PATH)
+            (standing.name, standing.uid): gate(policy, ordered) if policy is not None and wants_gate(policy) else None
+            for standing in self._policies.standings
+            for policy in [standing.in_force]
         }
 
-    async def _beat(self, wanted: list[Gate]) -> None:
-        now = time.monotonic()
-        policies = {(each.policy, each.uid) for each in wanted}
-        self._beaten = {key: at for key, at in self._beaten.items() if key in policies}
-        for key in policies:
-            if now - self._beaten.get(key, float("-inf")) >= _LOOK / 2:
-                await self._write_heartbeat(*key, timestamp())
-                self._beaten[key] = now
+    async def _missing(self) -> str:
+        """Why the API server gates nothing, whatever policies say; "" where it does."""
+        for kind, path in (("MutatingAdmissionPolicy", RULES_PATH), ("MutatingAdmissionPolicyBinding", BINDINGS_PATH)):
+            try:
+                await self._connection.request("GET", f"{path}/{GATE_NAME}")
+            except Refused as error:
+                if error.status == 404:
+                    return f"there is no {kind} {GATE_NAME} (Kubernetes 1.36; kubectl apply -f rights/gates.yaml)"
+                if _passes(error):
+                    raise
+                return error.reason
+        return ""
 
-    async def _write_heartbeat(self, name: str, uid: str, value: str | None) -> None:
-        body = msgspec.json.encode({"metadata": {"uid": uid}, "status": {"heartbeat": value}})
+    async def _tell(self, key: _Key, terms: list[Manifest] | None) -> None:
+        now = time.monotonic()
+        before = self._written.get(key)
+        # A policy that never wanted a gate may have done so before this process was started.
+        if before is not None and before[0] == terms and (terms is None or now - before[1] < _LOOK / 2):
+            return
+        await self._write(key, terms)
+        self._written[key] = (terms, now)
+
+    async def _write(self, key: _Key, terms: list[Manifest] | None) -> None:
+        name, uid = key
+        said = None if terms is None else {"heartbeat": timestamp(), "order": terms}
+        body = msgspec.json.encode({"metadata": {"uid": uid}, "status": {"gate": said}})
         try:
             path = f"{POLICIES_PATH}/{name}/status"
             await self._connection.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         except Refused as error:
             if error.status not in (404, 409):  # the policy is gone, or another one has its name by now
                 raise
-
-    def _wanted(self) -> list[Gate]:
-        ordered = self._policies.ordered
-        return [
-            gate(standing.in_force, standing.uid, ordered, self._spared)
-            for standing in self._policies.standings
-            if standing.in_force is not None and wants_gate(standing.in_force)
-        ]
 
     def _say(self, problems: dict[str, str]) -> None:
         for policy, problem in problems.items():
@@ -148,76 +151,7 @@ class GateAdmission:
                 )
         self.problems = problems
 
-    async def _look(self, wanted: list[Gate]) -> dict[str, str]:
-        """What could not be made, and why.
-
-        Raises:
-            Refused: the API server cannot be asked, or only for the moment not.
-            ConnectionLost: it did not answer.
-        """
-        rules, bindings = await self._list(RULES_PATH), await self._list(BINDINGS_PATH)
-        problems: dict[str, str] = {}
-        await self._beat(wanted)
-        for each in wanted:
-            try:
-                await self._make(RULES_PATH, each.rule, rules.get(each.name))
-                await self._make(BINDINGS_PATH, each.binding, bindings.get(each.name))
-            except Refused as error:
-                if _passes(error):
-                    raise
-                problems[each.policy] = _in_words(error)
-        names = {each.name for each in wanted}
-        await self._remove(BINDINGS_PATH, bindings, names)
-        await self._remove(RULES_PATH, rules, names)
-        return problems
-
-    async def _list(self, path: str) -> dict[str, Manifest]:
-        """All there are, by name: somebody may have taken our label off one of ours."""
-        raw = await self._connection.request("GET", path)
-        return {each["metadata"]["name"]: each for each in msgspec.json.decode(raw, type=_List).items or ()}
-
-    async def _make(self, path: str, wanted: Manifest, there: Manifest | None) -> None:
-        """Creates what is missing, puts right what differs."""
-        name = wanted["metadata"]["name"]
-        if there is None:
-            await self._connection.request("POST", path, body=msgspec.json.encode(wanted))
-            _log.info("gate made", kind=wanted["kind"], name=name)
-        elif not _alike(there, wanted):
-            metadata = {**wanted["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}
-            body = msgspec.json.encode({**wanted, "metadata": metadata})
-            await self._connection.request("PUT", api_path(path, name), body=body)
-            _log.info("gate put right", kind=wanted["kind"], name=name)
-
-    async def _remove(self, path: str, there: dict[str, Manifest], wanted: set[str]) -> None:
-        for name, found in there.items():
-            if name in wanted or not _is_ours(found):
-                continue
-            try:
-                await self._connection.request("DELETE", api_path(path, name))
-                _log.info("gate removed", path=path, name=name)
-            except Refused as error:
-                if _passes(error):
-                    raise
-                if error.status != 404:  # its policy is gone, and the garbage collector was faster
-                    _log.warning("gate not removed", path=path, name=name, problem=error.reason)
-
-
-def _is_ours(found: Manifest) -> bool:
-    return GATE_LABEL in found["metadata"].get("labels", {})
-
-
-def _alike(there: Manifest, wanted: Manifest) -> bool:
-    if there["spec"] != wanted["spec"]:
-        return False
-    return all(there["metadata"].get(key) == wanted["metadata"][key] for key in ("labels", "ownerReferences"))
-
 
 def _passes(error: Refused) -> bool:
-    """Somebody else wrote first, or the server is busy."""
-    return error.status in (409, 429) or error.status >= 500
-
-
-def _in_words(error: Refused) -> str:
-    if error.status == 404:
-        return f"the API server does not serve MutatingAdmissionPolicy ({ADMISSION}, Kubernetes 1.36)"
-    return error.reason
+    """The server is busy."""
+    return error.status == 429 or error.status >= 500

@@ -61,7 +61,7 @@ class Elector:
     """Takes one lease, renews it, gives it back.
 
     Attributes:
-        held: set while this process holds the lease.
+        held: set while this process holds the lease and may write.
     """
 
     def __init__(
@@ -89,12 +89,16 @@ class Elector:
         self._path = f"/apis/{_GROUP}/namespaces/{lease.namespace}/leases"
         self.identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         self.held = asyncio.Event()
+        #: Whether nobody else was seen to hold it since we did; it may be overdue.
+        self._mine = False
         #: The Lease as we last wrote it.
         self._written: dict[str, Any] | None = None
         #: What another holder's Lease said when it last changed, and when we saw that.
         self._seen: dict[str, Any] | None = None
         self._seen_at = self._refused_at = 0.0
         self._deadline = float("inf")
+        #: Whether the last try failed: only the first of several is told.
+        self._troubled = False
         #: Before this time the holder from which the lease was seized may still write.
         self._not_before = float("-inf")
 
@@ -102,7 +106,7 @@ class Elector:
         """Takes the lease and renews it until cancelled.
 
         Raises:
-            LeaseLost: it was held, and is not any more.
+            LeaseLost: another process took it.
             OperatorError: it cannot be taken: another process renews it, or a right is missing.
         """
         while True:
@@ -119,6 +123,7 @@ class Elector:
             problem = "the API server did not answer in time"
         except LeaseLost:
             self._close()
+            self._mine = False
             raise
         except ConnectionLost as error:
             problem = str(error)
@@ -128,16 +133,20 @@ class Elector:
         else:
             self._refused_at = 0.0
         if self.held.is_set() and self._clock() >= self._deadline:
+            # An API server that is away is no reason to forget all that is known. If nobody takes the lease meanwhile,
+            # nobody else writes, and the next renewal that gets through opens the fence again.
             self._close()
-            raise LeaseLost(f"the lease {self._lease} was not renewed for {self._times.renew:g} s: {problem}")
-        if problem:
-            _log.warning("lease not asked for", lease=str(self._lease), problem=problem)
+            _log.error("lease not renewed in time, nothing is written", lease=str(self._lease), problem=problem)
+        elif problem and not self._troubled:
+            _log.warning("lease not asked for, trying again", lease=str(self._lease), problem=problem)
+        self._troubled = bool(problem)
 
     async def release(self) -> None:
         """Gives the lease back, so that another process need not wait; nothing if it is not held."""
-        if not self.held.is_set():
+        if not self._mine:
             return
         self._close()
+        self._mine = False
         try:
             async with asyncio.timeout(_RELEASE):
                 # The last renewal may have been cut off: read what it did.
@@ -160,6 +169,8 @@ class Elector:
             else:
                 return
         lease = await self._read()
+        if self._mine and lease is None:
+            raise LeaseLost(f"the lease {self._lease} was deleted; another process may have held it meanwhile")
         if lease is None or self._may_take(lease):
             await self._write(lease)
 
@@ -182,16 +193,19 @@ class Elector:
         self._deadline = sent + self._times.renew
         self._fence.extend(self._deadline, sent + self._times.duration)
         if not self.held.is_set():
+            self._mine = True
             self.held.set()
             _log.info("lease held", lease=str(self._lease), holder=self.identity)
 
     def _may_take(self, lease: dict[str, Any]) -> bool:
         """Whether nobody else holds it any more; raises where waiting for that is in vain."""
         holder, spec = _holder(lease), lease.get("spec", {})
-        if holder in ("", self.identity):
+        if holder == self.identity:
             return True
-        if self.held.is_set():
-            raise LeaseLost(f"{holder} took the lease {self._lease}")
+        if self._mine:
+            raise LeaseLost(f"{holder or 'another process'} took the lease {self._lease}")
+        if not holder:
+            return True
         duration = spec.get("leaseDurationSeconds") or self._times.duration
         if self._seizes:
             self._not_before = self._clock() + duration
@@ -209,7 +223,7 @@ class Elector:
 
     def _check_rights(self, error: Refused) -> None:
         """A cluster that was just started refuses what it allows a moment later; after that it means what it says."""
-        if self.held.is_set() or error.status not in (403, 404):
+        if self._mine or error.status not in (403, 404):
             self._refused_at = 0.0
             return
         now = self._clock()

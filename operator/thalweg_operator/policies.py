@@ -33,7 +33,7 @@ from flowcore.model.recent import Recent
 from flowcore.model.selectors import Labels, LabelSelector
 from flowcore.model.wire import WireLabelSelector, to_labels
 from thalweg_operator.constraints import WireConstraint, WireGangs, constraints, gang_terms
-from thalweg_operator.cost_models import BUILT_IN_MODELS, CostModels
+from thalweg_operator.cost_models import BUILT_IN_MODELS, KnownModels
 from thalweg_operator.errors import PolicyError
 from thalweg_operator.selectors import selector
 
@@ -92,7 +92,7 @@ class _Spec(msgspec.Struct):
     replaces: _Replaces = msgspec.field(default_factory=_Replaces)
 
 
-def parse(name: str, spec: Mapping[str, Any], models: CostModels = BUILT_IN_MODELS) -> Policy:
+def parse(name: str, spec: Mapping[str, Any], models: KnownModels = BUILT_IN_MODELS) -> Policy:
     """The policy that a spec describes.
 
     Args:
@@ -107,8 +107,8 @@ def parse(name: str, spec: Mapping[str, Any], models: CostModels = BUILT_IN_MODE
         text = str(error)
         problem, _, path = text.partition(" - at `$")
         raise PolicyError(f"spec{path.rstrip('`')}: {problem}") from error
-    if wire.cost.model not in models.usable:
-        known, why = ", ".join(models.usable), models.problems.get(wire.cost.model)
+    if wire.cost.model not in models.names:
+        known, why = ", ".join(models.names), models.problems.get(wire.cost.model)
         raise PolicyError(
             f'spec.cost.model: "{wire.cost.model}" cannot be used ({why}); known are {known}'
             if why
@@ -193,10 +193,14 @@ class Standing:
 
 
 class PolicyStore:
-    """All policy objects and the versions in force; the built-in default stands behind them."""
+    """All policy objects and the versions in force; the built-in default stands behind them.
 
-    def __init__(self, models: CostModels = BUILT_IN_MODELS) -> None:
-        self._models = models
+    Attributes:
+        models: the cost models that policies may name; to be set before the first policy is offered.
+    """
+
+    def __init__(self, models: KnownModels = BUILT_IN_MODELS) -> None:
+        self.models = models
         self._standings: dict[str, Standing] = {}
         self._ordered: tuple[Policy, ...] = (BUILT_IN,)
         self._governing: Recent[tuple[str, Labels, Labels], list[Policy]] = Recent(_GOVERNING_BYTES)
@@ -210,7 +214,7 @@ class PolicyStore:
         if before is not None and before.uid != uid:
             before = None  # another object of the same name: what the old one said is gone
         try:
-            standing = Standing(name, uid, generation, parse(name, spec, self._models), generation, "")
+            standing = Standing(name, uid, generation, parse(name, spec, self.models), generation, "")
         except PolicyError as error:
             kept = (before.in_force, before.in_force_generation) if before is not None else (None, 0)
             standing = Standing(name, uid, generation, kept[0], kept[1], str(error))

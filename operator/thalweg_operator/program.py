@@ -19,13 +19,11 @@ from thalweg_operator.bad_input import BadInput
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
-from thalweg_operator.cost_models import find_models
 from thalweg_operator.errors import OperatorError
 from thalweg_operator.events import EventWriter
 from thalweg_operator.evictions import Evictor
 from thalweg_operator.fence import Fence
 from thalweg_operator.gate_admission import GateAdmission
-from thalweg_operator.gates import SYSTEM_NAMESPACES
 from thalweg_operator.health import application, watch_event_loop
 from thalweg_operator.lease import Elector
 from thalweg_operator.metrics import Metrics
@@ -109,14 +107,10 @@ class Operator:
         self._settings, self._connection, self._elector = settings, connection, elector
         self.metrics = Metrics()
         self.bad_input = BadInput(self.metrics)
-        self._state, self._policies = ClusterState(), PolicyStore(models := find_models())
-        for name, problem in models.problems.items():
-            _log.warning("cost model not used", model=name, problem=problem)
+        self._state, self._policies = ClusterState(), PolicyStore()
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._state.on_change = batcher.touch
-        self._gates = GateAdmission(
-            connection, self._policies, {*SYSTEM_NAMESPACES, *filter(None, [settings.namespace])}
-        )
+        self._gates = GateAdmission(connection, self._policies)
 
         def policies_changed() -> None:
             batcher.touch()
@@ -245,13 +239,17 @@ class Operator:
     async def _start(self) -> None:
         for kind, reflector in self._reflectors.items():
             self._begin(f"reflector {kind}", reflector.run())
+        # The first policy is read after this: it may name any model that the worker has. Starting
+        # takes as long as a large cluster takes to list.
+        self._policies.models = await self._worker.start()
+        for name, problem in self._policies.models.problems.items():
+            _log.warning("cost model not used", model=name, problem=problem)
         self._begin("lease", self._elector.run())
         self._begin("rounds", self._begin_rounds())
 
     async def _begin_rounds(self) -> None:
         # Before all is known nothing may be placed: a node without its pods looks empty, and a pod whose policy was not
         # read yet looks ungoverned.
-        await self._worker.start()  # it takes as long to import what it needs as a large cluster takes to list
         pause = 0.1  # the API server says 429 for a moment after a CRD was installed
         while not self._policies_listed.is_set():
             try:

@@ -18,10 +18,9 @@ from flowcore.model.policies import GATE
 from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
-from thalweg_operator.gate_admission import GateAdmission
-from thalweg_operator.gates import opening
+from thalweg_operator.gate_admission import BINDINGS_PATH, RULES_PATH
+from thalweg_operator.gates import GATE_LABEL, opening
 from thalweg_operator.names import POLICIES_PATH
-from thalweg_operator.policies import PolicyStore
 
 T = TypeVar("T")
 
@@ -102,22 +101,37 @@ async def remove(connection: Connection, say: Callable[[str], None], *, policies
         await asyncio.sleep(0 if found else _SETTLED / 3)
     done.problems += [f"the gate of pod {pod} is not opened: {problem}" for pod, problem in refused.items()]
     if policies:
-        await _delete_policies(connection, done)
+        for name in await _names(connection, POLICIES_PATH, {}):
+            done.policies += await _delete(connection, f"{POLICIES_PATH}/{name}", done)
         say(f"deleted {done.policies} policies")
     return done
 
 
 async def _remove_admission(connection: Connection, done: Removed) -> None:
-    gates = GateAdmission(connection, PolicyStore())
+    for path in (BINDINGS_PATH, RULES_PATH):  # without its binding a policy does nothing
+        for name in await _names(connection, path, {"labelSelector": GATE_LABEL}):
+            if await _delete(connection, f"{path}/{name}", done):
+                done.admission_objects += 1
+
+
+async def _names(connection: Connection, path: str, params: dict[str, str]) -> list[str]:
     try:
-        before, left = await _insist(gates.remove_all)
+        raw = await _insist(lambda: connection.request("GET", path, params=params))
     except Refused as error:
         if error.status != 404:  # 404: this API server has no such kind
             raise
-        return
-    done.admission_objects = before - left
-    if left:
-        done.problems.append(f"{left} admission policies and bindings cannot be removed; new pods may be gated")
+        return []
+    return [each.metadata.name for each in msgspec.json.decode(raw, type=_Page).items or ()]
+
+
+async def _delete(connection: Connection, path: str, done: Removed) -> bool:
+    try:
+        await _insist(lambda: connection.request("DELETE", path))
+    except Refused as error:
+        if error.status != 404:
+            done.problems.append(f"{path} is not deleted: {error.reason}")
+        return False
+    return True
 
 
 async def _open_all(connection: Connection, done: Removed, refused: dict[str, str], say: Callable[[str], None]) -> int:
@@ -164,23 +178,6 @@ async def _open(connection: Connection, pod: _Meta, done: Removed, refused: dict
     except Refused as error:
         if error.status not in (404, 409):  # it is gone, or another pod has its name
             refused[f"{pod.namespace}/{pod.name}"] = error.reason or str(error.status)
-
-
-async def _delete_policies(connection: Connection, done: Removed) -> None:
-    try:
-        raw = await _insist(lambda: connection.request("GET", POLICIES_PATH))
-    except Refused as error:
-        if error.status != 404:
-            raise
-        return
-    for each in msgspec.json.decode(raw, type=_Page).items or ():
-        path = f"{POLICIES_PATH}/{each.metadata.name}"
-        try:
-            await _insist(lambda path=path: connection.request("DELETE", path))  # type: ignore[misc]
-            done.policies += 1
-        except Refused as error:
-            if error.status != 404:
-                done.problems.append(f"policy {each.metadata.name} is not deleted: {error.reason}")
 
 
 async def _insist(action: Callable[[], Awaitable[T]]) -> T:

@@ -14,7 +14,6 @@ class Settings:
 
     Attributes:
         kubeconfig: None in a cluster: the pod's service account is used.
-        namespace: that the operator's own pod is in; "" outside a cluster.
         host, port: where /healthz, /readyz and /metrics are served.
         lease: held while anything is written; one for each cluster.
         idle_window: seconds without a change after which a round starts.
@@ -30,7 +29,6 @@ class Settings:
     """
 
     kubeconfig: Path | None = None
-    namespace: str = ""
     host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
     port: int = 8080
     lease: LeaseName = field(default_factory=LeaseName)

@@ -131,6 +131,13 @@ def join(parts: Sequence[RoundRequest]) -> RoundRequest:
     return msgspec.structs.replace(parts[0], **lists, more=False)
 
 
+class Greeting(msgspec.Struct):
+    """What a worker says first: the cost models that it has, and why others are not used."""
+
+    models: list[str]
+    problems: dict[str, str]
+
+
 class RoundReply(msgspec.Struct):
     """A plan. Pods by their place in the request's ``waiting``, reasons by their place in ``reasons``.
 
@@ -207,5 +214,6 @@ def decode_scores(encoded: bytes) -> Mapping[str, int]:
 
 request_encoder = msgspec.msgpack.Encoder()
 request_decoder = msgspec.msgpack.Decoder(RoundRequest)
+greeting_decoder = msgspec.msgpack.Decoder(Greeting)
 reply_encoder = msgspec.msgpack.Encoder()
 reply_decoder = msgspec.msgpack.Decoder(RoundReply)

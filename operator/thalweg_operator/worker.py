@@ -36,9 +36,10 @@ from flowcore.model.storage import Storage
 from flowcore.model.volumes import StorageKey, StorageObject, key_of
 from flowcore.rounds import Round, RoundResult, run_round
 from thalweg_operator import record
-from thalweg_operator.cost_models import find_models
+from thalweg_operator.cost_models import KnownModels, find_models
 from thalweg_operator.wire import (
     LENGTH,
+    Greeting,
     RoundReply,
     RoundRequest,
     Use,
@@ -355,6 +356,13 @@ def _reply(
     )
 
 
+def greet(sink: BinaryIO, known: KnownModels) -> None:
+    """Says that it is ready, and which cost models there are."""
+    body = reply_encoder.encode(Greeting(list(known.names), dict(known.problems)))
+    sink.write(LENGTH.pack(len(body)) + body)
+    sink.flush()
+
+
 def serve(
     source: BinaryIO,
     sink: BinaryIO,
@@ -404,4 +412,6 @@ if __name__ == "__main__":
     replies, sys.stdout = sys.stdout.buffer, sys.stderr  # what a plug-in prints must not come between the replies
     allowed, kept = int(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None
     confine(allowed)
-    serve(sys.stdin.buffer, replies, kept, find_models().usable, allowed)
+    found = find_models()
+    greet(replies, found.known)
+    serve(sys.stdin.buffer, replies, kept, found.usable, allowed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -11,8 +12,17 @@ from pathlib import Path
 
 import structlog
 
+from thalweg_operator.cost_models import BUILT_IN_MODELS, KnownModels
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, cut, reply_decoder, request_encoder
+from thalweg_operator.wire import (
+    LENGTH,
+    RoundReply,
+    RoundRequest,
+    cut,
+    greeting_decoder,
+    reply_decoder,
+    request_encoder,
+)
 from thalweg_operator.worker_limits import in_words
 
 _log = structlog.get_logger()
@@ -20,6 +30,9 @@ _log = structlog.get_logger()
 _BUFFER = 2**24
 #: Seconds that a worker has to say that its round took too long, or to end.
 _GRACE = 1.0
+#: What the worker's environment has of ours. It runs code of others (cost models), and needs no credentials.
+_INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+_INHERITED_PREFIXES = ("PYTHON", "LC_", "OMP_", "OPENBLAS_", "MKL_", "MALLOC_")
 
 
 class WorkerClient:
@@ -35,6 +48,7 @@ class WorkerClient:
         """
         self._timeout, self._records, self._memory = timeout, records, memory
         self._process: Process | None = None
+        self._models = BUILT_IN_MODELS
 
     @property
     def pid(self) -> int | None:
@@ -46,13 +60,40 @@ class WorkerClient:
         """Whether it runs and remembers what it was told."""
         return self._process is not None and self._process.returncode is None
 
-    async def start(self) -> None:
-        """Starts the process if none runs; a new one knows nothing: its first request must be fresh."""
+    async def start(self) -> KnownModels:
+        """Starts the process if none runs; a new one knows nothing: its first request must be fresh.
+
+        Returns:
+            the cost models that it has.
+
+        Raises:
+            WorkerLost: it died or hung before it was ready.
+        """
         if not self.alive:
             arguments = [str(self._memory), *([] if self._records is None else [str(self._records)])]
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "thalweg_operator.worker", *arguments, stdin=PIPE, stdout=PIPE, limit=_BUFFER
+                *(sys.executable, "-m", "thalweg_operator.worker", *arguments),
+                stdin=PIPE,
+                stdout=PIPE,
+                limit=_BUFFER,
+                env=_environment(),
             )
+            greeting = greeting_decoder.decode(await self._greeting(self._process))
+            self._models = KnownModels(tuple(greeting.models), greeting.problems)
+        return self._models
+
+    async def _greeting(self, process: Process) -> bytes:
+        assert process.stdout is not None  # noqa: S101 - it was started with a pipe
+        try:
+            async with asyncio.timeout(self._timeout):
+                length = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
+                return await process.stdout.readexactly(length)
+        except TimeoutError:
+            await self.stop()
+            raise WorkerLost(f"not ready after {self._timeout:.0f} s") from None
+        except asyncio.IncompleteReadError as error:
+            await self.stop()
+            raise WorkerLost("the worker process ended before it was ready") from error
 
     async def ask(self, request: RoundRequest) -> RoundReply:
         """The plan for a request.
@@ -106,3 +147,9 @@ class WorkerClient:
         if process is not None and process.returncode is None:
             process.kill()
             await process.wait()
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+    }

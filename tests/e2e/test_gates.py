@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 from support.operator import Operator, until
 from support.scene import POLICIES, policy
+from thalweg.crds import gate_admission
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.api import STRATEGIC_PATCH
 from thalweg_controlplane.objects import collection_path, pod
@@ -47,7 +48,6 @@ async def api(plane: tuple[ControlPlane, Api], operator: Operator) -> AsyncItera
         yield api
     finally:
         await api.delete(POLICIES)
-        await no_gates(api)
         # One that every test's gate is for.
         await in_effect(api, steered(namespace="gates-ml", labels={"tier": "batch"}), gated=False)
 
@@ -69,13 +69,6 @@ async def in_effect(api: Api, manifest: dict[str, Any], *, gated: bool = True) -
         return (GATE in await gates_of(api, manifest)) is gated
 
     await until(seen, 30, lambda: f"a pod like {manifest['metadata']} to be {'gated' if gated else 'left alone'}")
-
-
-async def no_gates(api: Api) -> None:
-    async def gone() -> bool:
-        return not [*await api.list(RULES), *await api.list(BINDINGS)]
-
-    await until(gone, 30, lambda: "all gates to be gone")
 
 
 def labelled(*sets: dict[str, str]) -> Sequence[dict[str, str]]:
@@ -167,7 +160,7 @@ async def test_other_gates_stay_and_ours_comes_once(api: Api) -> None:
     assert made["spec"]["containers"][0]["env"] == container["env"]
     # Several policies that gate the same pod.
     await api.create(policy("all-again", **GATED, precedence=5))
-    await until(lambda: _names(api, BINDINGS, 2), 30, lambda: "two gates")
+    await api.wait_for(f"{POLICIES}/all-again", lambda each: each.get("status", {}).get("gate"))
     assert await gates_of(api, steered(schedulingGates=others)) == [*(each["name"] for each in others), GATE]
 
 
@@ -192,7 +185,7 @@ async def test_gone_when_it_is_not_wanted_any_more(api: Api) -> None:
         else:
             await api.patch(f"{POLICIES}/going", {"spec": change})
         await in_effect(api, steered(), gated=False)
-        await no_gates(api)
+        assert all("gate" not in each["status"] for each in await api.list(POLICIES))
         await api.delete(POLICIES)
         await until(lambda: _names(api, POLICIES, 0), 10, lambda: "the policy to be gone")
 
@@ -222,80 +215,45 @@ async def test_pods_of_gangs_are_gated_where_others_are_held(api: Api) -> None:
 
 
 async def test_a_changed_selection_changes_the_gate(api: Api) -> None:
-    """At once, in the same objects."""
+    """At once."""
     await api.create(policy("moving", **GATED))
     await in_effect(api, steered())
     selects = {"podSelector": {"matchLabels": {"tier": "batch"}}}
     await api.patch(f"{POLICIES}/moving", {"spec": {"selects": selects}})
     await in_effect(api, steered(), gated=False)
     await in_effect(api, steered(labels={"tier": "batch"}))
-    assert [each["metadata"]["name"] for each in await api.list(RULES)] == ["thalweg-gate-moving"]
 
 
-async def test_the_policy_owns_its_gate(api: Api) -> None:
-    """Both objects name it, so that they go with it where no operator runs; an empty look writes nothing."""
-    made = await api.create(policy("owner", **GATED))
+async def test_a_policy_that_went_while_nobody_ran(api: Api, operator: Operator) -> None:
+    """Its pods are not gated any more, without an operator and with the next one; another policy's are."""
+    await api.create(policy("staying", **{**GATED, "selects": {"podSelector": {"matchLabels": {"tier": "batch"}}}}))
+    await api.create(policy("leaving", **GATED, precedence=-1))
     await in_effect(api, steered())
-    (rule,), (binding,) = await api.list(RULES), await api.list(BINDINGS)
-    for each in (rule, binding):
-        (owner,) = each["metadata"]["ownerReferences"]
-        assert owner["uid"] == made["metadata"]["uid"]
-        assert each["metadata"]["generation"] == 1
-        assert each["metadata"]["labels"] == {"scheduling.thalweg/gate": "owner"}
-    # Another policy changes, so that the operator looks again: what is as wanted is not written.
-    await api.create(policy("other", **GATED, precedence=-5))
-    await until(lambda: _names(api, BINDINGS, 2), 30, lambda: "the other gate")
-    assert (await api.get(f"{RULES}/thalweg-gate-owner"))["metadata"] == rule["metadata"]
-    assert (await api.get(f"{BINDINGS}/thalweg-gate-owner"))["metadata"] == binding["metadata"]
-
-
-async def test_what_others_do_to_it_is_put_right(api: Api) -> None:
-    """Deleted, edited or without its label: within ten seconds it is as it was."""
-    for name in ("deleted", "edited"):
-        await api.create(policy(name, **GATED))
-    await until(lambda: _names(api, BINDINGS, 2), 30, lambda: "both gates")
-    before = await _specs_and_labels(api)
-    rule = await api.get(f"{RULES}/thalweg-gate-edited")
-    conditions = [*rule["spec"]["matchConditions"], {"name": "never", "expression": "false"}]
-    await api.patch(
-        f"{RULES}/thalweg-gate-edited",
-        {"metadata": {"labels": None}, "spec": {"matchConditions": conditions}},
-    )
-    await api.patch(f"{BINDINGS}/thalweg-gate-edited", {"spec": {"policyName": "nobody"}})
-    for path in (RULES, BINDINGS):
-        await api.delete(f"{path}/thalweg-gate-deleted")
-
-    async def mended() -> bool:
-        return await _specs_and_labels(api) == before
-
-    await until(mended, 30, lambda: "all to be put right")
-
-
-async def _specs_and_labels(api: Api) -> dict[str, Any]:
-    return {
-        f"{path}/{each['metadata']['name']}": (each["spec"], each["metadata"].get("labels"))
-        for path in (RULES, BINDINGS)
-        for each in await api.list(path)
-    }
-
-
-async def test_gates_of_policies_that_went_while_nobody_ran(api: Api, operator: Operator) -> None:
-    """A restarted operator removes what nobody wants and leaves what is not its own."""
-    await api.create(policy("leaving", **GATED))
-    await in_effect(api, steered())
-    foreign = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingAdmissionPolicyBinding",
-        "metadata": {"name": "thalweg-gate-of-somebody-else"},
-        "spec": {"policyName": "theirs"},
-    }
     await operator.stop()
-    await api.create(foreign)
     await api.delete(f"{POLICIES}/leaving")
     await operator.start()
-    await until(lambda: _names(api, RULES, 0), 30, lambda: "the rule to be gone")
-    assert [each["metadata"]["name"] for each in await api.list(BINDINGS)] == ["thalweg-gate-of-somebody-else"]
-    await api.delete(f"{BINDINGS}/thalweg-gate-of-somebody-else")
+    await in_effect(api, steered(labels={"tier": "batch"}))
+    assert await gates_of(api, steered()) == []
+
+
+async def test_without_the_admission_policy(api: Api) -> None:
+    """The policy's Ready condition says that its pods are held, and what to apply; the operator makes none itself."""
+    for path in (BINDINGS, RULES):
+        await api.delete(f"{path}/thalweg-gate")
+    await api.create(policy("held", **GATED))
+
+    def told(each: Any) -> bool:
+        return any(
+            condition["reason"] == "HeldNotGated" and "kubectl apply -f rights/gates.yaml" in condition["message"]
+            for condition in each.get("status", {}).get("conditions", [])
+        )
+
+    await api.wait_for(f"{POLICIES}/held", told)
+    assert [*await api.list(RULES), *await api.list(BINDINGS)] == []
+    for each in gate_admission():
+        await api.apply(each)
+    await in_effect(api, steered())
+    await api.wait_for(f"{POLICIES}/held", lambda each: not told(each))
 
 
 async def test_the_docs_open_our_gate_alone(api: Api) -> None:
@@ -320,12 +278,11 @@ async def test_system_pods_are_never_gated(api: Api) -> None:
 
 
 async def test_no_gates_while_the_operator_is_stopped(api: Api, operator: Operator) -> None:
-    """SIGTERM takes the heartbeat back: new pods are not gated, and the admission policy need not go for that."""
+    """SIGTERM takes the heartbeat back: new pods are not gated."""
     await api.create(policy("stopped", **GATED))
     await in_effect(api, steered())
     assert await operator.stop() == 0
     try:
-        assert await _names(api, BINDINGS, 1)
         await in_effect(api, steered(), gated=False)
     finally:
         await operator.start()

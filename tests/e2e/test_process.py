@@ -60,7 +60,7 @@ async def test_started_before_the_api_server(scene: Scene, plane: tuple[ControlP
         await early.answers("/healthz", 200)
         said = await early.answers("/readyz", 503)
         assert said.startswith("not in sync yet: nodes, pods, namespaces, ")
-        assert said.endswith(", policies\n")
+        assert said.endswith(", policies, lease\n")
         await until(lambda: "connection lost" in early.log, 20, lambda: "it to try")
         early.check()
         await plane[0].start("kube-apiserver")

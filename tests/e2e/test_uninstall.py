@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.operator import Operator, running_operator, until
 from support.scene import POLICIES, policy
+from thalweg.crds import gate_admission
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import collection_path, pod
 
@@ -47,6 +48,8 @@ async def gated(api: Api) -> int:
 
 async def prepare(api: Api, count: int) -> None:
     """A policy in effect, and so many pods that the API server has gated. No nodes: they wait."""
+    for each in gate_admission():
+        await api.apply(each)
     await api.create(policy("all", delivery="Extender", waiting="Gate", selects={"podSelector": {}}))
     probe = steered("probe")
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from support.cli import node, pod
 from support.model import node as model_node
 from support.model import pod as model_pod
+from support.operator import free_address
 from thalweg_operator.cost_models import GROUP, find_models, load_models
-from thalweg_operator.errors import PolicyError
+from thalweg_operator.errors import PolicyError, WorkerLost
 from thalweg_operator.policies import PolicyStore, parse
 from thalweg_operator.wire import RoundRequest, Waiting
 from thalweg_operator.worker_client import WorkerClient
@@ -83,7 +85,7 @@ def test_a_class_or_an_object(site: Path, value: str) -> None:
     """Both are taken; the built-in ones stay beside it."""
     found = load_models([point("LastLetter", value)])
     assert list(found.usable) == [*MODELS, "LastLetter"]
-    assert parse("p", {"cost": {"model": "LastLetter"}}, found).cost_model == "LastLetter"
+    assert parse("p", {"cost": {"model": "LastLetter"}}, found.known).cost_model == "LastLetter"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_what_cannot_be_used_is_said(site: Path, name: str, value: str, problem:
     assert problem in found.problems[name]
     if name not in MODELS:
         with pytest.raises(PolicyError, match=f'spec.cost.model: "{name}" cannot be used') as caught:
-            parse("p", {"cost": {"model": name}}, found)
+            parse("p", {"cost": {"model": name}}, found.known)
         assert problem in str(caught.value)
         assert str(caught.value).endswith("known are CPUMemory, LoadSpreading, BinPacking, NetworkAware, LastLetter")
 
@@ -117,7 +119,8 @@ def test_a_store_knows_what_it_was_given(site: Path) -> None:
     assert PolicyStore().offer("p", "u", 1, spec).problem == (
         'spec.cost.model: "LastLetter" is not one of CPUMemory, LoadSpreading, BinPacking, NetworkAware'
     )
-    assert not PolicyStore(load_models([point("LastLetter", "lettered:LastLetter")])).offer("p", "u", 1, spec).problem
+    known = load_models([point("LastLetter", "lettered:LastLetter")]).known
+    assert not PolicyStore(known).offer("p", "u", 1, spec).problem
 
 
 def test_an_installed_plug_in_plans(site: Path) -> None:
@@ -141,12 +144,13 @@ def test_an_installed_plug_in_plans(site: Path) -> None:
 
 async def test_the_worker_finds_it_too(site: Path) -> None:
     """The operator's own worker process plans by it, and what the plug-in prints does not garble its replies."""
-    policy = parse("p", {"cost": {"model": "LastLetter"}}, load_models([point("LastLetter", "lettered:LastLetter")]))
     nodes = [model_node(name) for name in "amz"]
     waiting = model_pod("w", 1000)
     client = WorkerClient(30)
-    await client.start()
     try:
+        known = await client.start()
+        assert known.names == (*MODELS, "LastLetter")
+        policy = parse("p", {"cost": {"model": "LastLetter"}}, known)
         for number in (1, 2):
             reply = await client.ask(
                 RoundRequest(
@@ -171,3 +175,59 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
             assert [(at, name) for at, name, *_ in reply.placements] == [(0, "z")]
     finally:
         await client.stop()
+
+
+async def test_problems_come_from_the_worker(site: Path) -> None:
+    """One that cannot be loaded is told to the operator by its worker, with what a policy that names it is told."""
+    (site / "lettered-1.dist-info" / "entry_points.txt").write_text(f"[{GROUP}]\nGone = no_such_module:Model\n")
+    client = WorkerClient(30)
+    try:
+        known = await client.start()
+    finally:
+        await client.stop()
+    assert known.names == tuple(MODELS)
+    assert "no_such_module:Model cannot be loaded" in known.problems["Gone"]
+
+
+async def test_a_worker_that_ends_at_once(site: Path) -> None:
+    """A plug-in that ends the process is a lost worker, not a hang."""
+    (site / "lettered.py").write_text("import os\nos._exit(3)\n")
+    client = WorkerClient(30)
+    with pytest.raises(WorkerLost, match="ended before it was ready"):
+        await client.start()
+    assert not client.alive
+
+
+def test_the_operators_process_loads_no_plug_in(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`thalweg run` holds the token: code of others runs in its worker alone, without the operator's environment."""
+    seen = site / "seen.json"
+    (site / "lettered.py").write_text(
+        "import json, os\n"
+        "line = json.dumps([os.getpid(), os.getppid(), dict(os.environ)])\n"
+        f"open({str(seen)!r}, 'a').write(line + chr(10))\n"
+    )
+    kubeconfig = site / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+            }
+        )
+    )
+    monkeypatch.setenv("SOME_TOKEN", "secret")
+    command = [sys.executable, "-m", "thalweg", "run", "--kubeconfig", str(kubeconfig), "--listen", free_address()]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as operator:
+        deadline = time.monotonic() + 60
+        while not (seen.exists() and seen.read_text().endswith("\n")):
+            assert time.monotonic() < deadline
+            assert operator.poll() is None
+            time.sleep(0.05)
+        operator.terminate()
+        assert operator.wait(40) == 0
+    ((pid, parent, environment),) = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert pid != operator.pid
+    assert parent == operator.pid
+    assert "SOME_TOKEN" not in environment

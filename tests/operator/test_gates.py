@@ -1,23 +1,25 @@
-"""The admission policy that gates pods: what is built, and the upkeep where the API server refuses."""
+"""Which pods are gated, as the API server is told, and the upkeep where the API server refuses."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from aiohttp import web
 from support.fake_api import refusal, serving
 from thalweg_operator.gate_admission import GateAdmission
-from thalweg_operator.gates import ADMISSION, GATE_LABEL, gate, wants_gate
+from thalweg_operator.gates import ADMISSION, GATE_LABEL, GATE_NAME, gate, opening, wants_gate
+from thalweg_operator.names import GROUP, KIND, POLICIES_PATH, VERSION
 from thalweg_operator.policies import PolicyStore, parse
 from thalweg_operator.policy_status import Counts, PolicyStatus
 
-from flowcore.model.policies import BUILT_IN, GangTerms, Policy, WaitingMode
-from flowcore.model.selectors import is_label_value
+from flowcore.model.gang_terms import NAMING_ANNOTATIONS, POD_GROUP_LABELS
+from flowcore.model.policies import BUILT_IN, GATE, GangTerms, Policy, WaitingMode
 
 GATED: dict[str, Any] = {"delivery": "Extender", "waiting": "Gate", "selects": {"podSelector": {}}}
+RIGHTS = Path(__file__).parents[2] / "rights"
 
 
 def gated(name: str, **more: Any) -> Policy:
@@ -38,154 +40,175 @@ def test_only_extender_and_gate_want_one() -> None:
     assert not wants_gate(BUILT_IN)
 
 
-def test_pods_of_gangs_and_others_apart() -> None:
-    """The condition says which; a rival is asked about those that it leaves and this one would gate."""
-    both, gangs = gated("both"), gated("gangs", waiting="Hold")
-    others, held = holding_gangs(gated("others")), holding_gangs(gated("held", waiting="Hold"))
-
-    def only(policy: Policy) -> list[str]:
-        conditions = gate(policy, "u", []).rule["spec"]["matchConditions"]
-        return [each["expression"] for each in conditions if each["name"] == "gang"]
-
-    def rivals(policy: Policy, first: Policy) -> str:
-        asked: str = gate(policy, "u", [first, policy]).rule["spec"]["variables"][2]["expression"]
-        return asked
-
-    assert only(both) == []
-    (gang,) = only(gangs)
-    assert only(others) == [f"!({gang})"]
-    assert rivals(both, others).endswith(f" && ({gang}))")
-    assert rivals(both, gangs).endswith(f" && !({gang}))")
-    assert gang not in rivals(both, held)
-    assert gang not in rivals(gangs, others)
-    assert (
-        rivals(gangs, both) == rivals(others, both) == rivals(both, msgspec.structs.replace(both, name="x")) == "false"
-    )
-
-
-@pytest.mark.parametrize("name", ["p", "a." * 126 + "z", "b" * 60 + "." + "c" * 100])
-def test_names_of_any_length(name: str) -> None:
-    """A policy's name may be as long as an object's: the gate's still is one, and its label's value is valid."""
-    made = gate(gated(name), "u", [])
-    for each in (made.rule, made.binding):
-        assert len(each["metadata"]["name"]) <= 253
-        assert each["metadata"]["name"].startswith("thalweg-gate-")
-        assert is_label_value(each["metadata"]["labels"][GATE_LABEL])
-        (owner,) = each["metadata"]["ownerReferences"]
-        assert (owner["kind"], owner["name"], owner["uid"]) == ("FlowSchedulingPolicy", name, "u")
-    assert made.binding["spec"] == {
-        "policyName": made.name,
-        "paramRef": {"name": name, "parameterNotFoundAction": "Allow"},
+def test_what_the_api_server_is_told() -> None:
+    """Scheduler names, labels by every operator, and which kinds of pods are gated."""
+    expressions = [{"key": "tier", "operator": "In", "values": ["a", "b"]}, {"key": "done", "operator": "DoesNotExist"}]
+    selects = {
+        "schedulerNames": ["x", "y"],
+        "podSelector": {"matchExpressions": expressions},
+        "namespaceSelector": {"matchLabels": {"team": "ml"}},
     }
+    assert gate(gated("p", waiting="Hold", selects=selects), []) == [
+        {
+            "schedulerNames": ["x", "y"],
+            "podLabels": [
+                {"key": "tier", "operator": "In", "values": ["a", "b"]},
+                {"key": "done", "operator": "DoesNotExist", "values": []},
+            ],
+            "namespaceLabels": [{"key": "team", "operator": "In", "values": ["ml"]}],
+            "gangs": True,
+            "others": False,
+        }
+    ]
 
 
-def test_long_names_that_begin_alike_stay_apart() -> None:
-    """What is cut off still counts."""
-    first, second = (gate(gated("a" * 240 + end), "u", []) for end in ("bcdefghijklm", "bcdefghijkln"))
-    assert first.name != second.name
-    assert first.rule["metadata"]["labels"] != second.rule["metadata"]["labels"]
-
-
-def test_only_policies_that_come_first_and_may_govern_are_asked() -> None:
+def test_only_policies_that_come_first_and_leave_pods_alone_are_told() -> None:
     """Those behind, those of other schedulers, those that govern nothing and those that gate themselves are not."""
-    first = gated("first", waiting="Hold", selects={"podSelector": {"matchLabels": {"asked": "yes"}}})
-    others = [
+    asked = gated("asked", waiting="Hold", selects={"podSelector": {"matchLabels": {"asked": "yes"}}})
+    first = [
+        asked,
         gated("gates-too", selects={"podSelector": {"matchLabels": {"asked": "no"}}}),
         gated("elsewhere", waiting="Hold", selects={"schedulerNames": ["other"]}),
         gated("nothing", waiting="Hold", selects={}),
     ]
     mine = gated("mine")
     behind = gated("behind", waiting="Hold", selects={"podSelector": {"matchLabels": {"asked": "no"}}})
-    spec = gate(mine, "u", [first, *others, mine, behind]).rule["spec"]
-    (asked,) = [each["expression"] for each in spec["variables"] if each["name"] == "anothers"]
-    assert asked.count("object.spec.schedulerName") == 1
-    assert '"asked" in variables.labels' in asked
-    assert "no" not in json.dumps(asked).split('"')
+    told = gate(mine, [*first, mine, behind])
+    assert told == [*gate(asked, []), *gate(mine, [])]
 
 
-async def look_at(app: web.Application, folder: Path, until: Any) -> tuple[GateAdmission, PolicyStore]:
-    """An upkeep that ran against this server until a condition held."""
-    store = PolicyStore()
-    store.offer("p", "u", 1, GATED)
-    async with serving(app, folder) as connection:
-        gates = GateAdmission(connection, store)
-        task = asyncio.create_task(gates.run())
-        async with asyncio.timeout(20):
-            while not until(gates):  # noqa: ASYNC110 - nobody else is to care who waits
-                await asyncio.sleep(0.01)
-        task.cancel()
-    return gates, store
+def test_pods_of_gangs_and_others_apart() -> None:
+    """A rival counts only where it leaves a kind of pods alone that this policy gates."""
+    both, gangs = gated("both"), gated("gangs", waiting="Hold")
+    others, held = holding_gangs(gated("others")), holding_gangs(gated("held", waiting="Hold"))
+    rivals = {
+        (mine.name, other.name)
+        for mine in (both, gangs, others)
+        for other in (both, gangs, others, held)
+        if mine is not other and len(gate(mine, [other, mine])) == 2
+    }
+    assert rivals == {
+        ("both", "gangs"),
+        ("both", "others"),
+        ("both", "held"),
+        ("gangs", "others"),
+        ("gangs", "held"),
+        ("others", "gangs"),
+        ("others", "held"),
+    }
+
+
+def test_the_static_policy_knows_our_names() -> None:
+    """The manifest in rights/ is written by hand: its names are those of the code."""
+    rule, binding, *_ = yaml.safe_load_all((RIGHTS / "gates.yaml").read_text())
+    assert rule["apiVersion"] == binding["apiVersion"] == ADMISSION
+    assert rule["metadata"] == binding["metadata"] == {"name": GATE_NAME, "labels": {GATE_LABEL: ""}}
+    assert rule["spec"]["paramKind"] == {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
+    (gang,) = [each["expression"] for each in rule["spec"]["variables"] if each["name"] == "inGang"]
+    assert all(f'"{name}"' in gang for name in (*NAMING_ANNOTATIONS, *POD_GROUP_LABELS))
+    assert f'{{name: "{GATE}"}}' in rule["spec"]["mutations"][0]["applyConfiguration"]["expression"]
+    (spared,) = rule["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    assert (spared["operator"], "kube-system" in spared["values"]) == ("NotIn", True)
+    assert opening("u")["spec"]["schedulingGates"] == [{"name": GATE, "$patch": "delete"}]
+
+
+class PolicyServer:
+    """Takes what is written to policies' statuses.
+
+    Attributes:
+        gates: the last status.gate of each policy.
+        writes: how many there were, by policy.
+    """
+
+    def __init__(self) -> None:
+        self.gates: dict[str, Any] = {}
+        self.writes: list[str] = []
+        self.faults: dict[str, list[int]] = {}
+        self.admission = 200
+        self.app = web.Application()
+        self.app.router.add_patch(f"{POLICIES_PATH}/{{name}}/status", self._patch)
+        self.app.router.add_get(f"/apis/{ADMISSION}/{{rest:.*}}", self._get)
+
+    async def _patch(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if faults := self.faults.get(name):
+            return refusal(faults.pop(0), "too long")
+        self.writes.append(name)
+        self.gates[name] = (await request.json())["status"]["gate"]
+        return web.json_response({})
+
+    async def _get(self, _request: web.Request) -> web.Response:
+        return web.json_response({}) if self.admission == 200 else refusal(self.admission, "you may not get this")
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - nobody else is to care who waits
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(404, "does not serve MutatingAdmissionPolicy"), (403, "you may not list these")]
+    ("status", "words"), [(404, "kubectl apply -f rights/gates.yaml"), (403, "you may not get this")]
 )
-async def test_a_server_that_has_none_or_forbids_them(tmp_path: Path, status: int, words: str) -> None:
+async def test_a_server_that_has_none_or_forbids_it(tmp_path: Path, status: int, words: str) -> None:
     """The policy's Ready condition says that its pods are held, and why; the upkeep lives on."""
-    app = web.Application()
-
-    async def refuse(_request: web.Request) -> web.Response:
-        return refusal(status, "you may not list these")
-
-    app.router.add_route("*", "/{rest:.*}", refuse)
-    gates, store = await look_at(app, tmp_path, lambda each: each.problems)
-    writer: Any = PolicyStatus(None, None, store, type("Rounds", (), {"reports": {}})(), gates)  # type: ignore[arg-type]
-    store.offer("held", "v", 1, {**GATED, "waiting": "Hold"})
-    found = {each.name: writer._status(each, Counts())["conditions"][1] for each in store.standings}
-    assert (found["p"]["status"], found["p"]["reason"]) == ("True", "HeldNotGated")
-    assert words in found["p"]["message"]
-    assert "but new pods are held" in found["p"]["message"]
-    assert found["held"]["reason"] == "InForce"
+    server, store = PolicyServer(), PolicyStore()
+    server.admission = status
+    store.offer("p", "u", 1, GATED)
+    store.offer("held", "v", 1, {**GATED, "waiting": "Hold", "gangs": {"waiting": "Hold"}})
+    async with serving(server.app, tmp_path) as connection:
+        gates = GateAdmission(connection, store)
+        task = asyncio.create_task(gates.run())
+        await until(lambda: gates.problems)
+        writer: Any = PolicyStatus(None, None, store, type("Rounds", (), {"reports": {}})(), gates)  # type: ignore[arg-type]
+        found = {each.name: writer._status(each, Counts())["conditions"][1] for each in store.standings}
+        assert (found["p"]["status"], found["p"]["reason"]) == ("True", "HeldNotGated")
+        assert words in found["p"]["message"]
+        assert "but new pods are held" in found["p"]["message"]
+        assert found["held"]["reason"] == "InForce"
+        server.admission = 200
+        gates.touch()
+        await until(lambda: not gates.problems)
+        task.cancel()
 
 
 async def test_one_that_is_refused_keeps_no_other_from_its_gate(tmp_path: Path) -> None:
     """And a server that is busy for a moment is asked again."""
-    store, made, busy = PolicyStore(), [], [True]
+    server, store = PolicyServer(), PolicyStore()
+    server.faults = {"bad": [429, 422, 422, 422, 422]}
     store.offer("bad", "u", 1, GATED)
     store.offer("good", "v", 1, GATED)
-    app = web.Application()
-
-    async def listed(_request: web.Request) -> web.Response:
-        if busy:
-            busy.pop()
-            return refusal(429, "later")
-        return web.json_response({"items": None})
-
-    async def create(request: web.Request) -> web.Response:
-        body = await request.json()
-        if body["metadata"]["name"] == "thalweg-gate-bad":
-            return refusal(422, "too long")
-        made.append((body["kind"], body["metadata"]["name"]))
-        return web.json_response(body, status=201)
-
-    for kind in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"):
-        app.router.add_get(f"/apis/{ADMISSION}/{kind}", listed)
-        app.router.add_post(f"/apis/{ADMISSION}/{kind}", create)
-    async with serving(app, tmp_path) as connection:
+    async with serving(server.app, tmp_path) as connection:
         gates = GateAdmission(connection, store)
         task = asyncio.create_task(gates.run())
-        async with asyncio.timeout(20):
-            while not gates.problems:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: gates.problems)
         task.cancel()
     assert gates.problems == {"bad": "too long"}
-    assert made == [
-        ("MutatingAdmissionPolicy", "thalweg-gate-good"),
-        ("MutatingAdmissionPolicyBinding", "thalweg-gate-good"),
-    ]
+    assert list(server.gates) == ["good"]
+    assert server.gates["good"]["order"] == gate(gated("good"), [])
+    assert server.gates["good"]["heartbeat"].endswith("Z")
 
 
-@pytest.mark.parametrize("selected", [None, {"matchLabels": {"team": "ml"}}])
-def test_spared_namespaces_are_left_out(selected: Any) -> None:
-    """By their names, beside what the policy selects."""
-    selects = {"podSelector": {}} | ({"namespaceSelector": selected} if selected else {})
-    spec = gate(gated("p", selects=selects), "u", [], ["thalweg-system", "kube-system"]).rule["spec"]
-    *others, spared = spec["matchConstraints"]["namespaceSelector"]["matchExpressions"]
-    assert spared == {
-        "key": "kubernetes.io/metadata.name",
-        "operator": "NotIn",
-        "values": ["kube-system", "thalweg-system"],
-    }
-    assert [each["key"] for each in others] == (["team"] if selected else [])
-    (kube_system,) = gate(gated("p"), "u", []).rule["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
-    assert kube_system["values"] == ["kube-system"]
+async def test_changes_are_told_and_nothing_else(tmp_path: Path) -> None:
+    """What is as it was is not written again before a heartbeat is due; at the end gates are taken back."""
+    server, store = PolicyServer(), PolicyStore()
+    store.offer("a", "u", 1, GATED)
+    store.offer("never", "v", 1, {"selects": {"podSelector": {}}})
+    async with serving(server.app, tmp_path) as connection:
+        gates = GateAdmission(connection, store)
+        task = asyncio.create_task(gates.run())
+        # A policy that wants none may have wanted one before this process was started.
+        await until(lambda: server.gates.keys() == {"a", "never"})
+        assert server.gates["never"] is None
+        store.offer("b", "w", 1, {**GATED, "precedence": -1})
+        gates.touch()
+        await until(lambda: "b" in server.gates)
+        assert server.writes == ["a", "never", "b"]
+        store.offer("a", "u", 2, {**GATED, "delivery": "Observe", "waiting": "Hold"})
+        gates.touch()
+        await until(lambda: server.gates["a"] is None)
+        await until(lambda: len(server.gates["b"]["order"]) == 1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await gates.stop()
+    assert server.gates == {"a": None, "never": None, "b": None}

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import yaml
 from aiohttp import web
+from support.fake_api import hang_up
 from thalweg_controlplane import ControlPlane
 from thalweg_controlplane.api import Api
 
@@ -60,7 +61,7 @@ class ApiProxy:
         try:
             return await self._serve(request)
         except ConnectionError:
-            return web.Response()  # the operator has hung up
+            return await hang_up(request)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
@@ -99,7 +100,7 @@ async def proxied(
         proxy = ApiProxy(api, session, folder / "proxied-kubeconfig")
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{rest:.*}", proxy.serve)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}

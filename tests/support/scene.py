@@ -7,7 +7,7 @@ from typing import Any
 
 from support.cluster_checks import History, check_history, check_legal, check_not_overcommitted, lost, told
 from support.operator import Operator, until
-from thalweg.crds import custom_resource_definitions
+from thalweg.crds import custom_resource_definitions, gate_admission
 from thalweg_controlplane import Api, ApiError, Oracle
 from thalweg_controlplane.objects import node, pod
 
@@ -220,13 +220,15 @@ def policy(name: str, **spec: Any) -> dict[str, Any]:
 
 
 async def install_crds(api: Api) -> None:
-    """Returns once the API server serves them."""
+    """CRDs, and the admission policy that reads them; returns once the API server serves them."""
     for crd in custom_resource_definitions():
         await api.apply(crd)
         version = crd["spec"]["versions"][0]["name"]
         plural = crd["spec"]["names"]["plural"]
         path = f"/apis/{crd['spec']['group']}/{version}/{plural}"
         await until(partial(_served, api, path), 30, lambda path=path: f"{path} to be served")
+    for each in gate_admission():
+        await api.apply(each)
 
 
 async def _served(api: Api, path: str) -> bool:

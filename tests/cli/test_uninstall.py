@@ -1,0 +1,46 @@
+"""`thalweg uninstall` where it cannot begin; what it does is tried on a real API server (tests/e2e)."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli import thalweg
+from support.operator import free_address
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    """Of an API server that is not there."""
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://{free_address()}"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def test_an_api_server_that_is_not_there(kubeconfig: Path) -> None:
+    """One line and exit code 1, at once."""
+    done = thalweg("uninstall", "--kubeconfig", kubeconfig, "--yes")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: GET /version: Cannot connect to host 127.0.0.1")
+
+
+def test_it_asks_first(kubeconfig: Path) -> None:
+    """Without --yes the server is named and nothing is done before somebody agrees."""
+    done = thalweg("uninstall", "--kubeconfig", kubeconfig, stdin="n\n")
+    assert done.returncode == 1
+    assert "open its gates on http://127.0.0.1:" in done.stderr
+    assert "Aborted!" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "uninstall"])
+@pytest.mark.parametrize("lease", ["thalweg", "/thalweg", "kube-system/", "a/b/c", "Kube/x"])
+def test_a_lease_that_is_no_name(kubeconfig: Path, command: str, lease: str) -> None:
+    """The option is named, with an example."""
+    done = thalweg(command, "--kubeconfig", kubeconfig, "--lease", lease)
+    assert done.returncode == 2
+    assert f'"{lease}" is not NAMESPACE/NAME, such as kube-system/thalweg' in done.stderr

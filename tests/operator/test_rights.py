@@ -1,0 +1,45 @@
+"""What the manifests of rights/ grant, as they are written."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "rights").glob("*.yaml"))
+
+
+def manifests(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_nothing_more_than_is_used(path: Path) -> None:
+    """No wildcard, no secrets, no right to grant rights; pods are never created, deleted or replaced."""
+    for each in manifests(path):
+        for rule in each.get("rules", []):
+            words = [word for values in rule.values() for word in values]
+            assert "*" not in "".join(words)
+            assert set(words).isdisjoint({"secrets", "configmaps", "escalate", "impersonate", "deletecollection"})
+            if "pods" in rule.get("resources", []):
+                assert set(rule["verbs"]) <= {"get", "list", "watch", "patch"}
+            if "admissionregistration.k8s.io" in rule.get("apiGroups", []):
+                assert rule["verbs"] == ["get"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_role_is_bound_to_the_account_beside_it(path: Path) -> None:
+    """So that a file that is left out takes its feature away and nothing else."""
+    roles = {each["metadata"]["name"] for each in manifests(path) if each["kind"] in ("Role", "ClusterRole")}
+    bindings = [each for each in manifests(path) if each["kind"].endswith("RoleBinding")]
+    assert {each["roleRef"]["name"] for each in bindings} == roles
+    for each in bindings:
+        assert each["subjects"] == [{"kind": "ServiceAccount", "name": "thalweg", "namespace": "thalweg-system"}]
+
+
+def test_the_docs_list_each_file() -> None:
+    """With what is missing without it."""
+    page = (ROOT / "docs" / "operating.md").read_text().partition("## What it needs")[2].partition("\n## ")[0]
+    listed = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
+    assert listed == {path.name for path in FILES} - {"account.yaml"}
