@@ -45,7 +45,7 @@ async def binding(tmp_path: Path) -> AsyncIterator[tuple[Binder, ClusterState, l
     state = ClusterState()
     try:
         async with connect(config, 4) as connection:
-            yield Binder(connection, state, Metrics(), 1, lambda _pod, _why: None), state, paths
+            yield Binder(connection, state, Metrics(), 1), state, paths
     finally:
         await runner.cleanup()
 
