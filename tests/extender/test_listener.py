@@ -351,14 +351,23 @@ async def test_many_requests_on_one_connection_do_not_go_first() -> None:
         assert last < 1500
 
 
-async def test_nonsense_without_end_gets_few_answers() -> None:
-    """Refusals are kept back, and hold no place among requests in flight meanwhile."""
-    limits = Limits(in_flight=1)
-    async with served(SetGuide(PASSES), limits=limits) as address:
-        nonsense = HEAD + b"Content-Length: 1\r\n\r\n?"
-        async with opened(address, 20, nonsense * 10):
-            await asyncio.sleep(0.2)
-            assert await ask(address) == 200
+@pytest.mark.parametrize("body", [b"?", asks(["n1"], pod("ghost"))], ids=["nonsense", "no such pod"])
+async def test_a_flood_gets_few_answers(body: bytes) -> None:
+    """Answers that are of no use wait for each other, not among requests in flight; known pods do not wait for them."""
+    guide = SetGuide(lambda asked, _names: Guidance(known=asked.name != "ghost"))
+    told: Counter[str] = Counter()
+
+    def on_answer(_verb: str, outcome: str, _seconds: float) -> None:
+        told[outcome] += 1
+
+    async with served(guide, limits=Limits(in_flight=1, pace=3600.0), on_answer=on_answer) as address:
+        flood = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+        async with opened(address, 20, flood * 10):
+            await until(lambda: told["refused"] + told["unknown"] >= 20, 10, lambda: f"the flood; {told}")
+            assert [await ask(address) for _ in range(5)] == [200] * 5
+            # One answer at once, and with it that connection's next request; the others wait for their turn.
+            assert told["refused"] + told["unknown"] == 21
+    assert told["passed"] == 5
 
 
 @pytest.mark.parametrize(
