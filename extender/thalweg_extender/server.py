@@ -61,8 +61,8 @@ class Requests:
             verbs["bind"] = answers.bind
         self._verbs = {f"{PREFIX}/{verb}": (verb, answer) for verb, answer in verbs.items()}
         self._in_flight = 0
-        #: When the next answer that is of no use may be given.
-        self._next = 0.0
+        #: Answers that are of no use, and when the next of them may be given.
+        self._line, self._next = asyncio.Lock(), 0.0
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """The answer to one request, whatever it is."""
@@ -103,10 +103,11 @@ class Requests:
         return response
 
     async def _pace(self) -> None:
-        now = asyncio.get_running_loop().time()
-        turn = max(now, self._next)
-        self._next = turn + self._limits.pace
-        await asyncio.sleep(turn - now)
+        # A caller that leaves meanwhile leaves the line too: nobody can make it longer than there are connections.
+        async with self._line:
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(max(0.0, self._next - loop.time()))
+            self._next = loop.time() + self._limits.pace
 
     async def _refuse(self, request: web.BaseRequest, problem: BadRequest, *, keep: bool) -> web.Response:
         self._on_refused(problem.field, request.remote or "", str(problem))

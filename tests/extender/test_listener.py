@@ -370,6 +370,16 @@ async def test_a_flood_gets_few_answers(body: bytes) -> None:
     assert told["passed"] == 5
 
 
+async def test_nothing_is_kept_of_callers_that_left() -> None:
+    """Hundreds whose answers would have been an hour away: not one of them is still waited for."""
+    async with served(SetGuide(PASSES), limits=Limits(pace=3600.0)) as address:
+        before = len(asyncio.all_tasks())
+        for _ in range(4):
+            async with opened(address, 100, HEAD + b"Content-Length: 1\r\n\r\n?"):
+                await until(lambda: len(asyncio.all_tasks()) >= before + 90, 10, lambda: "them to be there")
+            await until(lambda: len(asyncio.all_tasks()) <= before, 10, lambda: "them to be gone")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
