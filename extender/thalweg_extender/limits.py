@@ -20,7 +20,8 @@ class Limits:
         read: from the end of a request's head to the end of its body.
         idle: without a request. kube-scheduler keeps an idle connection for 90 s, and does not repeat a POST that meets
             a closed one.
-        refusal: that a refusal is kept back: a caller that asks nonsense without end gets few answers a second.
+        pace: between two answers that are of no use, to all callers together: refusals, and answers about pods that the
+            watch does not show. Known pods are answered at once.
     """
 
     body: int = 4 * 1024 * 1024
@@ -30,7 +31,7 @@ class Limits:
     head: float = 5.0
     read: float = 5.0
     idle: float = 120.0
-    refusal: float = 0.5
+    pace: float = 0.02
 
 
 DEFAULT = Limits()

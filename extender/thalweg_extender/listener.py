@@ -92,6 +92,7 @@ class _Connections(web.Server):
             keepalive_timeout=limits.idle,
             lingering_time=_LINGERING,
             auto_decompress=False,  # a small body could be a large one
+            handler_cancellation=True,  # nothing is kept of a caller that left
             access_log=None,
         )
         self._head = limits.head

@@ -17,7 +17,7 @@ from aiohttp.http import HttpProcessingError
 
 from flowcore.model.guidance import Asked, Guidance
 from thalweg_extender import wire
-from thalweg_extender.answers import to_filter, to_preempt, to_prioritize
+from thalweg_extender.answers import Outcome, to_filter, to_preempt, to_prioritize
 from thalweg_extender.errors import BadRequest, ExtenderError
 from thalweg_extender.guide import Bind, Guide, OnAnswer, OnRefused
 from thalweg_extender.limits import Limits
@@ -61,6 +61,8 @@ class Requests:
             verbs["bind"] = answers.bind
         self._verbs = {f"{PREFIX}/{verb}": (verb, answer) for verb, answer in verbs.items()}
         self._in_flight = 0
+        #: Answers that are of no use, and when the next of them may be given.
+        self._line, self._next = asyncio.Lock(), 0.0
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """The answer to one request, whatever it is."""
@@ -78,25 +80,38 @@ class Requests:
             response.force_close()  # its body is not read
             return response
         self._in_flight += 1
+        refused: BadRequest | None = None
+        keep = True
         try:
             body = await _read(request, self._limits)
             started = time.perf_counter()
             outcome, response = await _respond(verb, answer, body)
         except _Unread as problem:
-            refused, keep, outcome, seconds = problem.why, False, "refused", 0.0
+            self._on_answer(verb, "refused", 0.0)
+            refused, keep = problem.why, False
         except BadRequest as problem:
-            refused, keep, outcome, seconds = problem, True, "refused", time.perf_counter() - started
+            self._on_answer(verb, "refused", time.perf_counter() - started)
+            refused = problem
         else:
             self._on_answer(verb, outcome, time.perf_counter() - started)
-            return response
         finally:
             self._in_flight -= 1
-        self._on_answer(verb, outcome, seconds)
-        return await self._refuse(request, refused, keep=keep)
+        if refused is not None:
+            return await self._refuse(request, refused, keep=keep)
+        if outcome == Outcome.UNKNOWN:
+            await self._pace()
+        return response
+
+    async def _pace(self) -> None:
+        # A caller that leaves meanwhile leaves the line too: nobody can make it longer than there are connections.
+        async with self._line:
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(max(0.0, self._next - loop.time()))
+            self._next = loop.time() + self._limits.pace
 
     async def _refuse(self, request: web.BaseRequest, problem: BadRequest, *, keep: bool) -> web.Response:
         self._on_refused(problem.field, request.remote or "", str(problem))
-        await asyncio.sleep(self._limits.refusal)
+        await self._pace()
         response = _problem(problem.status, str(problem))
         if not keep:
             response.force_close()  # what is left of the body is not worth reading
@@ -132,7 +147,8 @@ class _Answers:
         if args.node_names is None:
             raise BadRequest(_NEEDS_NAMES)
         guidance = self._guidance(wire.to_asked(args.pod), args.node_names)
-        return "scored", wire.encode(to_prioritize(guidance, args.node_names))
+        outcome = "scored" if guidance.known else Outcome.UNKNOWN
+        return outcome, wire.encode(to_prioritize(guidance, args.node_names))
 
     async def preempt(self, body: bytes) -> _Answer:
         args = wire.decode(wire.preemption_args, body)
@@ -140,7 +156,8 @@ class _Answers:
             raise BadRequest(_NEEDS_NAMES)
         guidance = self._guidance(wire.to_asked(args.pod), tuple(args.node_name_to_meta_victims))
         result = to_preempt(guidance, args.node_name_to_meta_victims)
-        return "preempted" if result.node_name_to_meta_victims else "spared", wire.encode(result)
+        found = "preempted" if result.node_name_to_meta_victims else "spared"
+        return found if guidance.known else Outcome.UNKNOWN, wire.encode(result)
 
     async def bind(self, body: bytes) -> _Answer:
         args = wire.decode(wire.binding_args, body)

@@ -13,8 +13,8 @@ from flowcore.model.guidance import Asked, Guidance
 
 Manifest = dict[str, Any]
 
-#: As usual, but that refusals come at once.
-QUICK = Limits(refusal=0)
+#: As usual, but that refusals and answers about unknown pods come at once.
+QUICK = Limits(pace=0)
 
 
 class SetGuide:

@@ -1,0 +1,168 @@
+"""Whose certificates the extender shows and takes, and how they are renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import ssl
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+from support.callers import HERE, PASSES, Refusals, ask, files, trusting
+from support.extender import SetGuide, asks, served
+from thalweg_controlplane.certificates import Authority, Pair
+from thalweg_extender import Certificates, ExtenderError, Files, listening
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "ours")
+
+
+async def test_both_sides_verify_each_other(ours: Authority, tmp_path: Path) -> None:
+    """Our certificate by the caller's CA, the caller's by ours; nobody else is answered."""
+    theirs = Authority(tmp_path, "theirs")
+    client, stranger = ours.client("client"), theirs.client("stranger")
+    guide, refused = SetGuide(PASSES), Refusals()
+    async with served(guide, certificates=Certificates(files(ours)), on_refused=refused) as address:
+        assert await ask(address, trusting(ours.certificate, client)) == 200
+        for wrong in (
+            trusting(ours.certificate),
+            trusting(ours.certificate, stranger),
+            trusting(ours.certificate, ours.server("serves", HERE)),  # a server's certificate is no client's
+            trusting(theirs.certificate, client),
+        ):
+            with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+                await ask(address, wrong)
+        with pytest.raises(aiohttp.ClientError):
+            await ask(address.replace("https", "http"))
+    assert len(guide.asked) == 1
+    assert refused.fields == {"TLS handshake": 5}
+
+
+async def test_without_a_client_ca_callers_need_no_certificate(ours: Authority) -> None:
+    """They verify us all the same."""
+    async with served(SetGuide(PASSES), certificates=Certificates(files(ours, verifies=False))) as address:
+        assert await ask(address, trusting(ours.certificate)) == 200
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 10.0  # each look is due
+        return self.now
+
+
+def renew(to: Files, authority: Authority) -> None:
+    """As a certificate's renewal writes files: one after the other, each in place of the former."""
+    pair = authority.server("renewed", HERE)
+    for new, old in ((pair.certificate, to.certificate), (pair.key, to.key)):
+        shutil.copy(new, f"{old}.new")
+        Path(f"{old}.new").rename(old)
+
+
+async def test_certificates_are_read_again_without_a_dropped_request(tmp_path: Path) -> None:
+    """Certificate, key and CA change while requests come on one connection: each is answered, and then by the new."""
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+    used = files(old)
+    both = tmp_path / "both.crt"
+    both.write_bytes(old.certificate.read_bytes() + new.certificate.read_bytes())
+    keeps_old, has_new = old.client("keeps-old"), new.client("has-new")
+    guide = SetGuide(PASSES)
+    async with (
+        served(guide, certificates=Certificates(used, Clock())) as address,
+        aiohttp.ClientSession() as http,
+    ):
+
+        async def again(tls: ssl.SSLContext, times: int = 20) -> None:
+            for _ in range(times):
+                async with http.post(f"{address}/filter", data=asks(["n1"]), ssl=tls) as answer:
+                    assert answer.status == 200
+
+        trusts_both = trusting(both, keeps_old)
+        asking = asyncio.create_task(again(trusts_both, 200))
+        await again(trusts_both)
+        renew(used, new)
+        await asking
+        await again(trusts_both)
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await ask(address, trusting(old.certificate, keeps_old))  # it is not the old certificate any more
+        shutil.copy(new.certificate, old.certificate)  # the CA of callers changes too
+        # A connection that the old CA let in is closed with its answer, and no other is let in.
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await again(trusts_both)
+        assert await ask(address, trusting(new.certificate, has_new)) == 200
+    assert len(guide.asked) == 20 + 200 + 20 + 2
+
+
+@pytest.mark.parametrize("how", ["no PEM", "gone", "another key", "CA without PEM"])
+async def test_files_that_cannot_be_used_leave_the_former_ones_in_use(ours: Authority, how: str) -> None:
+    """One sentence in the log for each version of them; mended, they are used."""
+    used = files(ours)
+    assert used.client_authority is not None
+    good, authority = used.key.read_bytes(), used.client_authority.read_bytes()
+    client = trusting(ours.certificate, ours.client("client"))
+    async with served(SetGuide(PASSES), certificates=Certificates(used, Clock())) as address:
+        with capture_logs() as lines:
+            match how:
+                case "no PEM":
+                    used.key.write_text("what?")
+                case "gone":
+                    used.key.unlink()
+                case "another key":
+                    shutil.copy(ours.client("another").key, used.key)
+                case _:
+                    used.client_authority.write_text("what?")
+            for _ in range(3):
+                assert await ask(address, client) == 200
+        assert [line["log_level"] for line in lines] == ["error"]
+        assert "cannot be used" in lines[0]["problem"]
+        used.key.write_bytes(good)
+        used.client_authority.write_bytes(authority)
+        with capture_logs() as lines:
+            assert await ask(address, client) == 200
+        assert [line["log_level"] for line in lines] == ["info"]
+
+
+def test_files_that_cannot_be_used_at_the_start(ours: Authority, tmp_path: Path) -> None:
+    """They are an error that names them."""
+    used = files(ours)
+    (tmp_path / "empty").touch()
+    for wrong in (
+        replace(used, key=tmp_path / "missing"),
+        replace(used, certificate=tmp_path / "empty"),
+        replace(used, client_authority=tmp_path / "empty"),
+    ):
+        with pytest.raises(ExtenderError, match=r"cannot be used"):
+            Certificates(wrong)
+
+
+async def test_an_address_that_is_taken() -> None:
+    """It is an error that names the address."""
+    async with listening(HERE, 0, SetGuide(PASSES)) as port:
+        with pytest.raises(ExtenderError, match=f"cannot listen on {HERE}:{port}"):
+            async with listening(HERE, port, SetGuide(PASSES)):
+                pass
+
+
+async def test_the_certificates_that_the_docs_make(tmp_path: Path) -> None:
+    """The commands of docs/extender.md give files with which both sides verify each other."""
+    page = (Path(__file__).parents[2] / "docs" / "extender.md").read_text()
+    (commands,) = [block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "openssl" in block]
+    done = subprocess.run(  # noqa: ASYNC221
+        ["bash", "-e", "-c", commands.replace("10.96.14.7", HERE)], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    made = Files(tmp_path / "server.crt", tmp_path / "server.key", tmp_path / "ca.crt")
+    client = Pair(tmp_path / "client.crt", tmp_path / "client.key")
+    async with served(SetGuide(PASSES), certificates=Certificates(made)) as address:
+        assert await ask(address, trusting(tmp_path / "ca.crt", client)) == 200
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await ask(address, trusting(tmp_path / "ca.crt"))

@@ -1,0 +1,52 @@
+"""Callers of the extender: their certificates, what they ask, and what they are refused."""
+
+from __future__ import annotations
+
+import ssl
+from collections import Counter
+from pathlib import Path
+
+import aiohttp
+from support.extender import asks
+from thalweg_controlplane.certificates import Authority, Pair
+from thalweg_extender import Files
+
+from flowcore.model.guidance import Guidance
+
+HERE = "127.0.0.1"
+PASSES = Guidance()
+
+
+class Refusals:
+    """What was refused, by field."""
+
+    def __init__(self) -> None:
+        self.fields: Counter[str] = Counter()
+
+    def __call__(self, field: str, name: str, problem: str) -> None:
+        assert field
+        assert problem
+        self.fields[field] += 1
+
+
+def trusting(authority: Path, client: Pair | None = None) -> ssl.SSLContext:
+    """As kube-scheduler is configured by caData, certFile and keyFile."""
+    context = ssl.create_default_context(cafile=authority)
+    if client is not None:
+        context.load_cert_chain(client.certificate, client.key)
+    return context
+
+
+def files(authority: Authority, *, verifies: bool = True) -> Files:
+    pair = authority.server("server", HERE)
+    return Files(pair.certificate, pair.key, authority.certificate if verifies else None)
+
+
+async def ask(address: str, tls: ssl.SSLContext | bool = True, body: bytes | None = None) -> int:  # noqa: FBT001, FBT002
+    """Status of one filter request on a connection of its own."""
+    async with (
+        aiohttp.ClientSession() as http,
+        http.post(f"{address}/filter", data=body or asks(["n1"]), ssl=tls) as answer,
+    ):
+        await answer.read()
+        return answer.status
