@@ -74,7 +74,9 @@ def test_the_work_for_gangs_that_run_grows_with_them() -> None:
     def running(count: int) -> GangBook:
         book = GangBook()
         for key in keys(count):
-            book.put(msgspec.structs.replace(gang_of_one(key.name, keys(count)), node_name="n"))
+            pod = gang_of_one(key.name, keys(count))
+            book.put(msgspec.structs.replace(pod, node_name="n"))
+            book.put(msgspec.structs.replace(pod, name=f"{key.name}-more"))
         assert book.partial({}) == []
         return book
 
