@@ -6,6 +6,8 @@ that fails alone, twice, rests; it is tried again after a pause that grows. Thre
 could be planned, make the whole class rest as one. If no pod fails alone, the round was too much work: then fewer pods
 are planned at once for a while.
 
+Where nothing at all can be planned, the fault is not the pods': then pauses are short.
+
 The time that a namespace's pods cost is counted. A namespace that cost more than ``_ALLOWED`` seconds has only pods of
 classes planned that could be planned before, until its debt is paid off at 1 % of the time.
 
@@ -26,6 +28,8 @@ _PAUSE_FOR_LOST = 100.0
 _FIRST_PAUSE = 60.0
 #: Pauses double up to this, or to the first one where that is longer.
 _LONGEST_PAUSE = 3600.0
+#: While no other pods can be planned either: the first pause, and the longest.
+_SHORT_PAUSE, _LONGEST_SHORT = 1.0, 60.0
 #: Seconds that the pods of a namespace may cost others at once.
 _ALLOWED = 120.0
 #: A round of so few pods is not too much work the first time that it fails.
@@ -62,11 +66,20 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """Until when a pod, gang or class rests, how long that is, and what it is told."""
+    """A pod, gang or class that rests.
+
+    Attributes:
+        until, pause: when it may be tried again, and how long that is from when it failed.
+        reason: what it is told.
+        plans: how many rounds had ended with a plan when it failed.
+        unpaid: seconds that it cost and that its namespace was not charged with yet.
+    """
 
     until: float
     pause: float
     reason: str
+    plans: int
+    unpaid: float
 
 
 @dataclass(slots=True)
@@ -88,6 +101,8 @@ class Quarantine:
         self._rests: dict[Hashable, _Rest] = {}
         #: No pause ends earlier: one retry at a time, however many rest.
         self._next_retry = 0.0
+        #: Rounds with pods that ended with a plan.
+        self._plans = 0
         self._fewer: _Fewer | None = None
         self._last_pause = 0.0
         #: Seconds that each namespace cost, and when that was so.
@@ -121,12 +136,14 @@ class Quarantine:
     def succeeded(self, now: float) -> None:
         """The round that was chosen last ended with a plan."""
         asked = self._asked
+        self._plans += bool(asked)
         if self._search is None and not self._rests and not self._debts:
             return
         fine = dict.fromkeys(map(_class, asked))
         if self._of is _Of.RETRY:
             for key in (*map(_item, asked), *fine):
                 self._rests.pop(key, None)
+            self._next_retry = now
         self._fine |= fine
         while len(self._fine) > _MOST_FINE:
             del self._fine[next(iter(self._fine))]
@@ -148,10 +165,11 @@ class Quarantine:
             return
         if self._of is _Of.RETRY:
             for item, its in classes.items():
-                self._owe(namespaces[item], now, lost)
-                self._rest(its if its in self._rests else item, now, lost, problem)
+                key = its if its in self._rests else item
+                before = self._rests[key]
+                self._rest(key, namespaces[item], now, lost, problem, before.plans, before.unpaid + lost)
             return
-        search = self._search = self._search or Suspects(len(classes))
+        search = self._search = self._search or Suspects(len(classes), self._plans)
         search.lost += lost
         if len(classes) > 1:
             search.divide(classes)
@@ -159,9 +177,8 @@ class Quarantine:
         ((item, its),) = classes.items()
         fault = search.failed_alone(item, its)
         if fault is not None:
-            self._owe(namespaces[item], now, search.lost)
+            self._rest(fault, namespaces[item], now, lost, problem, search.plans, search.lost)
             search.lost = 0.0
-            self._rest(fault, now, lost, problem)
         self._end_search(now)
 
     def next_due(self, after: float) -> float | None:
@@ -237,20 +254,29 @@ class Quarantine:
         if again or search.first > _FEW:
             self._fewer = _Fewer(search.largest, now + pause)
 
-    def _rest(self, key: Hashable, now: float, lost: float, problem: str) -> None:
+    def _rest(
+        self, key: Hashable, namespace: str, now: float, lost: float, problem: str, plans: int, unpaid: float
+    ) -> None:
+        """Makes it rest, and its namespace pay.
+
+        Args:
+            plans: how many rounds had ended with a plan when it was first suspected, or failed last. If none did since,
+                the fault may be elsewhere: it rests for a short time, and nobody pays yet.
+        """
         before = self._rests.get(key)
-        first = max(_FIRST_PAUSE, _PAUSE_FOR_LOST * lost)
-        pause = first if before is None else max(first, min(2 * before.pause, _LONGEST_PAUSE))
+        first, longest = _SHORT_PAUSE, _LONGEST_SHORT
+        if self._plans > plans:
+            first, longest = max(_FIRST_PAUSE, _PAUSE_FOR_LOST * lost), _LONGEST_PAUSE
+            self._debts[namespace] = self._debt(namespace, now) + unpaid, now
+            unpaid = 0.0
+        pause = first if before is None else max(first, min(2 * before.pause, longest))
         reason = f"planning this pod failed: {problem}; next try in {_in_words(pause)}"
-        self._rests[key] = _Rest(now + pause, pause, reason)
+        self._rests[key] = _Rest(now + pause, pause, reason, self._plans, unpaid)
         self._next_retry = max(self._next_retry, now + first)
 
     def _debt(self, namespace: str, now: float) -> float:
         seconds, since = self._debts.get(namespace, (0.0, now))
         return max(0.0, seconds - (now - since) / _PAUSE_FOR_LOST)
-
-    def _owe(self, namespace: str, now: float, seconds: float) -> None:
-        self._debts[namespace] = (self._debt(namespace, now) + seconds, now)
 
 
 def _item(pod: Pod) -> str:

@@ -29,6 +29,7 @@ from thalweg_operator.lasting import LastingRoom
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.quarantine import Quarantine
+from thalweg_operator.resting import RestingPods
 from thalweg_operator.state import Changes, ClusterState
 from thalweg_operator.steering import PodSteering
 from thalweg_operator.waiting import WaitingPods
@@ -36,11 +37,6 @@ from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting, told
 from thalweg_operator.worker_client import WorkerClient
 
 _log = structlog.get_logger()
-_LONGEST_BACKOFF = 60.0
-#: Seconds that a pod rests where kube-scheduler may be placing another one just now.
-_CONTENDED_REST = 0.25
-#: Seconds that a pod and a node that kube-scheduler refused it rest at most.
-_LONGEST_REST = 300.0
 #: What no round of so many, and none of as many before, asked about is forgotten.
 GENERATION = 256
 
@@ -56,21 +52,6 @@ class RoundReport:
     cost: int
     gap: float
     certified: bool
-
-
-@dataclass(slots=True)
-class _Backoff:
-    uid: str
-    until: float
-    tries: int
-
-
-@dataclass(slots=True)
-class _Refusals:
-    """Nodes that kube-scheduler refused for a pod: until when the pair rests, the generation then, how often."""
-
-    uid: str
-    nodes: dict[str, tuple[float, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +121,13 @@ class RoundLoop:
         self._batcher, self._resync, self._budget, self._clock = batcher, resync, budget, clock
         self.on_planned: Callable[[RoundRequest, Sequence[Pod], RoundReply], None] = lambda *_: None
         self._wall, self._deadline, self._quarantine = wall, RoundDeadline(round_timeout), Quarantine()
-        self._dispatch = Dispatch(state, policies, binder, steering, metrics, self._rest_awhile)
+        self._resting = RestingPods(clock, state.node_changed_since)
+        self._dispatch = Dispatch(state, policies, binder, steering, metrics, self._resting.contended)
         self._lasting = LastingRoom(state, policies, clock)
         self._holds: tuple[Hold, ...] = ()
         self._number = 0
         self._told = False
         self._asked = 0.0
-        self._backoffs: dict[str, _Backoff] = {}
-        self._refusals: dict[str, _Refusals] = {}
         #: Uid of each pod that was planned with, and since when it waits.
         self._since: dict[str, tuple[str, float]] = {}
         self.reports: dict[str, RoundReport] = {}
@@ -176,36 +156,13 @@ class RoundLoop:
 
     def refused(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
         """A pod could not be bound where it was planned: it is told so, and rests before it is planned again."""
-        before = self._backoffs.get(pod.key)
-        tries = before.tries + 1 if before is not None and before.uid == pod.uid else 1
-        self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + _rest(tries - 1, _LONGEST_BACKOFF), tries)
+        self._resting.refused(pod)
         self._waiting.tell(pod, reason, steered=steered)
-
-    def _rest_awhile(self, pod: Pod) -> None:
-        """kube-scheduler may be placing others where the pod was to go."""
-        self._backoffs[pod.key] = _Backoff(pod.uid, self._clock() + _CONTENDED_REST, 0)
 
     def rejected(self, pod: Pod, node: str) -> None:
         """kube-scheduler's own filters refuse a node for a pod: the pair rests, longer each time."""
-        known = self._refusals.get(pod.key)
-        if known is None or known.uid != pod.uid:
-            known = self._refusals[pod.key] = _Refusals(pod.uid, {})
-        tries = known.nodes.get(node, (0.0, 0, 0))[2] + 1
-        known.nodes[node] = (self._clock() + _rest(tries, _LONGEST_REST), self._state.generation, tries)
+        self._resting.rejected(pod, node, self._state.generation)
         self._batcher.touch()
-
-    def _refusing(self, pod: Pod, now: float) -> list[str]:
-        """Nodes that this pod is not to be planned for now: refused not long ago, and no different since."""
-        known = self._refusals.get(pod.key)
-        if known is None or known.uid != pod.uid:
-            return []
-        # A pair that is refused again soon after its rest goes on where it was.
-        known.nodes = {node: each for node, each in known.nodes.items() if each[0] + _LONGEST_REST > now}
-        return sorted(
-            node
-            for node, (until, generation, _) in known.nodes.items()
-            if until > now and not self._state.node_changed_since(node, generation)
-        )
 
     def _waits_since(self, pod: Pod) -> float:
         """When it could first be planned, by the wall clock: the first round that could, or by what was written on it.
@@ -219,9 +176,8 @@ class RoundLoop:
 
     def _next_due(self) -> float:
         now = self._clock()
-        # Rests that end after the last round began, not after now: one that ended while it ran was skipped by it.
-        ends = [each.until for each in self._backoffs.values() if each.until > self._asked]
-        ends += [until for each in self._refusals.values() for until, *_ in each.nodes.values() if until > self._asked]
+        # Pauses that end after the last round began, not after now: one that ended while it ran was skipped by it.
+        ends = list(self._resting.ends(self._asked))
         due = self._quarantine.next_due(self._asked)
         ends += [] if due is None else [due]
         return min([self._resync, *(max(0.0, end - now) for end in ends)])
@@ -297,8 +253,7 @@ class RoundLoop:
             if pod.left_alone(policy.delivery) or (pod.gated and policy.delivery is Delivery.BINDER):
                 blocked.append((pod, policy))
                 continue
-            backoff = self._backoffs.get(pod.key)
-            if backoff is not None and backoff.uid == pod.uid and backoff.until > now:
+            if self._resting.rests(pod):
                 continue
             plannable.append(pod)
             governed[pod.key] = place, policy.delivery
@@ -313,7 +268,7 @@ class RoundLoop:
     ) -> RoundRequest:
         """All that changed, and pods to plan, each with the place of its policy and its delivery."""
         self._number += 1
-        state, now, changes = self._state, self._clock(), moment.changes
+        state, changes = self._state, moment.changes
         classes: dict[PodClass, int] = {}
         kinds: dict[Kind, int] = {}
         neighbours = [
@@ -327,7 +282,7 @@ class RoundLoop:
         ]
         waiting: list[Waiting] = []
         async for pod, place, _ in in_bursts(asked):
-            pod_class = without(pod.pod_class, self._refusing(pod, now)) if self._refusals else pod.pod_class
+            pod_class = without(pod.pod_class, self._resting.refusing(pod))
             waiting.append(
                 Waiting(
                     key=pod.key,
@@ -369,7 +324,7 @@ class RoundLoop:
             storage_gone=changes.storage_gone,
             gangs=telling.gangs,
             lasting=lasting,
-            holds=Holds(now, self._holds),
+            holds=Holds(self._clock(), self._holds),
             deadline=0.0 if fresh else self._deadline.of(len(asked), len(classes)),
         )
 
@@ -395,7 +350,7 @@ class RoundLoop:
                 continue
             self._state.give_up_place(pod)
             text = reply.reasons[reason]
-            if refusing := self._refusing(pod, self._clock()):
+            if refusing := self._resting.refusing(pod):
                 text += f" kube-scheduler refused it on {', '.join(refusing)}: {pod.told}"
             self._waiting.tell(pod, text, steered=policy.delivery is Delivery.EXTENDER)
             free = not pod.gated and pod.gang is None
@@ -433,8 +388,7 @@ class RoundLoop:
     def _prune(self) -> None:
         """Forgets what is gone: pods that wait no more, policies, and what no round asked about for long."""
         waiting = self._state.waiting
-        self._refusals = {key: each for key, each in self._refusals.items() if key in waiting}
-        self._backoffs = {key: each for key, each in self._backoffs.items() if key in waiting}
+        self._resting.prune(waiting.keys())
         self._since = {key: each for key, each in self._since.items() if key in waiting}
         self._quarantine.forget_all_but(waiting.values())
         if self._number % GENERATION == 0:
@@ -459,11 +413,6 @@ class RoundLoop:
                 self.reports[uid] = RoundReport(
                     request.number, request.now, placed[at], left[at], reply.costs[at], reply.gap, reply.certified
                 )
-
-
-def _rest(tries: int, most: float) -> float:
-    """Seconds, twice as many with each try."""
-    return min(most, 2.0 ** min(tries, 16))
 
 
 def _has_changes(request: RoundRequest) -> bool:

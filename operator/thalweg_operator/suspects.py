@@ -17,14 +17,17 @@ class Suspects:
 
     Attributes:
         first: how many there were in the first failed round.
+        plans: how many rounds had ended with a plan by then.
         found: whether any turned out to be at fault.
         largest: the most pods and gangs that were planned at once meanwhile.
         lost: seconds that nobody was charged with yet.
     """
 
-    def __init__(self, first: int) -> None:
-        self.first, self.found, self.largest, self.lost = first, False, 1, 0.0
+    def __init__(self, first: int, plans: int) -> None:
+        self.first, self.plans = first, plans
+        self.found, self.largest, self.lost = False, 1, 0.0
         self._parts: deque[tuple[str, ...]] = deque()
+        self._classes: dict[str, Hashable] = {}
         #: Classes of which a member could be planned.
         self._fine: set[Hashable] = set()
         #: Those that failed alone once.
@@ -59,6 +62,7 @@ class Suspects:
 
     def divide(self, classes: Mapping[str, Hashable]) -> None:
         """These failed together: they come back in two parts; classes stay whole as long as there are several."""
+        self._classes |= classes
         items, order = list(classes), list(dict.fromkeys(classes.values()))
         if len(order) > 1:
             first = set(order[: len(order) // 2])
@@ -72,8 +76,11 @@ class Suspects:
     def failed_alone(self, item: str, its: Hashable) -> Hashable | None:
         """What is at fault: the pod or gang, or its class; None: not known yet, it is tried once more."""
         if item not in self._doubted and not self._failed[its]:
-            self._doubted.add(item)  # the worker may have ended for another reason
-            self._parts.appendleft((item,))
+            # The worker may have ended for another reason: first see what becomes of the others.
+            self._doubted.add(item)
+            alike = [part for part in self._parts if all(self._classes[each] == its for each in part)]
+            others = (part for part in self._parts if part not in alike)
+            self._parts = deque((*others, (item,), *alike))
             return None
         self.found = True
         self._failed[its] += 1

@@ -78,6 +78,7 @@ def test_all_healthy_pods_are_planned_within_a_bounded_number_of_failed_rounds(
     healthy = {pod.uid for pod in pods if pod.pod_class not in poison}
     assert set(cluster.planned) == healthy
     assert set(cluster.reasons) == {pod.uid for pod in pods} - healthy
+    assert cluster.quarantine.next_due(cluster.now) is not None or not set(cluster.reasons)
     found = len({pod.pod_class for pod in pods} & poison)
     # Down to one class, then at most three of its pods, the first of them twice.
     assert len(cluster.failures) <= found * (ceil(log2(max(2, len(pods)))) + 6)
@@ -115,11 +116,13 @@ def test_what_rests_is_told_why_and_tried_again_after_growing_pauses() -> None:
     """The reason names the problem and the pause; what is no longer bad is planned with the next try."""
     bad = {"u-bad"}
     cluster = Cluster(lambda pod: pod.uid in bad)
-    cluster.add([made("bad")])
+    cluster.add([made("bad"), made("good", 1)])
     cluster.run()
     assert cluster.reasons == {"u-bad": "planning this pod failed: no plan after 5 s; next try in 8 min"}
     tries = []
     for _ in range(4):
+        cluster.add([made(f"later{len(tries)}", 1)])
+        cluster.run()
         due = cluster.quarantine.next_due(cluster.now)
         assert due is not None
         cluster.now = due - 0.2
@@ -148,6 +151,7 @@ def test_many_that_rest_are_tried_one_at_a_time() -> None:
     start, failures = cluster.now, len(cluster.failures)
     while cluster.now < start + 10_000:
         cluster.now += 10
+        cluster.add([made(f"good{cluster.now}", 9)])
         cluster.run()
     assert (len(cluster.failures) - failures) * cluster.lost <= 10_000 / 100 + cluster.lost
 
@@ -193,6 +197,24 @@ def test_one_failure_is_no_proof() -> None:
     cluster.run()
     assert "u-p" in cluster.planned
     assert not len(cluster.quarantine)
+
+
+def test_where_nothing_can_be_planned_the_pods_are_not_at_fault() -> None:
+    """No round ends for ten minutes, then all do: within a minute or so everything is planned, and nothing rests."""
+    broken = [True]
+    cluster = Cluster(lambda _pod: bool(broken), lost=2.0)
+    cluster.add(made(f"p{at}", at) for at in range(50))
+    while cluster.now < 600.0:
+        cluster.round()
+        cluster.now += 0.0 if cluster.more else 1.0
+    broken.clear()
+    end = cluster.now
+    while cluster.waiting and cluster.now < end + 1000:
+        cluster.round()
+        cluster.now += 0.0 if cluster.more else 1.0
+    assert cluster.now < end + 90.0
+    assert not len(cluster.quarantine)
+    assert len(cluster.planned) == 50
 
 
 def test_too_much_at_once_is_planned_in_parts() -> None:
