@@ -36,7 +36,7 @@ _CONTENDED_REST = 0.25
 #: Seconds that a pod and a node that kube-scheduler refused it rest at most.
 _LONGEST_REST = 300.0
 #: What no round of so many, and none of as many before, asked about is forgotten.
-GENERATION = 256
+GENERATION = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ from thalweg_operator.wire import (
 )
 
 #: What no round of so many, and none of as many before, asked for is forgotten.
-GENERATION = 256
+GENERATION = 64
 #: Steps of the plan for pods that are only observed.
 _OBSERVED_STEPS = 4
 
