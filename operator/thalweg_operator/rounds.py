@@ -38,7 +38,7 @@ from thalweg_operator.worker_client import WorkerClient
 
 _log = structlog.get_logger()
 #: What no round of so many, and none of as many before, asked about is forgotten.
-GENERATION = 256
+GENERATION = 64
 
 
 @dataclass(frozen=True, slots=True)

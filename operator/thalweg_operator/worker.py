@@ -52,7 +52,7 @@ from thalweg_operator.wire import (
 from thalweg_operator.worker_limits import RoundExpired, at_most, confine, in_words
 
 #: What no round of so many, and none of as many before, asked for is forgotten.
-GENERATION = 256
+GENERATION = 64
 #: Steps of the plan for pods that are only observed.
 _OBSERVED_STEPS = 4
 

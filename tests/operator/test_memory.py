@@ -33,7 +33,7 @@ async def test_all_books_return_to_where_they_began() -> None:
 def test_resident_memory_returns_to_where_it_began() -> None:
     """100,000 pods and 50,000 nodes come and go in front of the operator's parts and a real worker process.
 
-    After the first twentieth, in which libraries are loaded and caches made, neither process grows by 10 %.
+    Neither process grows by 10 % after a warm-up, in which libraries are loaded and caches made.
     """
     done = subprocess.run(
         [sys.executable, "-m", "support.churn", "100000"], cwd=TESTS, capture_output=True, text=True, check=True

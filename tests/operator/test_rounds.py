@@ -571,9 +571,9 @@ async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
 
 
 async def test_a_bound_pod_that_cannot_be_read_fills_its_node(case: Case) -> None:
-    """Room that is not known to be free is not given away, and amounts beyond int64 still reach the worker."""
+    """Room that is not known to be free is not given away, and sums beyond uint64 still reach the worker."""
     decode = pod_decoder(Interner(), BadInput(Metrics()))
-    for name in ("x", "y"):
+    for name in ("x", "y", "z"):
         raw = {"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"nodeName": "n", "tolerations": 7}}
         case.state.upsert_pod(decode(msgspec.json.encode(raw)))
     case.node()
@@ -582,6 +582,7 @@ async def test_a_bound_pod_that_cannot_be_read_fills_its_node(case: Case) -> Non
     assert "tolerations" in case.state.pods["ns/x"].blocked
     sent = request_decoder.decode(request_encoder.encode(case.worker.requests[-1]))
     assert sent.number == case.worker.requests[-1].number
+    assert case.state._uses["n"].amounts["cpu"] > 2**64
 
 
 async def test_a_waiting_pod_that_cannot_be_read_is_told_so(case: Case) -> None:

@@ -44,11 +44,15 @@ def _size(each: Any) -> int:
     return sys.getsizeof(each, 0)
 
 
-def grown(before: Counter[str], after: Counter[str], *, allowed: float = 0.1) -> dict[str, tuple[int, int]]:
-    """Books that have more entries than before, by more than the allowed share and one: path -> before and after."""
+def grown(
+    before: Counter[str], after: Counter[str], *, allowed: float = 0.1, slack: int = 1
+) -> dict[str, tuple[int, int]]:
+    """Books that have more entries than before, by more than the allowed share and slack: path -> before, after."""
     paths = before.keys() | after.keys()
     return {
-        path: (before[path], after[path]) for path in sorted(paths) if after[path] > before[path] * (1 + allowed) + 1
+        path: (before[path], after[path])
+        for path in sorted(paths)
+        if after[path] > before[path] * (1 + allowed) + slack
     }
 
 

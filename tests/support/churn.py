@@ -29,7 +29,7 @@ from thalweg_operator.steering import PodSteering
 from thalweg_operator.waiting import WaitingPods
 from thalweg_operator.wire import RoundReply, RoundRequest, reply_decoder, reply_encoder, request_decoder
 from thalweg_operator.wire import request_encoder as encoder
-from thalweg_operator.worker import Replica, answer
+from thalweg_operator.worker import GENERATION, Replica, answer
 from thalweg_operator.worker_client import WorkerClient
 
 from flowcore.model.pods import Pod
@@ -40,7 +40,9 @@ ZONE = "topology.kubernetes.io/zone"
 #: Nodes that stay.
 STAYING = 20
 #: Rounds after which nothing is remembered that none of them asked for.
-QUIET_ROUNDS = 520
+QUIET_ROUNDS = 2 * GENERATION + 2
+#: Pods of the warm-up: libraries are loaded then, and what is remembered is as much as ever.
+WARM_UP = 5_000
 
 
 class InProcess:
@@ -248,7 +250,7 @@ def resident(pid: int) -> int:
 
 
 async def main(count: int, say: Callable[[str], object] = print) -> None:
-    """Churns with a real worker; says what is resident after a warm-up of a twentieth, and in the end."""
+    """Churns with a real worker; says what is resident after a warm-up, and in the end."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     worker = WorkerClient(60.0)
     churn = Churn(worker)
@@ -264,8 +266,8 @@ async def main(count: int, say: Callable[[str], object] = print) -> None:
         say(f"{resident(os.getpid())} {resident(worker.pid)}")
 
     try:
-        await until(count // 20)
-        await until(count)
+        await until(WARM_UP)
+        await until(WARM_UP + count)
     finally:
         await worker.stop()
 
