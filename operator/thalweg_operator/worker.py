@@ -336,6 +336,7 @@ def serve(
         records: where each round is kept for a replay; None keeps none.
     """
     replica = Replica()
+    keeper = None if records is None else record.Keeper(records)
     parts: list[RoundRequest] = []
     while True:
         header = source.read(LENGTH.size)
@@ -355,9 +356,9 @@ def serve(
         body = reply_encoder.encode(reply)
         sink.write(LENGTH.pack(len(body)) + body)
         sink.flush()
-        if records is not None and not reply.problem:
+        if keeper is not None and not reply.problem:
             with suppress(OSError):  # a full disk must not keep pods waiting
-                record.keep(records, replica.whole(request), reply)
+                keeper.keep(replica.whole(request), reply)
 
 
 if __name__ == "__main__":
