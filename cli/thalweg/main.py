@@ -26,12 +26,9 @@ def main() -> None:
 
 
 @main.command()
-@click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar="KUBECONFIG",
-    help="Cluster to work on; in a cluster the pod's service account is used.",
-)
+@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
+              help="Cluster to work on. Default: what KUBECONFIG names, else the pod's service account.")  # fmt: skip
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig. Default: its current context.")
 @click.option("--listen", default="0.0.0.0:8080", show_default=True, metavar="HOST:PORT",
               help="Where /healthz, /readyz, /metrics and /extender are served.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
@@ -45,6 +42,7 @@ def main() -> None:
 @click.option("--extender-bind", is_flag=True, help="Serve the extender's bind verb too (scheduler-config --bind).")
 def run(
     kubeconfig: Path | None,
+    context: str | None,
     listen: str,
     log_format: str,
     log_level: str,
@@ -61,10 +59,11 @@ def run(
     Examples:
       thalweg run                                        in a cluster
       thalweg run --kubeconfig ~/.kube/config --listen 127.0.0.1:8080 --log-format text
+      thalweg run --kubeconfig ~/.kube/config --context staging
     """  # noqa: D301
     from thalweg.run import run_operator
 
-    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, binds=extender_bind)
+    run_operator(kubeconfig, context, listen, log_format, log_level, round_budget, records, binds=extender_bind)
 
 
 @main.command("scheduler-config")
@@ -139,8 +138,8 @@ def replay(record: Path, output: str) -> None:
 
     \b
     Examples:
-      thalweg replay rounds/round-000000042.msgpack
-      thalweg replay rounds/round-000000042.msgpack -o json
+      thalweg replay rounds/round-20261122T101502123456Z-000000042.msgpack
+      thalweg replay rounds/round-20261122T101502123456Z-000000042.msgpack -o json
     """  # noqa: D301
     from thalweg.replay import run_replay
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from thalweg_operator.settings import Settings
 
 def run_operator(
     kubeconfig: Path | None,
+    context: str | None,
     listen: str,
     log_format: str,
     log_level: str,
@@ -31,8 +33,13 @@ def run_operator(
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise click.BadParameter(f'"{listen}" is not HOST:PORT, such as 127.0.0.1:8080', param_hint="--listen")
     set_up_logging(log_format, log_level)
+    kubeconfig, source = _source(kubeconfig)
+    if kubeconfig is None and context is not None:
+        raise click.UsageError("--context needs a kubeconfig: give --kubeconfig or set KUBECONFIG")
     settings = Settings(
         kubeconfig=kubeconfig,
+        context=context,
+        source=source,
         host=host.strip("[]") or "0.0.0.0",  # noqa: S104
         port=int(port),
         round_budget=budget,
@@ -45,6 +52,16 @@ def run_operator(
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _source(kubeconfig: Path | None) -> tuple[Path | None, str]:
+    """The kubeconfig to use, and what named it."""
+    if kubeconfig is not None:
+        return kubeconfig, f"--kubeconfig {kubeconfig}"
+    named = os.environ.get("KUBECONFIG", "")
+    if named:
+        return Path(named), f"KUBECONFIG={named}"
+    return None, "service account of the pod"
 
 
 def _extender(operator: Operator, *, binds: bool) -> web.Application:

@@ -7,7 +7,7 @@ bound the pod; so requests use its configuration, and a session of our own.
 from __future__ import annotations
 
 import asyncio
-import ssl
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +18,10 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import msgspec
 
+from thalweg_operator.credentials import Credentials, read_credentials
 from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.json_reading import NotReadable, Reader
+from thalweg_operator.outages import Outages
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -27,6 +30,11 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 #: A watch event can be as large as what etcd stores, 1.5 MiB.
 _READ_BUFFER = 2**21
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
+#: Seconds until an accepted watch must have begun.
+_WATCH_BEGINS = 30.0
+#: A probe after 30 s of silence, then every 10 s; gone after four without an answer. Milliseconds for the last one.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 70_000}
+_TOPIC = "API server"
 
 
 class _Status(msgspec.Struct):
@@ -34,19 +42,25 @@ class _Status(msgspec.Struct):
     reason: str | None = None
 
 
-class Connection:
-    """An authenticated session with one API server. Make it with ``connect``."""
+_statuses = Reader(_Status)
 
-    def __init__(self, configuration: Any, session: aiohttp.ClientSession) -> None:
-        self._configuration = configuration
+
+class Connection:
+    """An authenticated session with one API server. Make it with ``connect``.
+
+    Attributes:
+        outages: what fails, for the log. The connection tells it when the API server does not answer.
+    """
+
+    def __init__(self, credentials: Credentials, session: aiohttp.ClientSession) -> None:
+        self.credentials = credentials
+        self.outages = Outages()
         self._session = session
-        self._server: str = configuration.host.rstrip("/")
-        self._options: dict[str, Any] = {"server_hostname": configuration.tls_server_name}
 
     @property
-    def configuration(self) -> Any:
-        """kubernetes-asyncio's Configuration, for kopf's login."""
-        return self._configuration
+    def server(self) -> str:
+        """URL of the API server, without a slash at its end."""
+        return str(self.credentials.configuration.host).rstrip("/")
 
     async def request(
         self,
@@ -69,19 +83,20 @@ class Connection:
         try:
             async with self._session.request(
                 method,
-                self._server + path,
+                self.server + path,
                 data=body,
                 headers=headers,
                 params=params,
                 timeout=_TIMEOUT,
-                **self._options,
+                **self._options(),
             ) as response:
                 answer = await response.read()
+                self.outages.over(_TOPIC)
                 if response.status >= 400:
                     raise _refusal(response, answer)
                 return answer
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ConnectionLost(f"{method} {path}: {error or type(error).__name__}") from error
+            raise self._lost(f"{method} {path}", error) from error
 
     @asynccontextmanager
     async def stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[aiohttp.StreamReader]:
@@ -91,69 +106,87 @@ class Connection:
             silence: seconds without a byte after which the connection counts as lost.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=silence)
+        headers = await self._headers()
         try:
-            async with self._session.get(
-                self._server + path,
-                headers=await self._headers(),
-                params=params,
-                timeout=timeout,
-                **self._options,
-            ) as response:
+            async with asyncio.timeout(_WATCH_BEGINS):
+                response = await self._session.get(
+                    self.server + path, headers=headers, params=params, timeout=timeout, **self._options()
+                )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._lost(f"watch {path}", error) from error
+        self.outages.over(_TOPIC)
+        try:
+            async with response:
                 if response.status >= 400:
                     raise _refusal(response, await response.read())
                 yield response.content
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ConnectionLost(f"watch {path}: {error or type(error).__name__}") from error
+            raise ConnectionLost(f"watch {path}: {_words(error)}") from error
+
+    def _lost(self, what: str, error: BaseException) -> ConnectionLost:
+        problem = f"{what}: {_words(error)}"
+        self.outages.failed(_TOPIC, "connection lost", problem)
+        return ConnectionLost(problem)
+
+    def _options(self) -> dict[str, Any]:
+        return {"ssl": self.credentials.tls, "server_hostname": self.credentials.configuration.tls_server_name}
+
+    async def another_session(self, trace_configs: list[aiohttp.TraceConfig]) -> aiohttp.ClientSession:
+        """A session of the running event loop, logged in with the credentials as they are now."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self.credentials.tls, socket_factory=keepalive_socket),
+            headers=await self._login(),
+            proxy=_proxy(self.credentials.configuration),
+            trace_configs=trace_configs,
+        )
 
     async def _headers(self) -> dict[str, str]:
-        # Asked for each time: service account tokens rotate, and the configuration re-reads them.
+        await self.credentials.refresh(self.outages)
+        return await self._login()
+
+    async def _login(self) -> dict[str, str]:
         try:
-            auth = await self._configuration.auth_settings()
+            # Asked for each time: service account tokens rotate, and the configuration reads them again.
+            auth = await self.credentials.configuration.auth_settings()
         except Exception as error:  # whatever a token file or a login plug-in comes up with
-            raise ConnectionLost(f"no credentials: {error or type(error).__name__}") from error
+            raise self._lost("no credentials", error) from error
         return {setting["key"]: setting["value"] for setting in auth.values() if setting["in"] == "header"}
 
 
 @asynccontextmanager
-async def connect(kubeconfig: Path | None, connections: int) -> AsyncIterator[Connection]:
+async def connect(kubeconfig: Path | None, connections: int, context: str | None = None) -> AsyncIterator[Connection]:
     """Opens a connection from a kubeconfig file, or from the pod's service account when there is none.
+
+    Args:
+        context: of the kubeconfig; None: its current context.
 
     Raises:
         ConnectionLost: the file or the service account cannot be used.
     """
-    # Half a second and 50 MB that other commands need not pay for.
-    from kubernetes_asyncio import config  # noqa: PLC0415
-    from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
-
-    configuration = Configuration()
-    try:
-        if kubeconfig is None:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            await config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
-        tls = _tls(configuration)
-    except Exception as error:  # the loader meets an unexpected shape with whatever Python raises there
-        where = kubeconfig or "the pod's service account (no --kubeconfig was given)"
-        raise ConnectionLost(f"cannot read {where}: {error or type(error).__name__}") from error
+    credentials = await read_credentials(kubeconfig, context)
     # Not kubernetes-asyncio's own session: that one looks proxies up in a thread for every request.
-    connector = aiohttp.TCPConnector(limit=connections, ssl=tls)
     async with aiohttp.ClientSession(
-        connector=connector, proxy=_proxy(configuration), read_bufsize=_READ_BUFFER, auto_decompress=True
+        connector=aiohttp.TCPConnector(limit=connections, socket_factory=keepalive_socket),
+        proxy=_proxy(credentials.configuration),
+        read_bufsize=_READ_BUFFER,
+        auto_decompress=True,
     ) as session:
-        yield Connection(configuration, session)
+        yield Connection(credentials, session)
         await asyncio.sleep(0)  # lets connections that were just released close in order
 
 
-def _tls(configuration: Any) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.disable_strict_ssl_verification:
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
+def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket whose other end is known to be away after 70 s, sent to or not.
+
+    Without it a connection over which nothing is sent stays open for ever when a machine or a path to it is lost.
+    """
+    family, kind, protocol, *_ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        if hasattr(socket, option):  # not on every system
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
 
 
 def _proxy(configuration: Any) -> str | None:
@@ -166,11 +199,17 @@ def _proxy(configuration: Any) -> str | None:
     return getproxies().get(server.scheme)
 
 
+def _words(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):  # its own words show the address of a Python object
+        return f"cannot connect to {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
+    return str(error) or type(error).__name__
+
+
 def _refusal(response: aiohttp.ClientResponse, answer: bytes) -> Refused:
     try:
-        status = msgspec.json.decode(answer, type=_Status)
+        status = _statuses.read(answer)
         reason = status.message or status.reason or ""
-    except msgspec.DecodeError:
+    except NotReadable:
         reason = answer[:200].decode(errors="replace")
     try:
         retry_after = float(response.headers.get("Retry-After", 0))

@@ -17,6 +17,7 @@ from flowcore.model.pods import Pod
 from thalweg_operator.connection import Connection
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.events import warn
+from thalweg_operator.json_reading import NotReadable, Reader
 from thalweg_operator.metrics import Metrics
 
 _log = structlog.get_logger()
@@ -32,6 +33,9 @@ class _FoundMeta(msgspec.Struct):
 
 class _Found(msgspec.Struct):
     metadata: _FoundMeta
+
+
+_found = Reader(_Found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +160,10 @@ class Evictor:
         """Whether the pod is gone, or another one has its name."""
         try:
             raw = await self._connection.request("GET", path)
-            return msgspec.json.decode(raw, type=_Found).metadata.uid != uid
+            return _found.read(raw).metadata.uid != uid
         except Refused as error:
             return error.status == 404
-        except (ConnectionLost, msgspec.DecodeError):
+        except (ConnectionLost, NotReadable):
             return False
 
     async def _tell(self, each: _Eviction, message: str) -> None:

@@ -13,22 +13,40 @@ from typing import Any
 import msgspec
 import structlog
 
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import Connection
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.gates import ADMISSION, GATE_LABEL, Gate, Manifest, gate, wants_gate
+from thalweg_operator.json_reading import NotReadable, Reader
+from thalweg_operator.pace import Pace
 from thalweg_operator.policies import PolicyStore
 
 _log = structlog.get_logger()
 #: Seconds between two looks when no policy changes.
 _LOOK = 10.0
-#: Seconds after which what went wrong for the moment is tried again.
-_AGAIN = 1.0
+#: Between tries where something goes wrong for the moment.
+_BACKOFF = Backoff(first=1.0, longest=10.0)
+#: Looks a second in the long run, and at once, however often policies change.
+_PER_SECOND, _AT_ONCE = 1.5, 3
 _RULES = f"/apis/{ADMISSION}/mutatingadmissionpolicies"
 _BINDINGS = f"/apis/{ADMISSION}/mutatingadmissionpolicybindings"
 
 
 class _List(msgspec.Struct):
-    items: list[dict[str, Any]] | None
+    items: list[dict[str, Any]]
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str
+    resource_version: str
+    labels: dict[str, str] | None = None
+
+
+class _Named(msgspec.Struct):
+    metadata: _Meta
+
+
+_lists = Reader(_List)
 
 
 class GateAdmission:
@@ -49,23 +67,32 @@ class GateAdmission:
 
     async def run(self) -> None:
         """Looks until cancelled."""
+        failures, pace = 0, Pace(_PER_SECOND, _AT_ONCE)
         while True:
+            await pace.turn()
             self._changed.clear()
-            pause = _LOOK
             wanted = self._wanted()
+            failures += 1
             try:
                 self._say(await self._look(wanted))
+                failures = 0
+                self._connection.outages.over("gates")
             except Refused as error:
                 if _passes(error):
-                    pause = _AGAIN
+                    self._failed(str(error.status), error.reason, passing=error.status in (409, 429))
                 else:
+                    failures = 0
                     self._say({each.policy: _in_words(error) for each in wanted})
-            except ConnectionLost as error:
-                _log.warning("gates not looked at", problem=str(error))
-                pause = _AGAIN
+            except NotReadable as error:
+                self._failed("not understood", str(error))
+            except ConnectionLost:
+                pass  # the connection logs it
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(_BACKOFF.pause(failures) if failures else _LOOK):
                     await self._changed.wait()
+
+    def _failed(self, cause: str, problem: str, *, passing: bool = False) -> None:
+        self._connection.outages.failed("gates", cause, problem, passing=passing)
 
     def _wanted(self) -> list[Gate]:
         ordered = self._policies.ordered
@@ -91,6 +118,7 @@ class GateAdmission:
         Raises:
             Refused: the API server cannot be asked, or only for the moment not.
             ConnectionLost: it did not answer.
+            NotReadable: an answer is not what an API server says.
         """
         rules, bindings = await self._list(_RULES), await self._list(_BINDINGS)
         problems: dict[str, str] = {}
@@ -110,7 +138,13 @@ class GateAdmission:
     async def _list(self, path: str) -> dict[str, Manifest]:
         """All there are, by name: somebody may have taken our label off one of ours."""
         raw = await self._connection.request("GET", path)
-        return {each["metadata"]["name"]: each for each in msgspec.json.decode(raw, type=_List).items or ()}
+        found = {}
+        for each in _lists.read(raw).items:
+            try:
+                found[msgspec.convert(each, _Named).metadata.name] = each
+            except msgspec.ValidationError as error:
+                raise NotReadable(f"{path}: {error}") from error
+        return found
 
     async def _make(self, path: str, wanted: Manifest, there: Manifest | None) -> None:
         """Creates what is missing, puts right what differs."""
@@ -126,7 +160,7 @@ class GateAdmission:
 
     async def _remove(self, path: str, there: dict[str, Manifest], wanted: set[str]) -> None:
         for name, found in there.items():
-            if name in wanted or GATE_LABEL not in found["metadata"].get("labels", {}):
+            if name in wanted or GATE_LABEL not in (found["metadata"].get("labels") or {}):
                 continue
             try:
                 await self._connection.request("DELETE", f"{path}/{name}")
@@ -139,7 +173,7 @@ class GateAdmission:
 
 
 def _alike(there: Manifest, wanted: Manifest) -> bool:
-    if there["spec"] != wanted["spec"]:
+    if there.get("spec") != wanted["spec"]:
         return False
     return all(there["metadata"].get(key) == wanted["metadata"][key] for key in ("labels", "ownerReferences"))
 

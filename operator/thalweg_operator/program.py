@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -14,19 +15,22 @@ from aiohttp import web
 from flowcore.model.gang_terms import Source
 from flowcore.model.wire import Interner, storage_decoder
 from thalweg_operator import sinks
+from thalweg_operator.backoff import Backoff
+from thalweg_operator.bad_input import BadInput
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
 from thalweg_operator.cost_models import find_models
-from thalweg_operator.errors import OperatorError
+from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.evictions import Evictor
 from thalweg_operator.gate_admission import GateAdmission
-from thalweg_operator.health import application, watch_event_loop
+from thalweg_operator.health import Progress, application, lacking, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator
 from thalweg_operator.partial import PartialGangs
 from thalweg_operator.policies import PolicyStore
-from thalweg_operator.policy_handlers import keep_resynced, resync, serve
+from thalweg_operator.policy_handlers import watch_policies
+from thalweg_operator.policy_resync import PolicyResync
 from thalweg_operator.policy_status import PolicyStatus
 from thalweg_operator.reflector import Reflector, Sink
 from thalweg_operator.replacing import Replacing
@@ -44,6 +48,10 @@ _log = structlog.get_logger()
 _DRAIN = 10.0
 #: Seconds that nominations which are taken back after a restart may take.
 _SETTLING = 10.0
+#: Seconds that answers under way may take when the operator is told to stop.
+_LAST_ANSWERS = 2.0
+#: Between tries to list the policies for the first time: the API server says 429 for a moment after it took the CRD.
+_FIRST_POLICIES = Backoff(first=0.5, longest=5.0)
 _STORAGE_GROUP = "storage.k8s.io"
 #: What filters on volumes read: resource -> API group and kind.
 _STORAGE = {
@@ -72,7 +80,9 @@ async def run(settings: Settings, extras: Callable[[Operator], Mapping[str, web.
     Raises:
         OperatorError: it cannot start or go on.
     """
-    async with connect(settings.kubeconfig, settings.bind_concurrency + settings.steer_concurrency + 24) as connection:
+    connections = settings.bind_concurrency + settings.steer_concurrency + 24
+    async with connect(settings.kubeconfig, connections, settings.context) as connection:
+        _log.info("cluster", server=connection.server, context=connection.credentials.context, source=settings.source)
         operator = Operator(settings, connection)
         await operator.run(extras(operator))
 
@@ -87,6 +97,7 @@ class Operator:
     def __init__(self, settings: Settings, connection: Connection) -> None:
         self._settings, self._connection = settings, connection
         self.metrics = Metrics()
+        self._bad_input = BadInput(self.metrics)
         self._state, self._policies = ClusterState(), PolicyStore(models := find_models())
         for name, problem in models.problems.items():
             _log.warning("cost model not used", model=name, problem=problem)
@@ -134,6 +145,7 @@ class Operator:
             batcher,
             settings.resync,
             settings.round_budget,
+            progress=Progress(settings.round_timeout),
         )
         self.steering.on_rejected = self._rounds.rejected
         self._status = PolicyStatus(connection, self._state, self._policies, self._rounds, self._gates)
@@ -148,6 +160,8 @@ class Operator:
         for plural, (group, kind) in _STORAGE.items():
             sink = sinks.StorageObjects(self._state, kind)
             self._reflectors[plural] = self._reflect(plural, storage_decoder(kind, intern), sink, group)
+        #: Their objects only say what pods want: when their API is ill, everybody else's pods must go on.
+        self._groups = frozenset(f"podgroups.{source.value}" for source in _POD_GROUPS)
         for source, versions in _POD_GROUPS.items():
             path, *older = (f"/apis/{source.value}/{version}/podgroups" for version in versions)
             kind = f"podgroups.{source.value}"
@@ -158,31 +172,47 @@ class Operator:
                 sinks.pod_group_decoder(source, intern),
                 sinks.PodGroups(self._state, source),
                 self.metrics,
+                self._bad_input,
+                connection.outages,
                 may_be_absent=True,
                 older=older,
             )
+        for kind, reflector in self._reflectors.items():
+            self.metrics.watch_age.labels(kind).set_function(reflector.age)
         self.metrics.nodes.set_function(lambda: len(self._state.nodes))
         self.metrics.pods.set_function(lambda: len(self._state.pods))
         self.metrics.reservations.set_function(lambda: len(self._state.reservations))
-        self._policies_listed = asyncio.Event()
+        self._policy_resync = PolicyResync(connection, self._policies, self._bad_input)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
 
     def _reflect(self, kind: str, decode: Callable[[bytes], T | None], sink: Sink[T], group: str = "") -> Reflector[T]:
         path = f"/apis/{group}/v1/{kind}" if group else f"/api/v1/{kind}"
-        return Reflector(kind, path, self._connection, decode, sink, self.metrics, may_be_absent=bool(group))
+        return Reflector(
+            kind,
+            path,
+            self._connection,
+            decode,
+            sink,
+            self.metrics,
+            self._bad_input,
+            self._connection.outages,
+            may_be_absent=bool(group),
+        )
 
     def not_ready(self) -> list[str]:
-        """What the snapshot still lacks."""
-        missing = [kind for kind, reflector in self._reflectors.items() if not reflector.synced.is_set()]
-        return missing if self._policies_listed.is_set() else [*missing, "policies"]
+        """What the snapshot lacks: kinds that were not listed yet, and kinds that are stale."""
+        now = asyncio.get_running_loop().time()
+        heard = {kind: (each.synced.is_set(), each.heard) for kind, each in self._reflectors.items()}
+        heard["policies"] = (self._policy_resync.heard is not None, self._policy_resync.heard)
+        return lacking(heard, now, never_stale=self._groups)
 
     async def run(self, extras: Mapping[str, web.Application]) -> None:
         """Runs until a signal comes or a part fails for good."""
-        served = application(self.metrics, self.not_ready, extras)
+        served = application(self.metrics, self.not_ready, self._rounds.progress.problem, extras)
         # Longer than kube-scheduler keeps its idle connections: it does not repeat a request that met a closed one.
-        runner = web.AppRunner(served, access_log=None, keepalive_timeout=120.0)
+        runner = web.AppRunner(served, access_log=None, keepalive_timeout=120.0, shutdown_timeout=_LAST_ANSWERS)
         await runner.setup()
         site = web.TCPSite(runner, self._settings.host, self._settings.port)
         try:
@@ -190,32 +220,33 @@ class Operator:
         except OSError as error:
             raise OperatorError(f"cannot listen on {self._settings.host}:{self._settings.port}: {error}") from error
         _log.info("listening", host=self._settings.host, port=self._settings.port)
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, self._stop.set)
         try:
-            await serve(self._connection, self._policies, start=self._start, finish=self._finish, stop=self._stop)
+            self._start()
+            await self._stop.wait()
         finally:
             await self._finish()
             await runner.cleanup()
         if self._failure is not None:
             raise OperatorError(f"a part of the operator failed: {self._failure!r}") from self._failure
 
-    async def _start(self) -> None:
+    def _start(self) -> None:
         for kind, reflector in self._reflectors.items():
             self._begin(f"reflector {kind}", reflector.run())
+        self._begin("policies", watch_policies(self._connection, self._policies))
         self._begin("rounds", self._begin_rounds())
 
     async def _begin_rounds(self) -> None:
         # Before all is known nothing may be placed: a node without its pods looks empty, and a pod whose policy was not
         # read yet looks ungoverned.
-        await self._worker.start()  # it takes as long to import what it needs as a large cluster takes to list
-        pause = 0.1  # the API server says 429 for a moment after a CRD was installed
-        while not self._policies_listed.is_set():
-            try:
-                await resync(self._connection, self._policies)
-                self._policies_listed.set()
-            except OperatorError as error:
-                _log.warning("policies not listed", problem=str(error))
-                await asyncio.sleep(pause)
-                pause = min(2.0, 2 * pause)
+        with suppress(WorkerLost):  # the rounds try again
+            await self._worker.start()  # it takes as long to import what it needs as a large cluster takes to list
+        failures = 0
+        while not await self._policy_resync.once():
+            failures += 1
+            await asyncio.sleep(_FIRST_POLICIES.pause(failures))
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         # What is known now mostly stays: keep the collector from walking it again and again.
@@ -224,7 +255,7 @@ class Operator:
         gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._state.nodes), pods=len(self._state.pods))
         self._begin("event loop watch", watch_event_loop(self.metrics))
-        self._begin("policy resync", keep_resynced(self._connection, self._policies))
+        self._begin("policy resync", self._policy_resync.run())
         self.steering.adopt_all()
         self._begin("binder", self.binder.run())
         self._begin("nominator", self._nominator.run())

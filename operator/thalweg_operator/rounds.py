@@ -21,6 +21,7 @@ from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.dispatch import Dispatch, in_bursts
 from thalweg_operator.errors import WorkerLost
+from thalweg_operator.health import Progress
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
 from thalweg_operator.state import ClusterState
@@ -79,6 +80,7 @@ class RoundLoop:
     """Runs rounds whenever the batcher says so.
 
     Attributes:
+        progress: whether rounds are made.
         reports: the last round of each policy that had pods waiting.
         contradictions: policies that rule some of their own pods out, as they were then, and how.
     """
@@ -96,6 +98,7 @@ class RoundLoop:
         resync: float,
         budget: float,
         clock: Callable[[], float] = time.time,
+        progress: Progress | None = None,
     ) -> None:
         self._state, self._policies, self._worker = state, policies, worker
         self._binder, self._steering, self._waiting, self._metrics = binder, steering, waiting, metrics
@@ -108,6 +111,7 @@ class RoundLoop:
         self._asked = 0.0
         self._backoffs: dict[str, _Backoff] = {}
         self._refusals: dict[str, _Refusals] = {}
+        self.progress = progress or Progress()
         self.reports: dict[str, RoundReport] = {}
         self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
 
@@ -117,10 +121,13 @@ class RoundLoop:
         try:
             while True:
                 await self._batcher.wait(self._next_due())
+                self.progress.began()
                 try:
                     await self._round()
                     failures = 0
+                    self.progress.ended(success=True)
                 except WorkerLost as error:
+                    self.progress.ended(success=False)
                     failures += 1
                     self._told = False
                     # The same question would most likely end the same way: ask for half of it.

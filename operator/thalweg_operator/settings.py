@@ -11,7 +11,10 @@ class Settings:
     """Settings of one operator process.
 
     Attributes:
-        kubeconfig: None in a cluster: the pod's service account is used.
+        kubeconfig: None in a cluster: the pod's service account is used. Several paths with the path separator between
+            them are merged.
+        context: of the kubeconfig; None: its current context.
+        source: what named the kubeconfig, for the log.
         host, port: where /healthz, /readyz and /metrics are served.
         idle_window: seconds without a change after which a round starts.
         max_window: seconds after the first change at which a round starts in any case.
@@ -25,6 +28,8 @@ class Settings:
     """
 
     kubeconfig: Path | None = None
+    context: str | None = None
+    source: str = "service account"
     host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
     port: int = 8080
     idle_window: float = 0.02

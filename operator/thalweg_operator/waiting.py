@@ -21,6 +21,7 @@ from flowcore.model.pods import Pod
 from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.events import timestamp, warn
+from thalweg_operator.json_reading import NotReadable, Reader
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
 
@@ -41,6 +42,9 @@ class _BoundSpec(msgspec.Struct, rename="camel"):
 
 class _Bound(msgspec.Struct):
     spec: _BoundSpec
+
+
+_bound = Reader(_Bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ class WaitingPods:
         try:
             if pod.gated or not steered:
                 answer = await self._patch(pods, patch)
-                if msgspec.json.decode(answer, type=_Bound).spec.node_name:
+                if _bound.read(answer).spec.node_name:
                     # It was bound while this was on its way: what the binding wrote there must not stay overwritten.
                     condition = _SCHEDULED | {"lastTransitionTime": now}
                     await self._patch(pods, {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
@@ -145,7 +149,7 @@ class WaitingPods:
                 _log.warning("reason not written", pod=pod.key, status=error.status, problem=error.reason)
             if error.status == 429 or error.status >= 500:
                 self._again(pod, reason, steered=steered)
-        except (ConnectionLost, msgspec.DecodeError) as error:
+        except (ConnectionLost, NotReadable) as error:
             _log.warning("reason not written", pod=pod.key, problem=str(error))
             self._again(pod, reason, steered=steered)
         else:

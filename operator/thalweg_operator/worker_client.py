@@ -36,12 +36,19 @@ class WorkerClient:
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
-        """Starts the process if none runs; a new one knows nothing: its first request must be fresh."""
+        """Starts the process if none runs; a new one knows nothing: its first request must be fresh.
+
+        Raises:
+            WorkerLost: it cannot be started.
+        """
         if not self.alive:
             arguments = () if self._records is None else (str(self._records),)
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "thalweg_operator.worker", *arguments, stdin=PIPE, stdout=PIPE, limit=_BUFFER
-            )
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "thalweg_operator.worker", *arguments, stdin=PIPE, stdout=PIPE, limit=_BUFFER
+                )
+            except OSError as error:  # no memory or no process to be had
+                raise WorkerLost(f"the worker process cannot be started: {error}") from error
 
     async def ask(self, request: RoundRequest) -> RoundReply:
         """The plan for a request.

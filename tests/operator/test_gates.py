@@ -146,7 +146,7 @@ async def test_one_that_is_refused_keeps_no_other_from_its_gate(tmp_path: Path) 
         if busy:
             busy.pop()
             return refusal(429, "later")
-        return web.json_response({"items": None})
+        return web.json_response({"items": []})
 
     async def create(request: web.Request) -> web.Response:
         body = await request.json()
