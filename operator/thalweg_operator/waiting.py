@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from flowcore.model.pods import Pod
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.events import timestamp, warn
@@ -30,6 +31,8 @@ _log = structlog.get_logger()
 _GRACE = 0.5
 #: A reason that keeps changing is rewritten this often at most.
 _AGAIN = 10.0
+#: Between writes while the API server takes none.
+_BACKOFF = Backoff(first=0.5, longest=10.0)
 
 
 #: Strategic merge: what a pod with a node has in place of the condition that this module writes.
@@ -75,6 +78,7 @@ class WaitingPods:
     ) -> None:
         self._connection, self._state, self._metrics = connection, state, metrics
         self._pause, self._clock = 1.0 / per_second, clock
+        self._failures = 0
         self._wanted: dict[str, _Wanted] = {}
         self._written: dict[str, _Written] = {}
 
@@ -111,7 +115,7 @@ class WaitingPods:
                 if key in self._state.reservations and not self._state.awaits(key):
                     continue
                 await self._write(pod, wanted.reason, steered=wanted.steered)
-                await asyncio.sleep(self._pause)
+                await asyncio.sleep(_BACKOFF.pause(self._failures) if self._failures else self._pause)
 
     def _due(self) -> list[str]:
         now = self._clock()
@@ -153,6 +157,7 @@ class WaitingPods:
             _log.warning("reason not written", pod=pod.key, problem=str(error))
             self._again(pod, reason, steered=steered)
         else:
+            self._failures = 0
             self._metrics.told.inc()
 
     async def _patch(self, path: str, patch: object) -> bytes:
@@ -160,5 +165,6 @@ class WaitingPods:
         return await self._connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
 
     def _again(self, pod: Pod, reason: str, *, steered: bool) -> None:
+        self._failures += 1
         # While nothing changes no round would find the reason again for long.
         self._wanted.setdefault(pod.key, _Wanted(pod.uid, reason, self._clock() + _AGAIN, steered))
