@@ -224,6 +224,40 @@ def test_a_watch_that_ends_at_once_shows_nothing(watch: Callable[[int], Answer])
     virtual_time.run(main())
 
 
+@pytest.mark.parametrize("watch", [always(b""), always(event("ERROR", {"code": 410})), always(HTML)])
+def test_failures_in_a_row_are_waited_out_longer_and_longer(watch: Callable[[int], Answer]) -> None:
+    """A watch that ends at once, and lists whose watches do not work: a handful of requests a minute in the end."""
+
+    async def main() -> None:
+        reflected = Reflected()
+        reflected.api.watching = watch
+        await asyncio.sleep(60)
+        before = len(reflected.api.asked)
+        await asyncio.sleep(60)
+        assert len(reflected.api.asked) - before <= 25
+
+    virtual_time.run(main())
+
+
+def test_versions_may_go_back() -> None:
+    """The data of the API server was restored from a backup: it says that our version is too large, for ever."""
+
+    async def main() -> None:
+        reflected = Reflected()
+        api = reflected.api
+        api.version = 10_000
+        api.put("a", 1)
+        await asyncio.sleep(1)
+        api.objects.clear()
+        api.version = 5
+        api.watching = lambda _number: None if api.version > 10_000 else Refused(504, "Too large resource version")
+        api.put("b", 2)
+        await asyncio.sleep(400)
+        assert reflected.mirror.values == {"b": 2}
+
+    virtual_time.run(main())
+
+
 def test_a_line_without_an_end_is_given_up() -> None:
     """It must not fill the memory."""
 
