@@ -26,12 +26,9 @@ def main() -> None:
 
 
 @main.command()
-@click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar="KUBECONFIG",
-    help="Cluster to work on; in a cluster the pod's service account is used.",
-)
+@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
+              help="Cluster to work on. Default: what KUBECONFIG names, else the pod's service account.")  # fmt: skip
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig. Default: its current context.")
 @click.option("--listen", default="0.0.0.0:8080", show_default=True, metavar="HOST:PORT",
               help="Where /healthz, /readyz and /metrics are served.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
@@ -60,6 +57,7 @@ def main() -> None:
 @click.option("--extender-bind", is_flag=True, help="Serve the extender's bind verb too (scheduler-config --bind).")
 def run(
     kubeconfig: Path | None,
+    context: str | None,
     listen: str,
     log_format: str,
     log_level: str,
@@ -85,6 +83,7 @@ def run(
       thalweg run                                        in a cluster
       thalweg run --kubeconfig ~/.kube/config --listen 127.0.0.1:8080 --log-format text
       thalweg run --extender-listen :8443 --extender-cert s.crt --extender-key s.key --extender-client-ca ca.crt
+      thalweg run --kubeconfig ~/.kube/config --context staging
     """  # noqa: D301
     from thalweg.extender import ExtenderOptions
     from thalweg.run import run_operator
@@ -92,16 +91,15 @@ def run(
     extender = ExtenderOptions(
         extender_listen, extender_cert, extender_key, extender_client_ca, extender_insecure, extender_bind
     )
-    run_operator(kubeconfig, listen, log_format, log_level, round_budget, records, worker_memory, lease, extender)
+    run_operator(
+        kubeconfig, context, listen, log_format, log_level, round_budget, records, worker_memory, lease, extender
+    )
 
 
 @main.command()
-@click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar="KUBECONFIG",
-    help="Cluster to work on; in a cluster the pod's service account is used.",
-)
+@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
+              help="Cluster to work on. Default: what KUBECONFIG names, else the pod's service account.")  # fmt: skip
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig. Default: its current context.")
 @click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
               help="Lease of the operator; it is held meanwhile, so that none starts.")  # fmt: skip
 @click.option("--policies", is_flag=True, help="Delete all FlowSchedulingPolicies too.")
@@ -110,6 +108,7 @@ def run(
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def uninstall(
     kubeconfig: Path | None,
+    context: str | None,
     lease: str,
     policies: bool,  # noqa: FBT001 - click's flags
     force: bool,  # noqa: FBT001
@@ -128,7 +127,7 @@ def uninstall(
     """  # noqa: D301
     from thalweg.uninstall import run_uninstall
 
-    run_uninstall(kubeconfig, lease, output, policies=policies, force=force, confirmed=yes)
+    run_uninstall(kubeconfig, context, lease, output, policies=policies, force=force, confirmed=yes)
 
 
 @main.command("scheduler-config")
@@ -218,8 +217,8 @@ def replay(record: Path, output: str) -> None:
 
     \b
     Examples:
-      thalweg replay rounds/round-000000042.msgpack
-      thalweg replay rounds/round-000000042.msgpack -o json
+      thalweg replay rounds/round-20261122T101502123456Z-000000042.msgpack
+      thalweg replay rounds/round-20261122T101502123456Z-000000042.msgpack -o json
     """  # noqa: D301
     from thalweg.replay import run_replay
 

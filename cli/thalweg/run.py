@@ -20,11 +20,13 @@ from flowcore.model.errors import ModelError
 from flowcore.model.quantities import nanos, whole_from_nanos
 from flowcore.model.selectors import is_dns_subdomain
 from thalweg.address import address
+from thalweg.chosen_cluster import chosen_kubeconfig
 from thalweg.extender import ExtenderOptions, serving
 
 
 def run_operator(
     kubeconfig: Path | None,
+    context: str | None,
     listen: str,
     log_format: str,
     log_level: str,
@@ -38,8 +40,11 @@ def run_operator(
     host, port = address(listen, "--listen")
     beside = serving(extender)
     set_up_logging(log_format, log_level)
+    kubeconfig, source = chosen_kubeconfig(kubeconfig, context)
     settings = Settings(
         kubeconfig=kubeconfig,
+        context=context,
+        source=source,
         host=host or "0.0.0.0",  # noqa: S104
         port=port,
         lease=lease_name(lease),

@@ -15,17 +15,26 @@ from thalweg_operator.fence import Fence
 from thalweg_operator.lease import Elector, LeaseName
 from thalweg_operator.removal import Removed, remove
 
+from thalweg.chosen_cluster import chosen_kubeconfig
 from thalweg.run import lease_name, set_up_logging
 
 
 def run_uninstall(
-    kubeconfig: Path | None, lease: str, output: str, *, policies: bool, force: bool, confirmed: bool
+    kubeconfig: Path | None,
+    context: str | None,
+    lease: str,
+    output: str,
+    *,
+    policies: bool,
+    force: bool,
+    confirmed: bool,
 ) -> None:
     """Exit code 1 where something could not be removed, or an operator runs."""
     set_up_logging("text", "error")
     name = lease_name(lease)
+    kubeconfig, _ = chosen_kubeconfig(kubeconfig, context)
     try:
-        done = asyncio.run(_uninstall(kubeconfig, name, policies=policies, force=force, confirmed=confirmed))
+        done = asyncio.run(_uninstall(kubeconfig, context, name, policies=policies, force=force, confirmed=confirmed))
     except OperatorError as error:
         hint = "" if force else "\nIf an operator runs, stop it first (scale its Deployment to 0), or use --force."
         click.echo(f"Error: {error}{hint}", err=True)
@@ -52,13 +61,13 @@ def run_uninstall(
 
 
 async def _uninstall(
-    kubeconfig: Path | None, lease: LeaseName, *, policies: bool, force: bool, confirmed: bool
+    kubeconfig: Path | None, context: str | None, lease: LeaseName, *, policies: bool, force: bool, confirmed: bool
 ) -> Removed:
     fence = Fence()
-    async with connect(kubeconfig, 32, fence) as connection, connect(kubeconfig, 2) as aside:
+    async with connect(kubeconfig, 32, fence, context) as connection, connect(kubeconfig, 2, context=context) as aside:
         if not confirmed:
             what = "Remove Thalweg's admission policies and open its gates"
-            click.confirm(f"{what} on {connection.configuration.host}?", abort=True, err=True)
+            click.confirm(f"{what} on {connection.server}?", abort=True, err=True)
         await connection.request("GET", "/version")  # one that is not there is told at once
         click.echo(f"taking the lease {lease}; that of an operator that was killed is waited for", err=True)
         # While the lease is held here, no operator makes the gates anew.

@@ -17,6 +17,7 @@ from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import Connection, pod_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.events import EventWriter
+from thalweg_operator.json_reading import NotReadable, Reader
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
 
@@ -33,6 +34,9 @@ class _FoundMeta(msgspec.Struct):
 
 class _Found(msgspec.Struct):
     metadata: _FoundMeta
+
+
+_found = Reader(_Found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +138,10 @@ class Evictor:
         """Whether the pod is gone, or another one has its name."""
         try:
             raw = await self._connection.request("GET", path)
-            return msgspec.json.decode(raw, type=_Found).metadata.uid != uid
+            return _found.read(raw).metadata.uid != uid
         except Refused as error:
             return error.status == 404
-        except (ConnectionLost, msgspec.DecodeError):
+        except (ConnectionLost, NotReadable):
             return False
 
     def _tell(self, each: _Eviction, message: str) -> None:

@@ -14,18 +14,22 @@ from contextlib import suppress
 import msgspec
 import structlog
 
-from thalweg_operator.connection import MERGE_PATCH, Connection
+from thalweg_operator.backoff import Backoff
+from thalweg_operator.connection import MERGE_PATCH, Connection, api_path
 from thalweg_operator.errors import ConnectionLost, OperatorError, Refused
 from thalweg_operator.events import timestamp
 from thalweg_operator.gates import ADMISSION, GATE_NAME, Manifest, gate, wants_gate
 from thalweg_operator.names import POLICIES_PATH
+from thalweg_operator.pace import Pace
 from thalweg_operator.policies import PolicyStore
 
 _log = structlog.get_logger()
 #: Seconds between two looks when no policy changes, and so between two heartbeats.
 _LOOK = 10.0
-#: Seconds after which what went wrong for the moment is tried again.
-_AGAIN = 1.0
+#: Between tries where something goes wrong for the moment.
+_BACKOFF = Backoff(first=1.0, longest=10.0)
+#: Looks a second in the long run, and at once, however often policies change.
+_PER_SECOND, _AT_ONCE = 1.5, 3
 #: Seconds that the heartbeats may take to be taken back when the operator ends.
 _STOP = 3.0
 RULES_PATH = f"/apis/{ADMISSION}/mutatingadmissionpolicies"
@@ -55,16 +59,22 @@ class GateAdmission:
 
     async def run(self) -> None:
         """Looks until cancelled."""
+        failures, pace = 0, Pace(_PER_SECOND, _AT_ONCE)
         while True:
+            await pace.turn()
             self._changed.clear()
-            pause = _LOOK
+            failures += 1
             try:
                 await self._look()
-            except (Refused, ConnectionLost) as error:
-                _log.warning("gates not looked at", problem=str(error))
-                pause = _AGAIN
+                failures = 0
+                self._connection.outages.over("gates")
+            except Refused as error:
+                passing = error.status in (409, 429)
+                self._connection.outages.failed("gates", str(error.status), error.reason, passing=passing)
+            except ConnectionLost:
+                pass  # the connection logs it
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(_BACKOFF.pause(failures) if failures else _LOOK):
                     await self._changed.wait()
 
     async def stop(self) -> None:
@@ -135,7 +145,7 @@ class GateAdmission:
         said = None if terms is None else {"heartbeat": timestamp(), "order": terms}
         body = msgspec.json.encode({"metadata": {"uid": uid}, "status": {"gate": said}})
         try:
-            path = f"{POLICIES_PATH}/{name}/status"
+            path = api_path(POLICIES_PATH, name, "status")
             await self._connection.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         except Refused as error:
             if error.status not in (404, 409):  # the policy is gone, or another one has its name by now

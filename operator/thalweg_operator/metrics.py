@@ -16,6 +16,12 @@ class Metrics:
         r = self.registry
         self.events = Counter("thalweg_watch_events", "Events received from the API server.", ["kind"], registry=r)
         self.relists = Counter("thalweg_relists", "Lists repeated after the first.", ["kind"], registry=r)
+        self.watch_age = Gauge(
+            "thalweg_watch_age_seconds",
+            "Since the API server last showed that the snapshot of a kind is up to date.",
+            ["kind"],
+            registry=r,
+        )
         self.unreadable = Counter("thalweg_unreadable_objects", "Objects that could not be read.", ["kind"], registry=r)
         self.refused_inputs = Counter(
             "thalweg_refused_inputs",

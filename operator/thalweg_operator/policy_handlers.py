@@ -1,43 +1,71 @@
-"""kopf serves FlowSchedulingPolicy: each event goes to the store, and kopf's startup starts everything else.
+"""kopf serves FlowSchedulingPolicy: each event of its watch goes to the store.
 
 ``on.event`` writes nothing to the objects: no finalizer that could hang an uninstall, no annotation.
-After a watch expired kopf lists again but reports no deletions for what vanished meanwhile; ``resync`` does.
+
+kopf runs in a thread with an event loop of its own. An answer that it does not understand ends it, and at its end it
+cancels every task of its loop; here it is then started again, and nothing else ends. Meanwhile ``PolicyResync`` lists.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+import aiohttp
 import kopf
-import msgspec
-import structlog
 
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import Connection
-from thalweg_operator.errors import ConnectionLost, OperatorError, Refused
-from thalweg_operator.names import GROUP, PLURAL, POLICIES_PATH, VERSION
+from thalweg_operator.names import GROUP, PLURAL, VERSION
+from thalweg_operator.pace import Pace
 from thalweg_operator.policies import PolicyStore
+from thalweg_operator.policy_resync import offer
 
-_log = structlog.get_logger()
-#: Seconds between two lists of all policies.
-_RESYNC = 10.0
+#: Seconds that kopf lives to count as well.
+_WELL = 60.0
+_BACKOFF = Backoff(first=2.0, longest=60.0)
+#: Requests for one path a second in the long run, and at once.
+_PER_SECOND, _AT_ONCE = 1.5, 3
+#: Seconds between two looks for new certificates.
+_LOOK = 5.0
 
-
-class _Meta(msgspec.Struct):
-    name: str
-    uid: str = ""
-    generation: int = 0
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta
-    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+#: Called with name, uid, generation and spec of a policy; the spec is None where it is gone.
+Seen = Callable[[str, str, int, Mapping[str, Any] | None], object]
 
 
-class _List(msgspec.Struct):
-    items: list[_Object]
+async def watch_policies(connection: Connection, store: PolicyStore) -> None:
+    """Runs kopf until cancelled; it is started again when it ends and when the credentials change."""
+    for name, level in (("kopf", logging.CRITICAL), ("kopf.objects", logging.ERROR)):
+        logging.getLogger(name).setLevel(level)  # it logs each failed request; ours say the same once
+    loop = asyncio.get_running_loop()
+
+    def seen(name: str, uid: str, generation: int, spec: Mapping[str, Any] | None) -> None:
+        if spec is None:
+            store.forget(name, uid)
+        else:
+            offer(store, name, uid, generation, spec)
+
+    failures = 0
+    paces: dict[str, Pace] = {}
+    while True:
+        began, reloads = loop.time(), connection.credentials.reloads
+        kopf_thread = _KopfThread(connection, paces, lambda *event: loop.call_soon_threadsafe(seen, *event))
+        kopf_thread.start()
+        try:
+            while not kopf_thread.ended.is_set() and connection.credentials.reloads == reloads:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK):
+                        await kopf_thread.ended.wait()
+        finally:
+            kopf_thread.stop()
+        if kopf_thread.problem:
+            failures = 1 if loop.time() - began > _WELL else failures + 1
+            connection.outages.failed("kopf", "ended", f"{kopf_thread.problem}; policies are listed every 10 s")
+            await asyncio.sleep(_BACKOFF.pause(failures))
 
 
 class _Forever:
@@ -49,119 +77,71 @@ class _Forever:
             yield 5.0
 
 
-async def resync(connection: Connection, store: PolicyStore) -> bool:
-    """Makes the store equal to what the API server has; False where the CRD is not installed.
+class _KopfThread(threading.Thread):
+    """One run of kopf.
 
-    Raises:
-        OperatorError: the API server could not be asked.
+    Attributes:
+        ended: set in the loop that made it.
+        problem: why it ended by itself, "" where it did not.
     """
-    before = store.standings  # what comes while the list is on its way is newer than the list
-    try:
-        raw = await connection.request("GET", POLICIES_PATH)
-    except Refused as error:
-        if error.status != 404:
-            raise
-        for standing in before:
-            store.forget(standing.name, standing.uid)
-        return False
-    found = msgspec.json.decode(raw, type=_List).items
-    for each in found:
-        _offer(store, each.metadata.name, each.metadata.uid, each.metadata.generation, each.spec)
-    uids = {each.metadata.uid for each in found}
-    for standing in before:
-        if standing.uid not in uids:
-            store.forget(standing.name, standing.uid)
-    return True
 
+    def __init__(self, connection: Connection, paces: dict[str, Pace], seen: Seen) -> None:
+        super().__init__(name="kopf", daemon=True)
+        self._connection, self._paces, self._seen = connection, paces, seen
+        self._owner, self._loop = asyncio.get_running_loop(), asyncio.new_event_loop()
+        self._stop_flag = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.problem = ""
 
-async def keep_resynced(connection: Connection, store: PolicyStore) -> None:
-    """``resync`` now and then, until cancelled; says when the CRD comes or goes.
-
-    kopf looks at the API server's discovery once when a CRD changes, and never again; where discovery was not updated
-    yet at that moment, kopf does not serve the policies, and this is the only thing that sees them.
-    """
-    installed: bool | None = None
-    while True:
+    def run(self) -> None:
+        """See threading.Thread."""
         try:
-            present = await resync(connection, store)
-            if present != installed:
-                if present:
-                    _log.info("FlowSchedulingPolicy is served", policies=len(store.standings))
-                else:
-                    _log.warning(
-                        "FlowSchedulingPolicy is not installed; the built-in default policy is in force until it is",
-                        hint="kubectl apply -f crds/",
-                    )
-                installed = present
-        except (Refused, ConnectionLost) as error:
-            _log.warning("policies not listed", problem=str(error))
-        await asyncio.sleep(_RESYNC)
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._serve())
+            self.problem = "" if self._stop_flag.is_set() else "kopf ended by itself"
+        except Exception as error:  # noqa: BLE001 - whatever it was, the operator goes on
+            self.problem = f"kopf ended: {error!r}"
+        with suppress(RuntimeError):  # the owner's loop may be closed
+            self._owner.call_soon_threadsafe(self.ended.set)
 
+    def stop(self) -> None:
+        """Ends it soon. It holds no state, and does not keep the process from ending."""
+        with suppress(RuntimeError):  # its loop is closed
+            self._loop.call_soon_threadsafe(self._stop_flag.set)
 
-def _offer(store: PolicyStore, name: str, uid: str, generation: int, spec: Mapping[str, Any]) -> None:
-    standing = store.offer(name, uid, generation, spec)
-    if standing.problem:
-        _log.warning("policy not accepted", policy=name, generation=generation, problem=standing.problem)
+    async def _serve(self) -> None:
+        registry = kopf.OperatorRegistry()
 
+        @kopf.on.login(registry=registry)
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            session = await self._session()
+            return kopf.AiohttpSession(server=self._connection.server, aiohttp_session=session)
 
-async def serve(
-    connection: Connection,
-    store: PolicyStore,
-    *,
-    start: Callable[[], Awaitable[None]],
-    finish: Callable[[], Awaitable[None]],
-    stop: asyncio.Event,
-) -> None:
-    """Runs kopf until ``stop`` is set or a signal comes.
+        @kopf.on.startup(registry=registry)
+        async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
+            settings.posting.enabled = False
+            settings.process.ultimate_exiting_timeout = None  # it would kill the process
+            settings.networking.error_backoffs = _Forever()
+            settings.watching.server_timeout = 300
+            settings.watching.client_timeout = 360
 
-    Args:
-        start: called once from kopf's startup; reflectors and the round loop begin there.
-        finish: called from its cleanup.
-    """
-    registry = kopf.OperatorRegistry()
-
-    @kopf.on.login(registry=registry)
-    async def login(**_: Any) -> kopf.ConnectionInfo:
-        configuration = connection.configuration
-        bearer = (await configuration.auth_settings()).get("BearerToken")
-        scheme, _separator, token = bearer["value"].partition(" ") if bearer else ("", "", "")
-        return kopf.ConnectionInfo(
-            server=configuration.host,
-            ca_path=configuration.ssl_ca_cert or None,
-            insecure=not configuration.verify_ssl,
-            scheme=scheme or None,
-            token=token or None,
-            certificate_path=configuration.cert_file or None,
-            private_key_path=configuration.key_file or None,
-        )
-
-    @kopf.on.startup(registry=registry)
-    async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
-        settings.posting.enabled = False
-        settings.networking.error_backoffs = _Forever()
-        settings.watching.server_timeout = 300
-        settings.watching.client_timeout = 360
-        await start()
-
-    @kopf.on.cleanup(registry=registry)
-    async def cleanup(**_: Any) -> None:
-        await finish()
-        stop.set()  # also after a signal: kopf's own task that waits for it would hold the end up for five seconds
-
-    @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
-    async def policy(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf's name
-        metadata = body.metadata
-        if type == "DELETED":
-            store.forget(str(metadata["name"]), str(metadata["uid"]))
-        else:
+        @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
+        async def policy(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf's name
+            metadata = body.metadata
+            spec = None if type == "DELETED" else dict(body.get("spec", {}))
             generation = int(metadata.get("generation") or 0)
-            _offer(store, str(metadata["name"]), str(metadata["uid"]), generation, dict(body.get("spec", {})))
+            self._seen(str(metadata["name"]), str(metadata["uid"]), generation, spec)
 
-    for noisy in ("kopf", "kopf.objects", "kopf.activities"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    try:
-        await kopf.operator(registry=registry, clusterwide=True, standalone=True, stop_flag=stop)
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:
-        raise OperatorError(f"kopf stopped: {error}") from error
+        await kopf.operator(registry=registry, clusterwide=True, standalone=True, stop_flag=self._stop_flag)
+
+    async def _session(self) -> aiohttp.ClientSession:
+        """For kopf's requests, each of which waits for its turn: kopf begins a watch again as soon as one ends."""
+
+        async def turn(
+            _session: aiohttp.ClientSession, _context: Any, request: aiohttp.TraceRequestStartParams
+        ) -> None:
+            await self._paces.setdefault(request.url.path, Pace(_PER_SECOND, _AT_ONCE)).turn()
+
+        trace = aiohttp.TraceConfig()
+        trace.on_request_start.append(turn)
+        return await self._connection.another_session([trace])

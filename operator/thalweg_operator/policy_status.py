@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import structlog
 
 from flowcore.model.constrained import lets_nothing_in
 from flowcore.model.policies import Policy, WaitingMode
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import MERGE_PATCH, Connection, api_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.gate_admission import GateAdmission
@@ -20,8 +20,9 @@ from thalweg_operator.policies import PolicyStore, Standing
 from thalweg_operator.rounds import RoundLoop
 from thalweg_operator.state import ClusterState
 
-_log = structlog.get_logger()
 _EVERY = 1.0
+#: Where the API server does not take a status.
+_BACKOFF = Backoff(first=1.0, longest=30.0)
 
 
 @dataclass(slots=True)
@@ -53,6 +54,8 @@ class PolicyStatus:
 
     async def run(self) -> None:
         """Writes until cancelled."""
+        failures = 0
+        refused: set[str] = set()
         while True:
             await asyncio.sleep(_EVERY)
             standings = self._policies.standings
@@ -60,8 +63,17 @@ class PolicyStatus:
             if not standings:
                 continue
             counts = await self._counts()
-            for standing in standings:
-                await self._write(standing, counts.get(standing.name, Counts()))
+            refused.intersection_update(each.name for each in standings)
+            # A status that was refused is tried last: it must not keep the others out.
+            for standing in sorted(standings, key=lambda each: each.name in refused):
+                if not await self._write(standing, counts.get(standing.name, Counts())):
+                    refused.add(standing.name)
+                    failures += 1
+                    await asyncio.sleep(_BACKOFF.pause(failures))
+                    break
+                refused.discard(standing.name)
+            else:
+                failures = 0
 
     def _prune(self, standings: list[Standing]) -> None:
         """Forgets policies that are gone."""
@@ -85,10 +97,11 @@ class PolicyStatus:
                     counts.lost_to = found[0].name
         return result
 
-    async def _write(self, standing: Standing, counts: Counts) -> None:
+    async def _write(self, standing: Standing, counts: Counts) -> bool:
+        """Whether the API server takes writes; where it does not, the others need not be sent now."""
         status = self._status(standing, counts)
         if self._written.get(standing.name) == (standing.uid, status):
-            return
+            return True
         body = msgspec.json.encode({"metadata": {"uid": standing.uid}, "status": status})
         path = api_path(POLICIES_PATH, standing.name, "status")
         try:
@@ -98,9 +111,12 @@ class PolicyStatus:
             if error.status == 404:
                 self._policies.forget(standing.name, standing.uid)
             elif error.status != 409:  # 409: another object of the same name by now; its event is on the way
-                _log.warning("policy status not written", policy=standing.name, problem=str(error))
-        except ConnectionLost as error:
-            _log.warning("policy status not written", policy=standing.name, problem=str(error))
+                self._connection.outages.failed("policy status", str(error.status), f"{standing.name}: {error.reason}")
+                return False
+        except ConnectionLost:
+            return False  # the connection logs it
+        self._connection.outages.over("policy status")
+        return True
 
     def _status(self, standing: Standing, counts: Counts) -> dict[str, Any]:
         if not standing.problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any, TypeVar
@@ -15,23 +16,25 @@ from flowcore.model.gang_terms import Source
 from flowcore.model.pods import Pod
 from flowcore.model.wire import Interner, storage_decoder
 from thalweg_operator import sinks
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.bad_input import BadInput
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.connection import Connection, connect
-from thalweg_operator.errors import OperatorError
+from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.events import EventWriter
 from thalweg_operator.evictions import Evictor
 from thalweg_operator.fence import Fence
 from thalweg_operator.gate_admission import GateAdmission
-from thalweg_operator.health import application, watch_event_loop
+from thalweg_operator.health import Liveness, application, lacking, watch_event_loop
 from thalweg_operator.lease import Elector
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator
 from thalweg_operator.observed import Observed
 from thalweg_operator.partial import PartialGangs
 from thalweg_operator.policies import PolicyStore
-from thalweg_operator.policy_handlers import keep_resynced, resync, serve
+from thalweg_operator.policy_handlers import watch_policies
+from thalweg_operator.policy_resync import PolicyResync
 from thalweg_operator.policy_status import PolicyStatus
 from thalweg_operator.progress import Progress
 from thalweg_operator.reflector import Reflector, Sink
@@ -54,6 +57,10 @@ _DRAIN = 10.0
 _SETTLING = 10.0
 #: Of the elector alone: renewals must not stand in line behind bindings.
 _LEASE_CONNECTIONS = 2
+#: Seconds that answers under way may take when the operator is told to stop.
+_LAST_ANSWERS = 2.0
+#: Between tries to start the worker, and to list the policies, for the first time.
+_FIRST = Backoff(first=0.5, longest=5.0)
 _STORAGE_GROUP = "storage.k8s.io"
 #: What filters on volumes read: resource -> API group and kind.
 _STORAGE = {
@@ -88,9 +95,10 @@ async def run(
     # Watches, and the slots of the queues (write_queue.py).
     connections = 2 * (settings.bind_concurrency + settings.steer_concurrency) + 48
     async with (
-        connect(settings.kubeconfig, connections, fence) as connection,
-        connect(settings.kubeconfig, _LEASE_CONNECTIONS) as aside,
+        connect(settings.kubeconfig, connections, fence, settings.context) as connection,
+        connect(settings.kubeconfig, _LEASE_CONNECTIONS, context=settings.context) as aside,
     ):
+        _log.info("cluster", server=connection.server, context=connection.credentials.context, source=settings.source)
         operator = Operator(settings, connection, Elector(aside, fence, settings.lease))
         async with beside(operator):
             await operator.run()
@@ -153,6 +161,7 @@ class Operator:
             settings.resync,
             settings.round_budget,
             round_timeout=settings.round_timeout,
+            liveness=Liveness(settings.round_timeout),
         )
         self._rounds.on_planned = self._planned
         self.steering.on_rejected = self._rounds.rejected
@@ -169,6 +178,8 @@ class Operator:
         for plural, (group, kind) in _STORAGE.items():
             sink = sinks.StorageObjects(self._state, kind)
             self._reflectors[plural] = self._reflect(plural, storage_decoder(kind, intern), sink, group)
+        #: Their objects only say what pods want: when their API is ill, everybody else's pods must go on.
+        self._groups = frozenset(f"podgroups.{source.value}" for source in _POD_GROUPS)
         for source, versions in _POD_GROUPS.items():
             path, *older = (f"/apis/{source.value}/{version}/podgroups" for version in versions)
             kind = f"podgroups.{source.value}"
@@ -179,20 +190,34 @@ class Operator:
                 sinks.pod_group_decoder(source, intern),
                 sinks.PodGroups(self._state, source),
                 self.metrics,
+                self.bad_input,
+                connection.outages,
                 may_be_absent=True,
                 older=older,
             )
+        for kind, reflector in self._reflectors.items():
+            self.metrics.watch_age.labels(kind).set_function(reflector.age)
         self.metrics.nodes.set_function(lambda: len(self._state.nodes))
         self.metrics.pods.set_function(lambda: len(self._state.pods))
         self.metrics.reservations.set_function(lambda: len(self._state.reservations))
-        self._policies_listed = asyncio.Event()
+        self._policy_resync = PolicyResync(connection, self._policies, self.bad_input)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
 
     def _reflect(self, kind: str, decode: Callable[[bytes], T | None], sink: Sink[T], group: str = "") -> Reflector[T]:
         path = f"/apis/{group}/v1/{kind}" if group else f"/api/v1/{kind}"
-        return Reflector(kind, path, self._connection, decode, sink, self.metrics, may_be_absent=bool(group))
+        return Reflector(
+            kind,
+            path,
+            self._connection,
+            decode,
+            sink,
+            self.metrics,
+            self.bad_input,
+            self._connection.outages,
+            may_be_absent=bool(group),
+        )
 
     def _planned(self, request: RoundRequest, pods: Sequence[Pod], reply: RoundReply) -> None:
         self._progress.planned(request, pods, reply)
@@ -208,17 +233,17 @@ class Operator:
         self._rounds.refused(pod, reason)
 
     def not_ready(self) -> list[str]:
-        """What the snapshot still lacks, and the lease."""
-        missing = [kind for kind, reflector in self._reflectors.items() if not reflector.synced.is_set()]
-        if not self._policies_listed.is_set():
-            missing.append("policies")
-        if not self._elector.held.is_set():
-            missing.append("lease")
-        return missing
+        """What is missing: kinds that were not listed yet or are stale, and the lease."""
+        now = asyncio.get_running_loop().time()
+        heard = {kind: (each.synced.is_set(), each.heard) for kind, each in self._reflectors.items()}
+        heard["policies"] = (self._policy_resync.heard is not None, self._policy_resync.heard)
+        missing = lacking(heard, now, never_stale=self._groups)
+        return missing if self._elector.held.is_set() else [*missing, "lease"]
 
     async def run(self) -> None:
         """Runs until a signal comes or a part fails for good."""
-        runner = web.AppRunner(application(self.metrics, self.not_ready), access_log=None)
+        served = application(self.metrics, self.not_ready, self._rounds.liveness.problem)
+        runner = web.AppRunner(served, access_log=None, shutdown_timeout=_LAST_ANSWERS)
         await runner.setup()
         site = web.TCPSite(runner, self._settings.host, self._settings.port)
         try:
@@ -226,8 +251,12 @@ class Operator:
         except OSError as error:
             raise OperatorError(f"cannot listen on {self._settings.host}:{self._settings.port}: {error}") from error
         _log.info("listening", host=self._settings.host, port=self._settings.port)
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, self._stop.set)
         try:
-            await serve(self._connection, self._policies, start=self._start, finish=self._finish, stop=self._stop)
+            self._start()
+            await self._stop.wait()
         finally:
             await self._finish()
             await runner.cleanup()
@@ -236,29 +265,41 @@ class Operator:
         if self._failure is not None:
             raise OperatorError(f"a part of the operator failed: {self._failure!r}") from self._failure
 
-    async def _start(self) -> None:
+    def _start(self) -> None:
         for kind, reflector in self._reflectors.items():
             self._begin(f"reflector {kind}", reflector.run())
-        # The first policy is read after this: it may name any model that the worker has. Starting
-        # takes as long as a large cluster takes to list.
-        self._policies.models = await self._worker.start()
-        for name, problem in self._policies.models.problems.items():
-            _log.warning("cost model not used", model=name, problem=problem)
         self._begin("lease", self._elector.run())
         self._begin("rounds", self._begin_rounds())
+
+    async def _learn_models(self) -> None:
+        """Starts the worker, which takes as long as a large cluster takes to list, and learns which cost models it has.
+
+        Policies are read after that: the first one may name any of them.
+        """
+        failures = 0
+        self._rounds.liveness.began()
+        while True:
+            try:
+                self._policies.models = await self._worker.start()
+                break
+            except WorkerLost as error:
+                failures += 1
+                self._connection.outages.failed("worker", "not started", str(error))
+                await asyncio.sleep(_FIRST.pause(failures))
+        self._rounds.liveness.ended(success=True)
+        self._connection.outages.over("worker")
+        for name, problem in self._policies.models.problems.items():
+            _log.warning("cost model not used", model=name, problem=problem)
 
     async def _begin_rounds(self) -> None:
         # Before all is known nothing may be placed: a node without its pods looks empty, and a pod whose policy was not
         # read yet looks ungoverned.
-        pause = 0.1  # the API server says 429 for a moment after a CRD was installed
-        while not self._policies_listed.is_set():
-            try:
-                await resync(self._connection, self._policies)
-                self._policies_listed.set()
-            except OperatorError as error:
-                _log.warning("policies not listed", problem=str(error))
-                await asyncio.sleep(pause)
-                pause = min(2.0, 2 * pause)
+        await self._learn_models()
+        self._begin("policies", watch_policies(self._connection, self._policies))
+        failures = 0
+        while not await self._policy_resync.once():
+            failures += 1
+            await asyncio.sleep(_FIRST.pause(failures))
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         await self._elector.held.wait()  # all that follows writes
@@ -268,7 +309,7 @@ class Operator:
         gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._state.nodes), pods=len(self._state.pods))
         self._begin("event loop watch", watch_event_loop(self.metrics))
-        self._begin("policy resync", keep_resynced(self._connection, self._policies))
+        self._begin("policy resync", self._policy_resync.run())
         self.steering.adopt_all()
         self._begin("events", self._events.run())
         self._begin("progress", self._progress.run())

@@ -6,6 +6,8 @@ policies, seed, and the steps that the clock allowed; with the plan that came of
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -31,22 +33,46 @@ class UnreadableRecord(Exception):
     """A file that is no record; the message says why."""
 
 
-def keep(folder: Path, request: RoundRequest, reply: RoundReply) -> None:
-    """Writes a record and removes the oldest beyond ``KEPT``.
+class Keeper:
+    """Writes the records of one process into a folder.
 
-    Args:
-        request: fresh, with the whole cluster.
-
-    Raises:
-        OSError: the folder cannot be written to.
+    Their names begin with the time at which the process began, so that names sort by age over restarts and no process
+    overwrites what another one wrote. Records tell what runs in the cluster: nobody else may read them.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    request = msgspec.structs.replace(request, steps=reply.steps)
-    unfinished = folder / "round.part"
-    unfinished.write_bytes(_encoder.encode(Record(request, reply)))
-    unfinished.rename(folder / f"round-{request.number:09}.msgpack")
-    for old in sorted(folder.glob("round-*.msgpack"))[:-KEPT]:
-        old.unlink()
+
+    def __init__(self, folder: Path, began: datetime | None = None) -> None:
+        """Into ``folder``, which is made if it is not there.
+
+        Args:
+            began: when the process began; None: now.
+        """
+        self._folder = folder
+        self._prefix = f"{began or datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+
+    def keep(self, request: RoundRequest, reply: RoundReply) -> Path:
+        """Writes a record and removes the oldest beyond ``KEPT``; returns its path.
+
+        Args:
+            request: fresh, with the whole cluster.
+
+        Raises:
+            OSError: the folder cannot be written to.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        request = msgspec.structs.replace(request, steps=reply.steps)
+        path = self._folder / f"round-{self._prefix}-{request.number:09}.msgpack"
+        unfinished = self._folder / f"{self._prefix}.part"
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(_encoder.encode(Record(request, reply)))
+        unfinished.rename(path)
+        for old in sorted(self._folder.glob("round-*.msgpack"), key=_age)[:-KEPT]:
+            old.unlink(missing_ok=True)
+        return path
+
+
+def _age(path: Path) -> tuple[bool, str]:
+    """Orders records, the oldest first. Names without a time were written before names had one."""
+    return ("T" in path.name, path.name)
 
 
 def read(path: Path) -> Record:

@@ -15,19 +15,34 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 import structlog
 
+from thalweg_operator.backoff import Backoff
+from thalweg_operator.bad_input import BadInput
 from thalweg_operator.connection import Connection
 from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.json_reading import NotReadable, Reader, without_depth
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.outages import Outages
+from thalweg_operator.pace import Pace
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 _log = structlog.get_logger()
 _PAGE = 500
-#: The API server sends a bookmark about once a minute; twice that without a byte is a dead connection.
-_SILENCE = 150.0
+#: Seconds of silence after which a watch is begun again. Bookmarks come about once a minute; where no object of the
+#: kind ever changed the API server sends none, and a new watch is what shows that it still answers.
+_SILENCE = 75.0
+#: A watch that ended sooner and brought nothing is a failure.
+_SHORT = 1.0
 #: How often a kind is asked for that the cluster does not serve: an upgrade may bring it.
 _ABSENT = 60.0
+#: Bytes of one event; etcd stores objects of at most 1.5 MiB.
+_LONGEST = 2**24
+#: Requests a second that one kind costs in the long run, and at once, whatever the answers are.
+_PER_SECOND, _AT_ONCE = 1.5, 3
+#: Refusals in a row after which the version that a watch goes on from is doubted, unless they say busy or forbidden.
+_DOUBTFUL, _BUSY = 4, (401, 403, 429, 502, 503)
+_BACKOFF = Backoff(first=0.2, longest=10.0)
 #: Events between two turns of the event loop.
 _BURST = 100
 
@@ -47,6 +62,12 @@ class Sink(Protocol[T_contra]):
     def keys(self) -> list[str]:
         """All objects it holds."""
 
+    def named(self, namespace: str, name: str) -> str:
+        """The key of the object of this name."""
+
+    def unreadable(self, key: str) -> None:
+        """There is a version of the object that cannot be read. What it held before may be wrong now."""
+
 
 class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
@@ -55,7 +76,7 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 class _Page(msgspec.Struct):
     metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | None
 
 
 class _Event(msgspec.Struct):
@@ -63,12 +84,14 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str | None = None
     resource_version: str = ""
 
 
-class _Versioned(msgspec.Struct):
-    metadata: _Version
+class _Object(msgspec.Struct):
+    metadata: _Meta
 
 
 class _Problem(msgspec.Struct):
@@ -76,12 +99,19 @@ class _Problem(msgspec.Struct):
     message: str | None = None
 
 
+_pages, _events, _objects, _problems = Reader(_Page), Reader(_Event), Reader(_Object), Reader(_Problem)
+
+
 class _Expired(Exception):
     """The version to go on from is no longer known."""
 
 
 class _Garbled(Exception):
-    """What came is no list or no event; whatever it stood for, only a list tells."""
+    """An answer that is no list or no event; whatever it stood for, only a list tells."""
+
+
+class _TooShort(Exception):
+    """A watch that ended at once and brought nothing."""
 
 
 class Reflector(Generic[T]):
@@ -99,6 +129,8 @@ class Reflector(Generic[T]):
         decode: Callable[[bytes], T | None],
         sink: Sink[T],
         metrics: Metrics,
+        bad_input: BadInput,
+        outages: Outages,
         *,
         may_be_absent: bool = False,
         older: Sequence[str] = (),
@@ -115,17 +147,18 @@ class Reflector(Generic[T]):
         self._kind, self._connection = kind, connection
         self._paths, self._at = (path, *older), 0
         self._decode, self._sink, self._metrics = decode, sink, metrics
-        self._pages = msgspec.json.Decoder(_Page)
-        self._events = msgspec.json.Decoder(_Event)
-        self._versions = msgspec.json.Decoder(_Versioned)
+        self._bad_input, self._outages = bad_input, outages
+        self._pace = Pace(_PER_SECOND, _AT_ONCE)
         self._version = ""
         self._absent = False
         self._seen = metrics.events.labels(kind)
+        self._failures = 0
+        self._heard: float | None = None
+        self._watching_since: float | None = None
         self.synced = asyncio.Event()
 
     async def run(self) -> None:
         """Lists and watches until cancelled; every failure is waited out."""
-        failures = 0
         while True:
             try:
                 if not self._version:
@@ -135,31 +168,55 @@ class Reflector(Generic[T]):
                     self._absent = False
                     self.synced.set()
                 await self._watch()
-                failures = 0
+                continue
             except _Expired:
                 self._version = ""
+            except _TooShort:
+                self._outages.failed(self._kind, "short watch", "the watch ended at once and brought nothing")
             except _Garbled as error:
                 self._version = ""
-                failures += 1
-                _log.error("not understood, listing again", kind=self._kind, problem=str(error))
+                self._outages.failed(self._kind, "not understood", str(error))
             except Refused as error:
                 absent = error.status == 404 and self._may_be_absent
                 if absent and not self._version:
                     await self._look_elsewhere()
-                    failures = 0
+                    self._failures = 0
                     continue
                 if absent or error.status == 410:
                     self._version, self._at = "", 0
-                failures += 1
-                # Nothing but other rights helps against a 403.
-                log = _log.error if error.status == 403 else _log.warning
-                log("watch refused", kind=self._kind, status=error.status, reason=error.reason)
-            except ConnectionLost as error:
-                failures += 1
-                _log.warning("connection lost", kind=self._kind, problem=str(error))
-            if failures:
-                # Jitter, so that a restarted API server is not met by every watch at once.
-                await asyncio.sleep(min(10.0, 0.1 * 2 ** min(failures, 7)) * random.uniform(0.5, 1.0))  # noqa: S311
+                elif self._failures >= _DOUBTFUL and error.status not in _BUSY:
+                    self._version = ""  # such as one from before the data of the API server was restored
+                # A 403 ends when somebody gives the rights.
+                self._outages.failed(self._kind, str(error.status), error.reason, passing=error.status == 429)
+            except ConnectionLost:
+                pass  # the connection logs it, once for all kinds
+            # Jitter, so that a restarted API server is not met by every watch at once.
+            self._failures += 1
+            await asyncio.sleep(_BACKOFF.pause(self._failures))
+
+    @property
+    def heard(self) -> float | None:
+        """The event loop's time when the API server last showed that the sink is up to date; None before.
+
+        It does so by a list, an event, a bookmark, and a watch that it accepts and does not end at once.
+        """
+        return max(self._heard or 0.0, self._watching_since or 0.0) if self._lived() else self._heard
+
+    def _lived(self) -> bool:
+        """Whether there is a watch that did not end at once."""
+        return self._watching_since is not None and asyncio.get_running_loop().time() - self._watching_since >= _SHORT
+
+    def age(self) -> float:
+        """Seconds since ``heard``; infinite before."""
+        return float("inf") if self.heard is None else asyncio.get_running_loop().time() - self.heard
+
+    def _well(self) -> None:
+        self._heard = asyncio.get_running_loop().time()
+
+    def _healthy(self) -> None:
+        """The watch lives: what failed before is over."""
+        self._failures = 0
+        self._outages.over(self._kind)
 
     @property
     def _path(self) -> str:
@@ -177,32 +234,36 @@ class Reflector(Generic[T]):
         for key in self._sink.keys():  # noqa: SIM118 - a sink is not a mapping
             self._sink.delete(key)
         self.synced.set()
+        self._well()
         await asyncio.sleep(_ABSENT * random.uniform(0.5, 1.0))  # noqa: S311
 
     async def _list(self) -> str:
         """Takes over a complete list; returns its version. What the list no longer has is deleted."""
         seen: set[str] = set()
         params = {"limit": str(_PAGE)}
+        await self._pace.turn()
         while True:
-            raw = await self._connection.request("GET", self._path, params=params)
-            try:
-                page = self._pages.decode(raw)
-            except msgspec.DecodeError as error:
-                raise _Garbled(f"list: {error}: {raw[:200]!r}") from error
-            for index, item in enumerate(page.items or ()):
-                value = self._read(bytes(item))
-                if value is not None:
-                    self._sink.upsert(value)
-                    seen.add(self._sink.key(value))
+            page = _read(_pages, await self._connection.request("GET", self._path, params=params), "list")
+            version, token = page.metadata.resource_version, page.metadata.continue_
+            if page.items is None or not version:
+                raise _Garbled("list: no items or no resourceVersion")
+            before = len(seen)
+            for index, item in enumerate(page.items):
+                seen.add(self._take(bytes(item)))
                 if index % _BURST == _BURST - 1:
                     await asyncio.sleep(0)
-            if not page.metadata.continue_:
+            if not token:
                 break
-            params["continue"] = page.metadata.continue_
+            if len(seen) == before:
+                raise _Garbled("list: a page that is not the last one brought no new object")
+            if len(page.items) < _PAGE:  # full pages cost no turn: a large cluster must be read soon
+                await self._pace.turn()
+            params["continue"] = token
         for key in self._sink.keys():  # noqa: SIM118 - a sink is not a mapping
             if key not in seen:
                 self._sink.delete(key)
-        return page.metadata.resource_version
+        self._well()
+        return version
 
     async def _watch(self) -> None:
         """Applies events until the server ends the watch.
@@ -217,58 +278,94 @@ class Reflector(Generic[T]):
             # Ends differ, so that watches do not all come back together.
             "timeoutSeconds": str(random.randint(280, 420)),  # noqa: S311
         }
-        rest, count = b"", 0
+        await self._pace.turn()
+        rest, count, accepted = b"", 0, False
         try:
             async with self._connection.stream(self._path, params, _SILENCE) as content:
+                accepted = True
+                self._watching_since = asyncio.get_running_loop().time()
                 async for chunk in content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
+                    if len(rest) > _LONGEST:
+                        raise _Garbled("event: a line without an end")
                     for line in lines:
                         self._apply(line)
                         count += 1
                         if count % _BURST == 0:
                             await asyncio.sleep(0)
+                    if lines:
+                        self._well()
+                        self._healthy()
         except ConnectionLost:
-            if count == 0:
+            if not accepted:
                 raise
-            # Events were flowing: go on from the last of them at once.
-            _log.info("watch ended", kind=self._kind, events=count)
+            # Whatever came before the end was applied: go on from there.
+        finally:
+            lived = self._lived()
+            self._heard, self._watching_since = self.heard, None
+        if count == 0 and not lived:
+            raise _TooShort
+        self._healthy()
 
     def _apply(self, line: bytes) -> None:
         if not line:
             return
-        try:
-            event = self._events.decode(line)
-            version = "" if event.type == "ERROR" else self._versions.decode(event.object).metadata.resource_version
-        except msgspec.DecodeError as error:
-            raise _Garbled(f"event: {error}: {line[:200]!r}") from error
+        event = _read(_events, line, "event")
         raw = bytes(event.object)
         if event.type == "ERROR":
-            try:
-                problem = msgspec.json.decode(raw, type=_Problem)
-            except msgspec.DecodeError as error:
-                raise _Garbled(f"error event: {error}: {line[:200]!r}") from error
+            problem = _read(_problems, raw, "error event")
             if problem.code == 410:
                 raise _Expired
-            raise Refused(problem.code or 500, problem.message or "the watch reported an error")
-        if event.type != "BOOKMARK":
-            value = self._read(raw)
-            if value is not None and event.type == "DELETED":
-                self._sink.delete(self._sink.key(value))
-            elif value is not None:
-                self._sink.upsert(value)
-        self._seen.inc()
+            status = problem.code if problem.code is not None and 400 <= problem.code < 600 else 500
+            raise Refused(status, problem.message or "the watch reported an error")
+        version = _read(_objects, raw, "event").metadata.resource_version
         # Without a version there is nothing to go on from: an object that says none is no event of an API server.
         if not version:
             raise _Garbled(f"event without a version: {line[:200]!r}")
+        if event.type == "DELETED":
+            self._sink.delete(self._named(raw))
+        elif event.type != "BOOKMARK":
+            self._take(raw)
+        self._seen.inc()
         self._version = version
 
-    def _read(self, raw: bytes) -> T | None:
+    def _take(self, raw: bytes) -> str:
+        """Puts an object into the sink; its key."""
         try:
-            return self._decode(raw)
-        except msgspec.ValidationError as error:
-            # Not a shape that a real API server stores. Say so and go on: one object must not stop the others.
+            try:
+                value = self._decode(raw)
+            except RecursionError:
+                value = self._decode(without_depth(raw))
+        except Exception as error:  # noqa: BLE001 - whatever it is, one object must not stop the others
+            key = self._named(raw)
             self._metrics.unreadable.labels(self._kind).inc()
-            _log.error(
-                "unreadable object", kind=self._kind, problem=str(error), object=raw[:200].decode(errors="replace")
-            )
-            return None
+            self._bad_input.refuse(self._kind, "object", key, f"it cannot be read: {error}")
+            self._sink.unreadable(key)
+            return key
+        if value is None:
+            key = self._named(raw)
+            self._sink.delete(key)
+            return key
+        key = self._sink.key(value)
+        if not key or key[-1] == "/":
+            raise _nameless(raw)
+        self._sink.upsert(value)
+        return key
+
+    def _named(self, raw: bytes) -> str:
+        meta = _read(_objects, raw, "object").metadata
+        if not meta.name:
+            raise _nameless(raw)
+        return self._sink.named(meta.namespace or "", meta.name)
+
+
+def _nameless(raw: bytes) -> _Garbled:
+    """Nobody can tell what the object stands for, so nothing of the answer can be relied on."""
+    return _Garbled(f"object without a name: {raw[:200]!r}")
+
+
+def _read(reader: Reader[T], raw: bytes, what: str) -> T:
+    try:
+        return reader.read(raw)
+    except NotReadable as error:
+        raise _Garbled(f"{what}: {error}: {raw[:200]!r}") from error

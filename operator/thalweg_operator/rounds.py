@@ -25,6 +25,7 @@ from thalweg_operator.binder import Binder
 from thalweg_operator.deadline import RoundDeadline
 from thalweg_operator.dispatch import Dispatch, in_bursts
 from thalweg_operator.errors import WorkerLost
+from thalweg_operator.health import Liveness
 from thalweg_operator.lasting import LastingRoom
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies import PolicyStore
@@ -88,6 +89,7 @@ class RoundLoop:
     """Runs rounds whenever the batcher says so.
 
     Attributes:
+        liveness: whether rounds are made.
         reports: the last round of each policy object that had pods waiting, by its uid.
         contradictions: policy objects, by uid, that rule some of their own pods out: their version then, and how.
         on_planned: called with each round's request, the pods of its ``waiting`` and its reply, once it is carried out.
@@ -108,6 +110,7 @@ class RoundLoop:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         round_timeout: float = 60.0,
+        liveness: Liveness | None = None,
     ) -> None:
         """Wires the loop.
 
@@ -130,6 +133,7 @@ class RoundLoop:
         self._asked = 0.0
         #: Uid of each pod that was planned with, and since when it waits.
         self._since: dict[str, tuple[str, float]] = {}
+        self.liveness = liveness or Liveness(round_timeout)
         self.reports: dict[str, RoundReport] = {}
         self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
 
@@ -139,10 +143,13 @@ class RoundLoop:
         try:
             while True:
                 await self._batcher.wait(self._next_due())
+                self.liveness.began()
                 try:
                     await self._round()
                     failures = 0
+                    self.liveness.ended(success=True)
                 except WorkerLost as error:
+                    self.liveness.ended(success=False)
                     # With pods to plan the same question is not asked again (quarantine.py); without, it must be.
                     failures = 0 if self._told else failures + 1
                     self._told = False

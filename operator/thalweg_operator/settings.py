@@ -13,7 +13,10 @@ class Settings:
     """Settings of one operator process.
 
     Attributes:
-        kubeconfig: None in a cluster: the pod's service account is used.
+        kubeconfig: None in a cluster: the pod's service account is used. Several paths with the path separator between
+            them are merged.
+        context: of the kubeconfig; None: its current context.
+        source: what named the kubeconfig, for the log.
         host, port: where /healthz, /readyz and /metrics are served.
         lease: held while anything is written; one for each cluster.
         idle_window: seconds without a change after which a round starts.
@@ -29,6 +32,8 @@ class Settings:
     """
 
     kubeconfig: Path | None = None
+    context: str | None = None
+    source: str = "service account"
     host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
     port: int = 8080
     lease: LeaseName = field(default_factory=LeaseName)

@@ -33,7 +33,26 @@ from thalweg_operator.state import ClusterState
 _log = structlog.get_logger()
 
 
-class Nodes:
+class _ByName:
+    """Objects whose key is their name. Where a version cannot be read, the one before it stays."""
+
+    def named(self, _namespace: str, name: str) -> str:
+        """See Sink."""
+        return name
+
+    def unreadable(self, key: str) -> None:
+        """See Sink."""
+
+
+class _ByNamespace(_ByName):
+    """Objects whose key is namespace/name, or /name."""
+
+    def named(self, namespace: str, name: str) -> str:
+        """See Sink."""
+        return f"{namespace}/{name}"
+
+
+class Nodes(_ByName):
     """Nodes into the state."""
 
     def __init__(self, state: ClusterState) -> None:
@@ -55,8 +74,13 @@ class Nodes:
         """See Sink."""
         return list(self._state.nodes)
 
+    def unreadable(self, key: str) -> None:
+        """See Sink: what it offers is not known, so nothing is planned there."""
+        node = self._state.nodes.get(key, Node(key))
+        self._state.upsert_node(msgspec.structs.replace(node, problem="the node object cannot be read"))
 
-class Pods:
+
+class Pods(_ByNamespace):
     """Pods into the state."""
 
     def __init__(self, state: ClusterState) -> None:
@@ -79,7 +103,7 @@ class Pods:
         return list(self._state.pods)
 
 
-class Namespaces:
+class Namespaces(_ByName):
     """Namespaces' labels into the state."""
 
     def __init__(self, state: ClusterState) -> None:
@@ -101,8 +125,12 @@ class Namespaces:
         """See Sink."""
         return list(self._state.namespaces)
 
+    def unreadable(self, key: str) -> None:
+        """See Sink: its labels are not known, so no policy governs its pods."""
+        self._state.set_namespace(key, None)
 
-class StorageObjects:
+
+class StorageObjects(_ByNamespace):
     """Storage objects of one kind into the state."""
 
     def __init__(self, state: ClusterState, kind: str) -> None:
@@ -126,7 +154,7 @@ class StorageObjects:
         return [f"{namespace}/{name}" for kind, namespace, name in self._state.storage.objects if kind == self._kind]
 
 
-class DeviceClasses:
+class DeviceClasses(_ByName):
     """DeviceClasses into the state."""
 
     def __init__(self, state: ClusterState) -> None:
@@ -149,7 +177,7 @@ class DeviceClasses:
         return list(self._state.device_classes)
 
 
-class PodGroups:
+class PodGroups(_ByNamespace):
     """PodGroups of one source into the state."""
 
     def __init__(self, state: ClusterState, source: Source) -> None:
@@ -186,7 +214,9 @@ def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes], Pod]
     def decode(raw: bytes) -> Pod:
         try:
             pod = to_pod(wire.decode(raw), intern)
-        except msgspec.ValidationError as error:
+        except RecursionError:
+            raise  # the reflector leaves out what is nested too deeply
+        except Exception as error:  # noqa: BLE001 - a bound pod must count on its node, whatever is wrong with it
             pod = to_unreadable_pod(raw, str(error))
             _log.error("pod cannot be read", pod=pod.key, node=pod.node_name, problem=str(error))
             return pod
@@ -217,7 +247,9 @@ def pod_group_decoder(source: Source, intern: Interner) -> Callable[[bytes], Pod
     def decode(raw: bytes) -> PodGroup:
         try:
             return to_pod_group(wire.decode(raw), source, intern)
-        except msgspec.ValidationError as error:
+        except RecursionError:
+            raise  # the reflector leaves out what is nested too deeply
+        except Exception as error:  # noqa: BLE001 - its pods must not be placed as if they had no gang
             group = to_unreadable_pod_group(raw, source, f"it cannot be read: {error}")
             _log.error("PodGroup cannot be read", group=group.key.shown, problem=str(error))
             return group

@@ -24,6 +24,7 @@ from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection, pod_path
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.events import EventWriter, timestamp
+from thalweg_operator.json_reading import NotReadable, Reader
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
 from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
@@ -50,6 +51,9 @@ class _BoundSpec(msgspec.Struct, rename="camel"):
 
 class _Bound(msgspec.Struct):
     spec: _BoundSpec
+
+
+_bound = Reader(_Bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +195,11 @@ class WaitingPods:
                     # It was bound while this was on its way: what the binding wrote there must not stay overwritten.
                     await self._patch(pod, _SCHEDULED | {"lastTransitionTime": now})
                     return Done.ANSWERED
-            except (Refused, ConnectionLost, msgspec.DecodeError) as error:
+            except (Refused, ConnectionLost, NotReadable) as error:
                 if isinstance(error, Refused) and error.status in (404, 409):
                     return Done.ANSWERED  # it is gone, or another pod has its name
                 _log.warning("reason not written", pod=pod.key, problem=str(error))
-                outcome = Again("error") if isinstance(error, msgspec.DecodeError) else again(error)
+                outcome = Again("error") if isinstance(error, NotReadable) else again(error)
                 if outcome.failed:
                     return outcome
                 # The pod itself may not be changed. Its Event says it, once.
@@ -212,4 +216,4 @@ class WaitingPods:
         body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
         path = pod_path(pod.namespace, pod.name, "status")
         answer = await self._connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
-        return bool(msgspec.json.decode(answer, type=_Bound).spec.node_name)
+        return bool(_bound.read(answer).spec.node_name)

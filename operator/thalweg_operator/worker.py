@@ -377,6 +377,7 @@ def serve(
         memory: bytes that this process may use, 0 for no limit.
     """
     replica = Replica()
+    keeper = None if records is None else record.Keeper(records)
     parts: list[RoundRequest] = []
     while True:
         header = source.read(LENGTH.size)
@@ -401,9 +402,9 @@ def serve(
         body = reply_encoder.encode(reply)
         sink.write(LENGTH.pack(len(body)) + body)
         sink.flush()
-        if records is not None and not reply.problem:
+        if keeper is not None and not reply.problem:
             with suppress(OSError):  # a full disk must not keep pods waiting
-                record.keep(records, replica.whole(request), reply)
+                keeper.keep(replica.whole(request), reply)
 
 
 if __name__ == "__main__":

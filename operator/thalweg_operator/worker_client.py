@@ -67,17 +67,20 @@ class WorkerClient:
             the cost models that it has.
 
         Raises:
-            WorkerLost: it died or hung before it was ready.
+            WorkerLost: it cannot be started, or it died or hung before it was ready.
         """
         if not self.alive:
             arguments = [str(self._memory), *([] if self._records is None else [str(self._records)])]
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "thalweg_operator.worker", *arguments),
-                stdin=PIPE,
-                stdout=PIPE,
-                limit=_BUFFER,
-                env=_environment(),
-            )
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "thalweg_operator.worker", *arguments),
+                    stdin=PIPE,
+                    stdout=PIPE,
+                    limit=_BUFFER,
+                    env=_environment(),
+                )
+            except OSError as error:  # no memory or no process to be had
+                raise WorkerLost(f"the worker process cannot be started: {error}") from error
             greeting = greeting_decoder.decode(await self._greeting(self._process))
             self._models = KnownModels(tuple(greeting.models), greeting.problems)
         return self._models

@@ -59,7 +59,7 @@ async def test_started_before_the_api_server(scene: Scene, plane: tuple[ControlP
     async with running_operator(kubeconfig, tmp_path / "early.log", wait=False) as early:
         await early.answers("/healthz", 200)
         said = await early.answers("/readyz", 503)
-        assert said.startswith("not in sync yet: nodes, pods, namespaces, ")
+        assert said.startswith("not in sync: nodes, pods, namespaces, ")
         assert said.endswith(", policies, lease\n")
         await until(lambda: "connection lost" in early.log, 20, lambda: "it to try")
         early.check()
@@ -226,7 +226,7 @@ async def test_mistakes_at_the_start(plane: tuple[ControlPlane, Api], tmp_path: 
         wrong = tmp_path / "kubeconfig"
         wrong.write_text(garbage)
         code, text = await _run("--kubeconfig", str(wrong), "--listen", f"127.0.0.1:{port}")
-        assert (code, "cannot read" in text, "Traceback" in text) == (1, True, False), (garbage, text)
+        assert (code, f"kubeconfig {wrong}" in text, "Traceback" in text) == (1, True, False), (garbage, text)
 
 
 async def _run(*arguments: str) -> tuple[int, str]:

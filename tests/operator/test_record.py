@@ -1,5 +1,6 @@
 """Rounds that were recorded play again to the same plan."""
 
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
@@ -80,23 +81,53 @@ def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:
     """The folder does not grow for ever."""
     request = _request(snapshot([node("a")], [pod("p")]))
     reply = answer(Replica(), request)
+    keeper = record.Keeper(tmp_path, datetime(2026, 11, 22, 10, 15, 2, 7, UTC))
     for number in range(1, record.KEPT + 4):
-        record.keep(tmp_path, msgspec.structs.replace(request, number=number), reply)
+        keeper.keep(msgspec.structs.replace(request, number=number), reply)
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert len(kept) == record.KEPT
-    assert kept[0] == "round-000000004.msgpack"
+    assert kept[0] == "round-20261122T101502000007Z-000000004.msgpack"
+
+
+def test_records_of_earlier_processes_go_first(tmp_path: Path) -> None:
+    """Round numbers begin at 1 with each process: what it writes is the newest all the same, and overwrites nothing."""
+    request = _request(snapshot([node("a")], [pod("p")]))
+    reply = answer(Replica(), request)
+    (tmp_path / "round-000001000.msgpack").write_bytes(b"of a version whose names had no time")
+    first = record.Keeper(tmp_path, datetime(2026, 11, 22, 10, 0, 0, 0, UTC))
+    for number in range(981, 1000):
+        first.keep(msgspec.structs.replace(request, number=number), reply)
+    assert len(list(tmp_path.iterdir())) == record.KEPT
+    second = record.Keeper(tmp_path, datetime(2026, 11, 22, 10, 0, 0, 1, UTC))
+    written = [second.keep(msgspec.structs.replace(request, number=number), reply) for number in range(1, 6)]
+    kept = sorted(tmp_path.iterdir())
+    assert len(kept) == record.KEPT
+    assert kept[-5:] == written
+    assert kept[0].name.endswith("000000985.msgpack")
+
+
+def test_records_are_for_nobody_else(tmp_path: Path) -> None:
+    """They tell what runs in the cluster. A folder that was there keeps its mode."""
+    request = _request(snapshot([node("a")], [pod("p")]))
+    path = record.Keeper(tmp_path / "new").keep(request, answer(Replica(), request))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o750)
+    record.Keeper(shared).keep(request, answer(Replica(), request))
+    assert shared.stat().st_mode & 0o777 == 0o750
 
 
 def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:
     """Exit code 0 for the same, 1 for another plan, 2 for a file that is none."""
     request = _request(snapshot([node("a")], [pod("p")]))
     reply = answer(Replica(), request)
-    record.keep(tmp_path, request, reply)
-    path = tmp_path / "round-000000001.msgpack"
+    keeper = record.Keeper(tmp_path)
+    path = keeper.keep(request, reply)
     done = CliRunner().invoke(main, ["replay", str(path)])
     assert done.exit_code == 0, done.output
     assert "the recorded plan" in done.stdout
-    record.keep(tmp_path, request, msgspec.structs.replace(reply, cost=reply.cost + 1))
+    keeper.keep(request, msgspec.structs.replace(reply, cost=reply.cost + 1))
     done = CliRunner().invoke(main, ["replay", str(path), "-o", "json"])
     assert done.exit_code == 1
     assert msgspec.json.decode(done.stdout)["differences"] == [f"cost: {reply.cost + 1} recorded, {reply.cost} now"]

@@ -10,8 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from support.fake_api import WatchServer, refusal, serving
+from support.fake_api import WatchServer, connected, listening, refusal, serving
 from support.operator import until
+from support.tcp_proxy import proxying
+from thalweg_operator.bad_input import BadInput
+from thalweg_operator.connection import Connection
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.reflector import Reflector
 
@@ -46,6 +49,21 @@ class Mirror:
     def keys(self) -> list[str]:
         return list(self.values)
 
+    def named(self, _namespace: str, name: str) -> str:
+        return name
+
+    def unreadable(self, key: str) -> None:
+        self.done.append(f"?{key}")
+
+
+def reflector_of(
+    connection: Connection, mirror: Mirror, metrics: Metrics | None = None, path: str = "/things", **options: Any
+) -> Reflector[Thing]:
+    metrics = metrics or Metrics()
+    decode = msgspec.json.Decoder(Thing).decode
+    bad_input = BadInput(metrics)
+    return Reflector("things", path, connection, decode, mirror, metrics, bad_input, connection.outages, **options)
+
 
 class Case:
     def __init__(self, server: WatchServer, mirror: Mirror, reflector: Reflector[Thing], metrics: Metrics) -> None:
@@ -71,7 +89,7 @@ async def reflecting(folder: Path, **objects: Any) -> AsyncIterator[Case]:
     for name, value in objects.items():
         server.objects[name] = server.thing(name, value)
     async with serving(server.app, folder) as connection:
-        reflector = Reflector("things", "/things", connection, msgspec.json.Decoder(Thing).decode, mirror, metrics)
+        reflector = reflector_of(connection, mirror, metrics)
         task = asyncio.create_task(reflector.run())
         try:
             await asyncio.wait_for(reflector.synced.wait(), 10)
@@ -120,8 +138,7 @@ async def test_an_expired_page_begins_the_list_again(tmp_path: Path, monkeypatch
     for number in range(5):
         server.objects[f"n{number}"] = server.thing(f"n{number}", number)
     async with serving(server.app, tmp_path) as connection:
-        decode = msgspec.json.Decoder(Thing).decode
-        reflector = Reflector("things", "/things", connection, decode, mirror, Metrics())
+        reflector = reflector_of(connection, mirror)
         task = asyncio.create_task(reflector.run())
         await asyncio.wait_for(reflector.synced.wait(), 10)
         task.cancel()
@@ -233,8 +250,7 @@ async def test_a_garbage_list_is_asked_for_again(tmp_path: Path) -> None:
     server.list_faults = [web.Response(body=b"<html>a proxy's page</html>"), web.json_response({"items": [1]})]
     server.objects["a"] = server.thing("a", 1)
     async with serving(server.app, tmp_path) as connection:
-        decode = msgspec.json.Decoder(Thing).decode
-        reflector = Reflector("things", "/things", connection, decode, mirror, Metrics())
+        reflector = reflector_of(connection, mirror)
         task = asyncio.create_task(reflector.run())
         await asyncio.wait_for(reflector.synced.wait(), 10)
         task.cancel()
@@ -288,8 +304,7 @@ async def test_a_kind_that_the_cluster_does_not_serve_is_empty(tmp_path: Path, m
     server, mirror, metrics = WatchServer(), Mirror(), Metrics()
     server.list_faults = [web.Response(status=404, text="404 page not found")]
     async with serving(server.app, tmp_path) as connection:
-        decode = msgspec.json.Decoder(Thing).decode
-        reflector = Reflector("things", "/things", connection, decode, mirror, metrics, may_be_absent=True)
+        reflector = reflector_of(connection, mirror, metrics, may_be_absent=True)
         task = asyncio.create_task(reflector.run())
         await asyncio.wait_for(reflector.synced.wait(), 10)
         case = Case(server, mirror, reflector, metrics)
@@ -322,9 +337,8 @@ async def test_the_version_that_is_served_is_followed(tmp_path: Path, monkeypatc
     server.app.middlewares.append(versions)
     server.app.router.add_get("/v2/things", server._serve)
     async with serving(server.app, tmp_path) as connection:
-        decode = msgspec.json.Decoder(Thing).decode
-        reflector = Reflector(
-            "things", "/v2/things", connection, decode, mirror, metrics, may_be_absent=True, older=["/v3/no", "/things"]
+        reflector = reflector_of(
+            connection, mirror, metrics, "/v2/things", may_be_absent=True, older=["/v3/no", "/things"]
         )
         task = asyncio.create_task(reflector.run())
         await asyncio.wait_for(reflector.synced.wait(), 10)
@@ -361,15 +375,14 @@ async def test_what_may_not_be_read_is_an_error_with_its_name(
     server = WatchServer()
     server.list_faults = [refusal(403, "things is forbidden")]
     async with serving(server.app, tmp_path) as connection:
-        decode = msgspec.json.Decoder(Thing).decode
-        reflector = Reflector("things", "/things", connection, decode, Mirror(), Metrics(), may_be_absent=True)
+        reflector = reflector_of(connection, Mirror(), may_be_absent=True)
         task = asyncio.create_task(reflector.run())
         await until(lambda: server.lists, 10, lambda: "a list")
         assert not reflector.synced.is_set()
         await asyncio.wait_for(reflector.synced.wait(), 10)
         task.cancel()
     said = capsys.readouterr()
-    (line,) = [line for line in (said.out + said.err).splitlines() if "refused" in line]
+    (line,) = [line for line in (said.out + said.err).splitlines() if "failing" in line]
     assert "error" in line
     assert "things" in line
 
@@ -382,3 +395,24 @@ async def test_a_watch_that_ends_by_itself_is_begun_again(tmp_path: Path) -> Non
         await case.server.put("b", 2)
         await case.equal()
         assert len(case.server.lists) == 1
+
+
+async def test_a_half_open_connection_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy stops forwarding and closes nothing: the watch is begun again from where it was, on a new connection."""
+    monkeypatch.setattr("thalweg_operator.reflector._SILENCE", 0.5)
+    server, mirror = WatchServer(), Mirror()
+    async with (
+        listening(server.app) as port,
+        proxying(port) as (proxy, outside),
+        connected(outside, tmp_path) as connection,
+    ):
+        reflector = reflector_of(connection, mirror)
+        task = asyncio.create_task(reflector.run())
+        await asyncio.wait_for(server.watched(), 10)
+        proxy.freeze()
+        before = proxy.connections
+        await server.put("a", 1)
+        await until(lambda: mirror.values == {"a": 1}, 10, lambda: "the event that nobody forwarded")
+        assert proxy.connections > before
+        assert len(server.lists) == 1
+        task.cancel()

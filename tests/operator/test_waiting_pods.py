@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from support import virtual_time
 from support.fake_api import answering, hang_up, serving
 from support.operator import until
 from thalweg_operator import waiting as module
 from thalweg_operator.backoff import Backoff
+from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.events import EventWriter
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
@@ -208,3 +210,38 @@ async def test_bound_while_it_was_being_told(case: tuple[Case, WaitingPods]) -> 
     assert [condition["status"] for _, condition in made.patches] == ["False", "True"]
     assert made.patches[1][1]["type"] == "PodScheduled"
     assert made.events == []
+
+
+def test_while_the_api_server_takes_no_writes_few_are_tried() -> None:
+    """However many pods wait; once it does, all are told."""
+
+    class Api:
+        def __init__(self) -> None:
+            self.problem: Exception | None = ConnectionLost("refused")
+            self.asked = 0
+
+        async def request(self, *_arguments: Any, **_options: Any) -> bytes:
+            self.asked += 1
+            if self.problem is not None:
+                raise self.problem
+            return b'{"spec": {}}'
+
+    async def main(problem: Exception) -> None:
+        made, api = Case(), Api()
+        api.problem = problem
+        loop = asyncio.get_running_loop()
+        connection: Any = api
+        told = WaitingPods(connection, made.state, made.metrics, 100.0, loop.time)
+        task = asyncio.create_task(told.run())
+        for number in range(1000):
+            made.state.upsert_pod(each := pod(f"p{number}"))
+            told.tell(each, "no room")
+        await asyncio.sleep(60)
+        assert 5 <= api.asked <= 20
+        api.problem = None
+        await asyncio.sleep(60)
+        assert made.metrics.registry.get_sample_value("thalweg_reasons_written_total") == 1000
+        task.cancel()
+
+    for problem in (ConnectionLost("refused"), Refused(503, "no")):
+        virtual_time.run(main(problem))

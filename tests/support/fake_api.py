@@ -17,11 +17,25 @@ from thalweg_operator.connection import Connection, connect
 @asynccontextmanager
 async def serving(app: web.Application, folder: Path, connections: int = 16) -> AsyncIterator[Connection]:
     """A connection of the operator's to a server of this application."""
+    async with listening(app) as port, connected(port, folder, connections) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def listening(app: web.Application) -> AsyncIterator[int]:
+    """A server of this application; its port."""
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def connected(port: int, folder: Path, connections: int = 16) -> AsyncIterator[Connection]:
+    """A connection of the operator's to a port of this machine."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -32,11 +46,8 @@ async def serving(app: web.Application, folder: Path, connections: int = 16) -> 
     }
     path = folder / "kubeconfig"
     path.write_text(json.dumps(config))
-    try:
-        async with connect(path, connections) as connection:
-            yield connection
-    finally:
-        await runner.cleanup()
+    async with connect(path, connections) as connection:
+        yield connection
 
 
 class WatchServer:
@@ -124,7 +135,7 @@ class WatchServer:
         more = str(start + limit) if start + limit < len(names) else None
         meta = {"resourceVersion": str(self.version), **({"continue": more} if more else {})}
         items = [self.objects[name] for name in names[start : start + limit]]
-        return web.json_response({"metadata": meta, "items": items or None})
+        return web.json_response({"metadata": meta, "items": items})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         self.watches.append(dict(request.query))

@@ -13,7 +13,7 @@ from flowcore.model.policies import GATE
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
 from flowcore.model.volumes import ClaimVolume, Disk, Volumes
-from flowcore.model.wire.base import Interner, Wire, WireMeta, to_labels, to_seconds
+from flowcore.model.wire.base import Interner, Wire, to_labels, to_seconds
 from flowcore.model.wire.features import needed_features
 from flowcore.model.wire.gangs import to_gang
 from flowcore.model.wire.limits import over_limit
@@ -124,8 +124,14 @@ class _WirePlace(Wire):
     scheduler_name: str | None = None
 
 
+class _WireIdentity(Wire):
+    name: str
+    namespace: str | None = None
+    uid: str | None = None
+
+
 class _WirePlacedPod(Wire):
-    metadata: WireMeta
+    metadata: _WireIdentity
     spec: _WirePlace
 
 
@@ -146,7 +152,6 @@ def to_unreadable_pod(raw: bytes, problem: str) -> Pod:
         pod_class=PodClass(),
         scheduler_name=wire.spec.scheduler_name or "default-scheduler",
         node_name=wire.spec.node_name or "",
-        created=to_seconds(wire.metadata.creation_timestamp),
         usage=_UNKNOWN_USAGE,
         blocked=f"it cannot be read: {problem}",
     )

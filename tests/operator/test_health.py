@@ -1,0 +1,96 @@
+"""Readiness tells staleness, liveness tells progress."""
+
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, web
+from support.operator import free_address
+from thalweg_operator.errors import WorkerLost
+from thalweg_operator.health import STALE, Progress, application, lacking
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.worker_client import WorkerClient
+
+
+def test_a_kind_is_lacking_until_it_was_complete_once_and_while_it_is_stale() -> None:
+    """It falls when nothing is heard for longer than the bound, and returns when something is."""
+    heard = {"nodes": (True, 1000.0), "pods": (False, None), "podgroups.x": (True, 1000.0)}
+    assert lacking(heard, 1000.0 + STALE, ["podgroups.x"]) == ["pods"]
+    heard["pods"] = (True, 1050.0)
+    assert lacking(heard, 1000.0 + STALE, ["podgroups.x"]) == []
+    assert lacking(heard, 1000.0 + STALE + 1, ["podgroups.x"]) == ["nodes (nothing heard for 91 s)"]
+    heard["nodes"] = (True, 1091.0)
+    assert lacking(heard, 1000.0 + STALE + 1, ["podgroups.x"]) == []
+
+
+def test_a_loop_that_waits_for_work_is_well() -> None:
+    """For however long."""
+    now = 0.0
+    progress = Progress(60.0, lambda: now)
+    now = 1e6
+    assert progress.problem() == ""
+    progress.began()
+    progress.ended(success=True)
+    now = 2e6
+    assert progress.problem() == ""
+
+
+def test_a_turn_that_does_not_end_is_no_progress() -> None:
+    """A round is bounded; five times the bound is not a slow round any more."""
+    now = 0.0
+    progress = Progress(60.0, lambda: now)
+    progress.began()
+    now = 300.0
+    assert progress.problem() == ""
+    now = 301.0
+    assert progress.problem() == "one round takes 301 s"
+    progress.ended(success=True)
+    assert progress.problem() == ""
+
+
+def test_rounds_of_which_none_succeeds_are_no_progress() -> None:
+    """A worker that cannot be started; but a question halved again and again until it can be answered is progress."""
+    now = 0.0
+    progress = Progress(60.0, lambda: now)
+    for _ in range(17):  # 100,000 pods halved down to one, each time until the time-out
+        progress.began()
+        now += 60.0
+        progress.ended(success=False)
+        now += 10.0
+        assert progress.problem() == ""
+    while now <= 1200.0:
+        progress.began()
+        progress.ended(success=False)
+        now += 10.0
+    assert progress.problem() == "no round succeeded for 1210 s"
+    progress.began()
+    progress.ended(success=True)
+    assert progress.problem() == ""
+
+
+async def test_the_pages_say_why() -> None:
+    """503 and a sentence, or 200."""
+    lacks, problem = ["nodes"], "one round takes 301 s"
+    runner = web.AppRunner(application(Metrics(), lambda: lacks, lambda: problem, {}))
+    await runner.setup()
+    host, port = free_address().split(":")
+    await web.TCPSite(runner, host, int(port)).start()
+
+    async def get(path: str) -> tuple[int, str]:
+        async with ClientSession() as session, session.get(f"http://{host}:{port}{path}") as answer:
+            return answer.status, await answer.text()
+
+    assert await get("/readyz") == (503, "not in sync: nodes\n")
+    assert await get("/healthz") == (503, "no progress: one round takes 301 s\n")
+    lacks, problem = [], ""
+    assert await get("/readyz") == (200, "ok\n")
+    assert await get("/healthz") == (200, "ok\n")
+    await runner.cleanup()
+
+
+async def test_a_worker_that_cannot_be_started_is_a_lost_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again; the operator does not end."""
+    monkeypatch.setattr("sys.executable", str(tmp_path / "none"))
+    with pytest.raises(WorkerLost, match="cannot be started"):
+        await WorkerClient(1.0).start()

@@ -1,0 +1,80 @@
+"""Statuses that the API server does not take cost few requests and keep no other status out."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from support import virtual_time
+from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.outages import Outages
+from thalweg_operator.policies import PolicyStore
+from thalweg_operator.policy_status import PolicyStatus
+from thalweg_operator.state import ClusterState
+
+
+class Api:
+    """Refuses writes to some policies."""
+
+    def __init__(self) -> None:
+        self.refuses: dict[str, Exception] = {}
+        self.outages = Outages()
+        self.asked: list[float] = []
+        self.written: set[str] = set()
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        self.asked.append(asyncio.get_running_loop().time())
+        assert msgspec.json.decode(options["body"])["status"]["conditions"]
+        name = path.split("/")[-2]
+        if name in self.refuses:
+            raise self.refuses[name]
+        self.written.add(name)
+        return b"{}"
+
+
+class Nothing:
+    """Rounds and gates of which nothing is to be said."""
+
+    def __init__(self) -> None:
+        self.reports: dict[str, Any] = {}
+        self.contradictions: dict[str, Any] = {}
+        self.problems: dict[str, str] = {}
+
+
+def test_one_status_that_is_refused_keeps_no_other_out() -> None:
+    """It is tried last from then on, with growing pauses."""
+
+    async def main() -> None:
+        api, store, nothing = Api(), PolicyStore(), Nothing()
+        for at in range(20):
+            store.offer(f"p{at:02}", f"u{at}", 1, {})
+        api.refuses = {"p00": Refused(500, "a webhook is down"), "p07": Refused(422, "no")}
+        status: Any = PolicyStatus(api, ClusterState(), store, nothing, nothing)  # type: ignore[arg-type]
+        task = asyncio.create_task(status.run())
+        await asyncio.sleep(30)
+        assert api.written == {f"p{at:02}" for at in range(20)} - set(api.refuses)
+        before = len(api.asked)
+        await asyncio.sleep(300)
+        assert len(api.asked) - before <= 30
+        task.cancel()
+
+    virtual_time.run(main())
+
+
+def test_while_the_api_server_is_away_one_write_is_tried_at_a_time() -> None:
+    """However many policies there are."""
+
+    async def main() -> None:
+        api, store, nothing = Api(), PolicyStore(), Nothing()
+        for at in range(200):
+            store.offer(f"p{at}", f"u{at}", 1, {})
+        api.refuses = {f"p{at}": ConnectionLost("refused") for at in range(200)}
+        status: Any = PolicyStatus(api, ClusterState(), store, nothing, nothing)  # type: ignore[arg-type]
+        task = asyncio.create_task(status.run())
+        await asyncio.sleep(60)
+        assert len(api.asked) <= 20
+        api.refuses = {}
+        await asyncio.sleep(40)
+        assert len(api.written) == 200
+        task.cancel()
+
+    virtual_time.run(main())
