@@ -98,7 +98,6 @@ class Elector:
         self._seen_at = self._refused_at = 0.0
         self._deadline = float("inf")
         #: Whether the last try failed: only the first of several is told.
-        self._troubled = False
         #: Before this time the holder from which the lease was seized may still write.
         self._not_before = float("-inf")
 
@@ -121,25 +120,25 @@ class Elector:
                 await self._take()
         except TimeoutError:
             problem = "the API server did not answer in time"
+            self._connection.outages.failed("lease", "time-out", problem)
         except LeaseLost:
             self._close()
             self._mine = False
             raise
         except ConnectionLost as error:
-            problem = str(error)
+            problem = str(error)  # the connection logs it
         except Refused as error:
             problem = str(error)
+            self._connection.outages.failed("lease", str(error.status), problem, passing=True)
             self._check_rights(error)
         else:
             self._refused_at = 0.0
+            self._connection.outages.over("lease")
         if self.held.is_set() and self._clock() >= self._deadline:
             # An API server that is away is no reason to forget all that is known. If nobody takes the lease meanwhile,
             # nobody else writes, and the next renewal that gets through opens the fence again.
             self._close()
             _log.error("lease not renewed in time, nothing is written", lease=str(self._lease), problem=problem)
-        elif problem and not self._troubled:
-            _log.warning("lease not asked for, trying again", lease=str(self._lease), problem=problem)
-        self._troubled = bool(problem)
 
     async def release(self) -> None:
         """Gives the lease back, so that another process need not wait; nothing if it is not held."""

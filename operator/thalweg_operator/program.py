@@ -99,6 +99,7 @@ async def run(
         connect(settings.kubeconfig, _LEASE_CONNECTIONS, context=settings.context) as aside,
     ):
         _log.info("cluster", server=connection.server, context=connection.credentials.context, source=settings.source)
+        aside.outages = connection.outages  # one API server, one line where it is away
         operator = Operator(settings, connection, Elector(aside, fence, settings.lease))
         async with beside(operator):
             await operator.run()

@@ -7,7 +7,6 @@ namespace from holding up the others.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -67,6 +66,10 @@ def again(error: ConnectionLost | Refused) -> Again:
     return Again("conflict" if error.status == 409 else "refused", error.retry_after, failed=False)
 
 
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class WriteQueue(Generic[_T]):
     """See the module."""
 
@@ -77,7 +80,7 @@ class WriteQueue(Generic[_T]):
         attempt: Callable[[_T, int], Awaitable[Outcome]],
         metrics: Metrics,
         backoff: Backoff,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """For one kind of write.
 
@@ -86,9 +89,9 @@ class WriteQueue(Generic[_T]):
             concurrency: requests in flight at once for one namespace; for all of them there may be a third more.
             attempt: sends an item once, and says how that ended. It is told how often this was tried before.
             backoff: pauses between tries of one item.
-            clock: seconds that never go back.
+            clock: seconds that never go back; None: those of the event loop.
         """
-        self._name, self._attempt, self._backoff, self._clock = name, attempt, backoff, clock
+        self._name, self._attempt, self._backoff, self._clock = name, attempt, backoff, clock or _loop_time
         self._slots = slots_for(concurrency)
         self._queue: FairQueue[_T] = FairQueue(self._slots)
         self._idle: deque[asyncio.Future[None]] = deque()

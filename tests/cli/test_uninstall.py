@@ -26,7 +26,7 @@ def test_an_api_server_that_is_not_there(kubeconfig: Path) -> None:
     """One line and exit code 1, at once."""
     done = thalweg("uninstall", "--kubeconfig", kubeconfig, "--yes")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: GET /version: Cannot connect to host 127.0.0.1")
+    assert done.stderr.startswith("Error: GET /version: cannot connect to 127.0.0.1")
 
 
 def test_it_asks_first(kubeconfig: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import ClientSession, web
 from support.operator import free_address
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.health import STALE, Progress, application, lacking
+from thalweg_operator.health import STALE, Liveness, application, lacking
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.worker_client import WorkerClient
 
@@ -25,7 +25,7 @@ def test_a_kind_is_lacking_until_it_was_complete_once_and_while_it_is_stale() ->
 def test_a_loop_that_waits_for_work_is_well() -> None:
     """For however long."""
     now = 0.0
-    progress = Progress(60.0, lambda: now)
+    progress = Liveness(60.0, lambda: now)
     now = 1e6
     assert progress.problem() == ""
     progress.began()
@@ -37,7 +37,7 @@ def test_a_loop_that_waits_for_work_is_well() -> None:
 def test_a_turn_that_does_not_end_is_no_progress() -> None:
     """A round is bounded; five times the bound is not a slow round any more."""
     now = 0.0
-    progress = Progress(60.0, lambda: now)
+    progress = Liveness(60.0, lambda: now)
     progress.began()
     now = 300.0
     assert progress.problem() == ""
@@ -50,7 +50,7 @@ def test_a_turn_that_does_not_end_is_no_progress() -> None:
 def test_rounds_of_which_none_succeeds_are_no_progress() -> None:
     """A worker that cannot be started; but a question halved again and again until it can be answered is progress."""
     now = 0.0
-    progress = Progress(60.0, lambda: now)
+    progress = Liveness(60.0, lambda: now)
     for _ in range(17):  # 100,000 pods halved down to one, each time until the time-out
         progress.began()
         now += 60.0
@@ -70,7 +70,7 @@ def test_rounds_of_which_none_succeeds_are_no_progress() -> None:
 async def test_the_pages_say_why() -> None:
     """503 and a sentence, or 200."""
     lacks, problem = ["nodes"], "one round takes 301 s"
-    runner = web.AppRunner(application(Metrics(), lambda: lacks, lambda: problem, {}))
+    runner = web.AppRunner(application(Metrics(), lambda: lacks, lambda: problem))
     await runner.setup()
     host, port = free_address().split(":")
     await web.TCPSite(runner, host, int(port)).start()

@@ -318,7 +318,7 @@ async def test_every_write_asks_the_fence(tmp_path: Path) -> None:
     async with serving(app, tmp_path) as plain, aiohttp.ClientSession() as session:
         clock = Clock()
         fence = Fence(clock)
-        connection = Connection(plain.configuration, session, fence)
+        connection = Connection(plain.credentials, session, fence)
         verbs = ("POST", "PUT", "PATCH", "DELETE")
         for verb in verbs:
             with pytest.raises(ConnectionLost, match="does not hold the lease"):
@@ -352,7 +352,7 @@ async def test_a_write_ends_with_the_lease(tmp_path: Path) -> None:
     async with serving(app, tmp_path) as plain, aiohttp.ClientSession(connector=one) as session:
         fence = Fence()
         fence.extend(boot_time() + 0.2, boot_time() + 0.3)
-        connection = Connection(plain.configuration, session, fence)
+        connection = Connection(plain.credentials, session, fence)
         first = asyncio.create_task(connection.request("GET", "/things"))
         await _until(lambda: bool(seen))
         with pytest.raises(ConnectionLost):

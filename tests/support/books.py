@@ -1,7 +1,7 @@
 """Finds leaks: what can be reached from an object, container by container."""
 
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -23,6 +23,8 @@ def books(**roots: Any) -> Counter[str]:
     for path, each in _walk(roots):
         if isinstance(each, np.ndarray):
             found[path] += each.size
+        elif isinstance(each, deque) and each.maxlen is not None:
+            continue  # it has a bound of its own
         elif not isinstance(each, _PLAIN) and hasattr(each, "__len__"):
             found[path] += len(each)
     return +found

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -98,8 +99,9 @@ class Churn:
 
         us: Any = self
         evictions: Any = Evictions()
-        self.told = WaitingPods(us, self.state, self.metrics, 100.0, clock)
-        self.steering = PodSteering(self.state, self.policies, us, self.metrics, self._pod, lambda: True, clock)
+        events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)
+        self.told = WaitingPods(us, self.state, self.metrics, events, 100.0, clock)
+        self.steering = PodSteering(self.state, self.policies, us, self.metrics, lambda: True, clock)
         self.state.on_steered = self.steering.follow
         batcher = Batcher(0.001, 0.01)
         self.state.on_change = self.policies.on_change = batcher.touch

@@ -77,7 +77,7 @@ class Fuzzed:
         def clock() -> float:
             return self.now
 
-        self.steering = PodSteering(self.state, self.policies, us, self.metrics, decode, lambda: True, clock)
+        self.steering = PodSteering(self.state, self.policies, us, self.metrics, lambda: True, clock)
         self.state.on_steered = self.steering.follow
         self.replacing = Replacing(self.state, self.policies, evictions, lambda *_, **__: None, lambda *_: None, clock)
         self.partial = PartialGangs(self.state, self.policies, evictions, clock)
@@ -232,10 +232,9 @@ class Fuzzed:
             namespace="t",
             name=name,
             uid=pod["metadata"]["uid"] if choose.random() < 0.9 else "old",
-            labels=tuple(sorted(pod["metadata"]["labels"].items())),
+            labels=pod["metadata"]["labels"],
             scheduler_name=pod["spec"]["schedulerName"],
             nominated=pod["status"].get("nominatedNodeName", "") if choose.random() < 0.7 else "",
-            raw=msgspec.json.encode(pod),
         )
         nodes = choose.sample(NODES, choose.randint(1, 3))
         guidance = self.steering.guidance(asked, nodes)

@@ -7,6 +7,7 @@ from typing import Any
 from aiohttp import web
 from support.fake_api import hang_up, refusal
 from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.outages import Outages
 
 Lease = dict[str, Any]
 
@@ -54,7 +55,7 @@ class Direct:
     """
 
     def __init__(self, store: LeaseStore, fault: Callable[[], str] = lambda: "") -> None:
-        self._store, self._fault = store, fault
+        self._store, self._fault, self.outages = store, fault, Outages()
 
     async def request(self, method: str, path: str, *, body: bytes | None = None, **_: Any) -> bytes:
         """As Connection.request."""
