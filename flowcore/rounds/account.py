@@ -106,6 +106,10 @@ class Account:
         if len(chosen) == 1 and self._contest.demands[at].counts.any():
             domain = column.values[chosen.pop()]
             return f"{gang.name} is planned for {gang.topology} {domain}, where no further node has room for it."
+        found, ask = self._contest.demands[at].group, self._cache.ask
+        if not judge(found.pod_class, self._snapshot, found.kind, ask).fits.any():
+            # No domain is at fault where the pod fits no node at all.
+            return reason_for(found, before=self._snapshot, after=self._kept, ask=ask)
         return f"{gang.name} keeps to one domain of {gang.topology}, and no node that has this label has room for it."
 
     def _flaw(self, at: int) -> str:

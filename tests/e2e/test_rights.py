@@ -36,7 +36,10 @@ async def test_the_rights_are_enough(
     async with (
         proxied(control, api, tmp_path, user) as proxy,
         running_operator(
-            proxy.kubeconfig, tmp_path / "operator.log", address=relay.to, lease="kube-system/thalweg"
+            proxy.kubeconfig,
+            tmp_path / "operator.log",
+            lease="kube-system/thalweg",
+            extender=("--extender-listen", relay.to),
         ) as operator,
     ):
         await gates_in_effect(scene, scene.pod("probe"))

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from flowcore.filters import (
     volume_binding,
     volume_zone,
 )
+from flowcore.filters.node_ports import Held
 from flowcore.model import neighbours, resources
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import HostPort, Toleration
@@ -96,12 +97,16 @@ def _everywhere(term: AffinityTerm, _namespace: str, labels: Labels, _namespace_
 
 
 #: What is put in the place of what, for each filter.
+def _same_address(held: Held, others: Iterable[HostPort]) -> bool:
+    return any(other.ip in held._addresses.get((other.protocol, other.port), ()) for other in others)
+
+
 SABOTAGE = {
     "NodeName": (node_name, "rejections", _always(())),
     "NodeUnschedulable": (node_unschedulable, "tolerates", _always(False)),
     "TaintToleration": (taint_toleration, "tolerates", _by_key),
     "NodeAffinity": (Requirement, "is_valid", True),
-    "NodePorts": (HostPort, "clashes", lambda self, other: self == other),
+    "NodePorts": (Held, "clashes", _same_address),
     "NodeResourcesFit": (resources, "raise_to", lambda total, floor: total.update(floor)),
     "PodTopologySpread": (pod_topology_spread, "included", lambda _constraint, _pod, table: table.unsound),
     "InterPodAffinity": (neighbours, "term_matches", _everywhere),
