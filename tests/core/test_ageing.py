@@ -105,6 +105,26 @@ def test_the_age_of_pods_that_fit_nowhere_lifts_nobody() -> None:
     assert prices(cluster, POLICIES)["default/urgent"] == BUILT_IN.unscheduled.base + 100
 
 
+def test_hopeless_giants_and_many_priorities_do_not_end_ageing() -> None:
+    """A large gang that fits nowhere waits beside pods of sixty priorities: older pods still come before newer ones."""
+    giants = [replace(pod(f"g{at}", 10**9, created=NOW - DAY), gangs=("g",)) for at in range(200)]
+    tiers = [pod(f"t{at}", 400, created=NOW - 1, priority=1 + at) for at in range(60)]
+    pair = [pod("older", 400, created=NOW - DAY), pod("newer", 400, created=NOW - 1)]
+    cluster = snapshot([node("n", 4000)], [*giants, *tiers, *pair], now=NOW)
+    found = prices(replace(cluster, gangs={"g": Gang("g", 200)}), POLICIES)
+    assert found["default/older"] - found["default/newer"] == 5 * (DAY - 1)
+
+
+def test_a_large_gang_below_several_priorities_does_not_end_ageing() -> None:
+    """Whole nodes for a thousand pods, and four priorities above them: age has room for days all the same."""
+    gang = [replace(pod(f"g{at}", 4000, created=NOW - DAY), gangs=("g",)) for at in range(1000)]
+    tiers = [pod(f"t{at}", 400, created=NOW - 60, priority=1 + at) for at in range(4)]
+    pair = [pod("older", 400, created=NOW - DAY), pod("newer", 400, created=NOW - 1)]
+    cluster = snapshot([node("n", 4000)], [*gang, *tiers, *pair], now=NOW)
+    found = prices(replace(cluster, gangs={"g": Gang("g", 1000)}), POLICIES)
+    assert found["default/older"] - found["default/newer"] == 5 * (DAY - 1)
+
+
 _PODS = st.lists(
     st.tuples(
         st.sampled_from((-(2**31), -5, 0, 1, 2, 1000, 10**9, 2**31 - 1)),
