@@ -51,6 +51,8 @@ def test_a_pod_ages_by_its_size() -> None:
 
 NOW = 10.0**9
 DAY = 86400.0
+#: The API server's words, written at creation whatever gates there are: another one may be gone since.
+AT_CREATION = "Scheduling is blocked due to non-empty scheduling gates"
 CROSSING = Policy("crossing", unscheduled=UnscheduledPrice(aging_crosses_priorities=True))
 POLICIES = {BUILT_IN.name: BUILT_IN, CROSSING.name: CROSSING}
 
@@ -179,6 +181,7 @@ def test_nobody_ages_behind_a_gate() -> None:
     [
         ({"reason": "Unschedulable"}, [], 1_767_225_600.0),
         ({"reason": "SchedulingGated"}, [GATE], 1_767_225_600.0),
+        ({"reason": "SchedulingGated", "message": AT_CREATION}, [GATE], 0.0),
         ({"reason": "SchedulingGated"}, ["theirs"], 0.0),
         ({"reason": "SchedulingGated"}, [], 0.0),
         ({"reason": "Unschedulable", "status": "True"}, [], 0.0),
