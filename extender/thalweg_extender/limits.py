@@ -14,7 +14,7 @@ class Limits:
     Attributes:
         body: of the largest request body. A pod is at most 1.5 MiB, and 5,000 node names are 0.3 MiB.
         connections: open at a time, TLS handshakes under way among them.
-        in_flight: requests between their head and their answer.
+        in_flight: requests between their head and their answer. One more ends the oldest whose body is still under way.
         handshake: from a connection's beginning to the end of the TLS handshake.
         head: from there to the end of the first request's head.
         read: from the end of a request's head to the end of its body.

@@ -61,6 +61,8 @@ class Requests:
             verbs["bind"] = answers.bind
         self._verbs = {f"{PREFIX}/{verb}": (verb, answer) for verb, answer in verbs.items()}
         self._in_flight = 0
+        #: Ends of those whose bodies are under way, the oldest first.
+        self._reading: dict[asyncio.Timeout, None] = {}
         #: Answers that are of no use, and when the next of them may be given.
         self._line, self._next = asyncio.Lock(), 0.0
 
@@ -71,11 +73,11 @@ class Requests:
         if answer is None or request.method != "POST":
             status = 404 if answer is None else 405
             return await self._refuse(request, BadRequest("POST a verb to /extender/VERB", status, "path"), keep=True)
-        if self._in_flight >= self._limits.in_flight:
+        if self._in_flight >= self._limits.in_flight and not self._make_room():
             self._on_answer(verb, "busy", 0.0)
-            problem = f"more than {self._limits.in_flight} requests are under way"
-            self._on_refused("requests in flight", request.remote or "", problem)
-            response = _problem(503, problem)
+            busy = self._busy()
+            self._on_refused(busy.field, request.remote or "", str(busy))
+            response = _problem(busy.status, str(busy))
             response.headers["Retry-After"] = "1"
             response.force_close()  # its body is not read
             return response
@@ -83,7 +85,7 @@ class Requests:
         refused: BadRequest | None = None
         keep = True
         try:
-            body = await _read(request, self._limits)
+            body = await self._read(request)
             started = time.perf_counter()
             outcome, response = await _respond(verb, answer, body)
         except _Unread as problem:
@@ -101,6 +103,48 @@ class Requests:
         if outcome == Outcome.UNKNOWN:
             await self._pace()
         return response
+
+    def _make_room(self) -> bool:
+        """Ends the oldest request whose body is still under way, if there is one: slow bodies keep nobody out."""
+        oldest = next(iter(self._reading), None)
+        if oldest is None:
+            return False
+        del self._reading[oldest]
+        oldest.reschedule(asyncio.get_running_loop().time())
+        return True
+
+    def _busy(self) -> BadRequest:
+        return BadRequest(f"more than {self._limits.in_flight} requests are under way", 503, "requests in flight")
+
+    async def _read(self, request: web.BaseRequest) -> bytes:
+        """The body.
+
+        Raises:
+            _Unread: it is too large, too slow, or did not arrive whole.
+        """
+        limits = self._limits
+        too_large = BadRequest(f"the body is larger than {limits.body // 1024**2} MiB", status=413, field="body size")
+        if (request.content_length or 0) > limits.body:
+            raise _Unread(too_large)
+        parts, size, ended = [], 0, False
+        try:
+            async with asyncio.timeout(limits.read) as end:
+                self._reading[end] = None
+                try:
+                    async for part in request.content.iter_any():
+                        size += len(part)
+                        if size > limits.body:
+                            raise _Unread(too_large)
+                        parts.append(part)
+                finally:
+                    ended = end not in self._reading
+                    self._reading.pop(end, None)
+        except TimeoutError as error:
+            problem = BadRequest(f"the body did not arrive within {limits.read:g} s", status=408, field="body time")
+            raise _Unread(self._busy() if ended else problem) from error
+        except (ConnectionError, web.RequestPayloadError, HttpProcessingError) as error:
+            raise _Unread(BadRequest(f"the body did not arrive whole: {error}", field="body end")) from error
+        return b"".join(parts)
 
     async def _pace(self) -> None:
         # A caller that leaves meanwhile leaves the line too: nobody can make it longer than there are connections.
@@ -191,28 +235,3 @@ async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[str, web.Resp
 
 def _problem(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=f"{text}\n")
-
-
-async def _read(request: web.BaseRequest, limits: Limits) -> bytes:
-    """The body.
-
-    Raises:
-        _Unread: it is too large, too slow, or did not arrive whole.
-    """
-    too_large = BadRequest(f"the body is larger than {limits.body // 1024**2} MiB", status=413, field="body size")
-    if (request.content_length or 0) > limits.body:
-        raise _Unread(too_large)
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(limits.read):
-            async for part in request.content.iter_any():
-                size += len(part)
-                if size > limits.body:
-                    raise _Unread(too_large)
-                parts.append(part)
-    except TimeoutError as error:
-        problem = BadRequest(f"the body did not arrive within {limits.read:g} s", status=408, field="body time")
-        raise _Unread(problem) from error
-    except (ConnectionError, web.RequestPayloadError, HttpProcessingError) as error:
-        raise _Unread(BadRequest(f"the body did not arrive whole: {error}", field="body end")) from error
-    return b"".join(parts)

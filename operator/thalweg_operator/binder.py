@@ -1,15 +1,16 @@
 """Binds planned pods, many at once, and handles every answer.
 
-A binding whose answer was lost may have happened. The room stays reserved and the same binding is sent
-again until the API server says for certain: 201, or 409 because the first one got through. Only then is the pod's
-room given back or confirmed, so nothing is bound twice and no room is counted free that is not.
+A binding whose answer was lost, or was a server's error, may have happened. The room stays reserved and the same
+binding is sent again until the API server says for certain: 201, or 409 because the first one got through. Only then is
+the pod's room given back or confirmed, so nothing is bound twice and no room is counted free that is not. A binding
+that was not carried out for certain (no lease, 429) is sent again only while the node is as planned and has the room.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import msgspec
 import structlog
@@ -17,7 +18,7 @@ import structlog
 from flowcore.model.pods import Pod
 from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import Connection, pod_path
-from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
 from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
@@ -57,12 +58,19 @@ class _BoundPod(msgspec.Struct):
     spec: _BoundSpec
 
 
-class _Planned(NamedTuple):
-    """A binding in line; ``generation``: the state's, when it was put there."""
+@dataclass(slots=True)
+class _Planned:
+    """A binding in line.
+
+    Attributes:
+        generation: the state's, when it was put there.
+        uncertain: whether a try may have been carried out.
+    """
 
     pod: Pod
     node: str
     generation: int
+    uncertain: bool = False
 
 
 class Binder:
@@ -141,13 +149,16 @@ class Binder:
             raise
 
     async def _bind(self, planned: _Planned, tries: int) -> Outcome:
-        pod, node, generation = planned
+        pod, node = planned.pod, planned.node
         # The API server does not check that the node exists; a pod bound to a node that is gone never runs.
         there = node in self._state.nodes
-        if tries == 0:
-            # A pod may have stood in line for seconds: what changed meanwhile was not planned with.
-            if not there or self._state.node_changed_since(node, generation):
+        if not planned.uncertain:
+            # A pod may have stood in line, or rested, for long: what changed meanwhile was not planned with.
+            if not there or self._state.node_changed_since(node, planned.generation):
                 self._give_up(pod, node, "node changed" if there else "node gone", "")
+                return Done.UNSENT
+            if tries and pod.key in self._state.reservations and not self._state.holds(pod.key):
+                self._give_up(pod, node, "room taken", "")
                 return Done.UNSENT
         elif not there:
             # An earlier try may have got through. Until that is known nothing more is sent there.
@@ -155,7 +166,11 @@ class Binder:
         path, body = self._binding(pod.namespace, pod.name, pod.uid, node)
         try:
             await self._connection.request("POST", path, body=body)
+        except LeaseLost as error:
+            self._metrics.bindings.labels("no lease").inc()
+            return again(error)
         except ConnectionLost as error:
+            planned.uncertain = True
             self._metrics.bindings.labels("lost").inc()
             _log.warning("binding unanswered, asking again", pod=pod.key, node=node, problem=str(error))
             return again(error)
@@ -163,6 +178,7 @@ class Binder:
             if error.status == 409:
                 return await self._settle_conflict(pod, node, error)
             if error.passing:
+                planned.uncertain |= error.status != 429
                 self._metrics.bindings.labels(str(error.status)).inc()
                 return again(error)
             self._give_up(pod, node, str(error.status), error.reason if error.status != 404 else "")

@@ -23,6 +23,9 @@ from thalweg_operator.outages import Outages
 
 #: Seconds between two looks at the files.
 _LOOK = 5.0
+#: Seconds that requests wait for what is read again, and that it may take. An exec plug-in may be slow, or hang; what
+#: was read before serves meanwhile.
+_WAIT, _LONGEST = 2.0, 60.0
 #: How long before its end a token of an exec plug-in is replaced.
 _EARLY = timedelta(minutes=1)
 
@@ -55,7 +58,8 @@ class Credentials:
 
     def __init__(self, kubeconfig: Path | None, context: str, read: _Read) -> None:
         self._kubeconfig, self.context, self._read = kubeconfig, context, read
-        self._next_look = 0.0
+        self._next_look = self._wait_until = 0.0
+        self._reading: asyncio.Task[None] | None = None
         self.reloads = 0
 
     @property
@@ -71,18 +75,28 @@ class Credentials:
     async def refresh(self, outages: Outages) -> None:
         """Reads again what changed, if a look is due."""
         now = asyncio.get_running_loop().time()
-        if now < self._next_look:
-            return
-        self._next_look = now + _LOOK
-        old = self._read
-        ends = old.expires is not None and datetime.now(UTC) > old.expires - _EARLY
-        if _stamp([path for path, *_ in old.stamp]) == old.stamp and not ends:
-            return
+        if self._reading is None:
+            if now < self._next_look:
+                return
+            self._next_look, self._wait_until = now + _LOOK, now + _WAIT
+            old = self._read
+            ends = old.expires is not None and datetime.now(UTC) > old.expires - _EARLY
+            if _stamp([path for path, *_ in old.stamp]) == old.stamp and not ends:
+                return
+            self._reading = asyncio.create_task(self._read_again(old, outages))
+        if now < self._wait_until:
+            await asyncio.wait({self._reading}, timeout=self._wait_until - now)
+
+    async def _read_again(self, old: _Read, outages: Outages) -> None:
         try:
-            new = await _read(self._kubeconfig, self.context or None)
-        except ConnectionLost as error:
-            outages.failed("credentials", "not read", f"{error}; the ones read before stay in use")
+            async with asyncio.timeout(_LONGEST):
+                new = await _read(self._kubeconfig, self.context or None)
+        except (ConnectionLost, TimeoutError) as error:
+            problem = str(error) or f"reading them takes longer than {_LONGEST:g} s"
+            outages.failed("credentials", "not read", f"{problem}; the ones read before stay in use")
             return
+        finally:
+            self._reading = None
         if new.configuration.host != old.configuration.host:
             problem = f"the kubeconfig names another server now: {new.configuration.host}; restart to use it"
             outages.failed("credentials", "another server", problem)

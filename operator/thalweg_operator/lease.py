@@ -97,9 +97,13 @@ class Elector:
         self._seen: dict[str, Any] | None = None
         self._seen_at = self._refused_at = 0.0
         self._deadline = float("inf")
-        #: Whether the last try failed: only the first of several is told.
         #: Before this time the holder from which the lease was seized may still write.
         self._not_before = float("-inf")
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the lease is held and its time is not over: a process that was stopped knows before it hears more."""
+        return self.held.is_set() and self._fence.open
 
     async def run(self) -> None:
         """Takes the lease and renews it until cancelled.

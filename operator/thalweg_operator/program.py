@@ -239,7 +239,7 @@ class Operator:
         heard = {kind: (each.synced.is_set(), each.heard) for kind, each in self._reflectors.items()}
         heard["policies"] = (self._policy_resync.heard is not None, self._policy_resync.heard)
         missing = lacking(heard, now, never_stale=self._groups)
-        return missing if self._elector.held.is_set() else [*missing, "lease"]
+        return missing if self._elector.may_write else [*missing, "lease"]
 
     async def run(self) -> None:
         """Runs until a signal comes or a part fails for good."""
@@ -301,6 +301,7 @@ class Operator:
         while not await self._policy_resync.once():
             failures += 1
             await asyncio.sleep(_FIRST.pause(failures))
+        self._begin("policy resync", self._policy_resync.run())
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         await self._elector.held.wait()  # all that follows writes
@@ -310,7 +311,6 @@ class Operator:
         gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._state.nodes), pods=len(self._state.pods))
         self._begin("event loop watch", watch_event_loop(self.metrics))
-        self._begin("policy resync", self._policy_resync.run())
         self.steering.adopt_all()
         self._begin("events", self._events.run())
         self._begin("progress", self._progress.run())
@@ -352,7 +352,7 @@ class Operator:
                 task.cancel()
         with suppress(TimeoutError):
             # Without the lease nothing more is sent: there is nothing to wait for.
-            async with asyncio.timeout(_DRAIN if self._elector.held.is_set() else 0):
+            async with asyncio.timeout(_DRAIN if self._elector.may_write else 0):
                 await self.binder.drain()
                 await self._nominator.drain()
                 await self._evictor.drain()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -43,6 +43,8 @@ _PER_SECOND, _AT_ONCE = 1.5, 3
 #: Refusals in a row after which the version that a watch goes on from is doubted, unless they say busy or forbidden.
 _DOUBTFUL, _BUSY = 4, (401, 403, 429, 502, 503)
 _BACKOFF = Backoff(first=0.2, longest=10.0)
+#: How often a further page of a list is asked for before the list is given up.
+_PAGE_TRIES = 8
 #: Events between two turns of the event loop.
 _BURST = 100
 
@@ -160,6 +162,7 @@ class Reflector(Generic[T]):
     async def run(self) -> None:
         """Lists and watches until cancelled; every failure is waited out."""
         while True:
+            at_least = 0.0
             try:
                 if not self._version:
                     if self.synced.is_set() and not self._absent:
@@ -186,13 +189,14 @@ class Reflector(Generic[T]):
                     self._version, self._at = "", 0
                 elif self._failures >= _DOUBTFUL and error.status not in _BUSY:
                     self._version = ""  # such as one from before the data of the API server was restored
+                at_least = error.retry_after
                 # A 403 ends when somebody gives the rights.
                 self._outages.failed(self._kind, str(error.status), error.reason, passing=error.status == 429)
             except ConnectionLost:
                 pass  # the connection logs it, once for all kinds
             # Jitter, so that a restarted API server is not met by every watch at once.
             self._failures += 1
-            await asyncio.sleep(_BACKOFF.pause(self._failures))
+            await asyncio.sleep(_BACKOFF.pause(self._failures, at_least))
 
     @property
     def heard(self) -> float | None:
@@ -243,7 +247,7 @@ class Reflector(Generic[T]):
         params = {"limit": str(_PAGE)}
         await self._pace.turn()
         while True:
-            page = _read(_pages, await self._connection.request("GET", self._path, params=params), "list")
+            page = _read(_pages, await self._page(params), "list")
             version, token = page.metadata.resource_version, page.metadata.continue_
             if page.items is None or not version:
                 raise _Garbled("list: no items or no resourceVersion")
@@ -264,6 +268,23 @@ class Reflector(Generic[T]):
                 self._sink.delete(key)
         self._well()
         return version
+
+    async def _page(self, params: Mapping[str, str]) -> bytes:
+        """One page. A further one is asked for again: to begin anew would cost a busy API server all of them."""
+        tries, at_least = 0, 0.0
+        while True:
+            try:
+                return await self._connection.request("GET", self._path, params=params)
+            except (Refused, ConnectionLost) as error:
+                tries += 1
+                if isinstance(error, Refused):
+                    if not error.passing:
+                        raise
+                    at_least = error.retry_after
+                if "continue" not in params or tries >= _PAGE_TRIES:
+                    raise
+            await asyncio.sleep(_BACKOFF.pause(tries, at_least))
+            await self._pace.turn()
 
     async def _watch(self) -> None:
         """Applies events until the server ends the watch.

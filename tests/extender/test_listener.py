@@ -118,19 +118,51 @@ async def test_requests_beyond_those_in_flight_are_503() -> None:
     limits = replace(QUICK, in_flight=2)
     told: Counter[str] = Counter()
     refused = Refusals()
+    under_way, go_on = asyncio.Semaphore(0), asyncio.Event()
 
     def on_answer(_verb: str, outcome: str, _seconds: float) -> None:
         told[outcome] += 1
 
-    async with served(SetGuide(PASSES), limits=limits, on_answer=on_answer, on_refused=refused) as address:
-        async with opened(address, 2, HEAD + b"Content-Length: 100\r\n\r\n{"):
-            await asyncio.sleep(0.1)
-            async with aiohttp.ClientSession() as http, http.post(f"{address}/filter", data=asks(["n1"])) as answer:
-                assert answer.status == 503
-                assert answer.headers["Retry-After"] == "1"
-        await asyncio.sleep(0.1)
+    async def bind(*_: str) -> str:
+        under_way.release()
+        await go_on.wait()
+        return ""
+
+    async with (
+        served(SetGuide(PASSES), bind=bind, limits=limits, on_answer=on_answer, on_refused=refused) as address,
+        aiohttp.ClientSession() as http,
+    ):
+
+        async def binds() -> int:
+            body = {"PodName": "p", "PodNamespace": "n", "PodUID": "u", "Node": "n1"}
+            async with http.post(f"{address}/bind", json=body) as answer:
+                return answer.status
+
+        both = [asyncio.create_task(binds()) for _ in range(2)]
+        for _ in both:
+            await under_way.acquire()
+        async with http.post(f"{address}/filter", data=asks(["n1"])) as answer:
+            assert answer.status == 503
+            assert answer.headers["Retry-After"] == "1"
+        go_on.set()
+        assert await asyncio.gather(*both) == [200, 200]
         assert await ask(address) == 200
     assert told["busy"] == refused.fields["requests in flight"] == 1
+
+
+async def test_slow_bodies_keep_nobody_out() -> None:
+    """A caller that asks takes the place of the oldest whose body is still under way."""
+    limits = replace(QUICK, in_flight=4)
+    refused = Refusals()
+    async with served(SetGuide(PASSES), limits=limits, on_refused=refused) as address:
+        async with opened(address, 20, HEAD + b"Content-Length: 100\r\n\r\n{") as readers:
+            for _ in range(5):
+                assert await ask(address) == 200
+            ended = [await reader.read() for reader in readers[:16]]
+            assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in ended)
+            assert not any(reader.at_eof() for reader in readers[-3:])
+        assert await ask(address) == 200
+    assert refused.fields["requests in flight"] >= 16
 
 
 async def test_a_body_is_not_unpacked() -> None:

@@ -10,6 +10,7 @@ from aiohttp import web
 from support.fake_api import BindingServer, answering, hang_up, refusal, serving
 from thalweg_operator.backoff import Backoff
 from thalweg_operator.binder import Binder
+from thalweg_operator.fence import Fence
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
 
@@ -18,11 +19,22 @@ from flowcore.model.pods import Pod, PodClass
 
 POD = Pod(namespace="ns", name="p", uid="u1", pod_class=PodClass(requests=(("cpu", 500),)), scheduler_name="thalweg")
 KEY = POD.key
+#: Too large to fit beside it.
+BESIDE = Pod(
+    namespace="ns",
+    name="b",
+    uid="u2",
+    pod_class=PodClass(requests=(("cpu", 600),)),
+    node_name="n",
+    usage=(("cpu", 600),),
+)
 
 
 class Case:
     def __init__(self, server: BindingServer, state: ClusterState, binder: Binder, metrics: Metrics) -> None:
         self.server, self.state, self.binder, self.metrics = server, state, binder, metrics
+        self.fence = Fence()
+        self.fence.extend(float("inf"), float("inf"))
         self.refused: list[str] = []
         self.pauses: list[float] = []
         #: Called at each pause: what happens in the cluster meanwhile.
@@ -84,6 +96,7 @@ async def binding(folder: Path) -> AsyncIterator[Case]:
         binder = Binder(connection, state, metrics, 4, backoff=Pauses(pauses, meanwhile))
         made = Case(server, state, binder, metrics)
         made.pauses, made.meanwhile = pauses, meanwhile
+        connection._fence = made.fence
         binder.on_refused = lambda _, why: made.refused.append(why)
         task = asyncio.create_task(made.binder.run())
         try:
@@ -206,6 +219,40 @@ async def test_retry_after_that_is_no_number(case: Case) -> None:
     case.server.script = [answering(429, "slow down", Retry_After="Wed, 21 Oct 2026 07:28:00 GMT")]
     await case.bind()
     assert case.server.bound == [(KEY, "n")]
+
+
+@pytest.mark.parametrize("lease", [True, False])
+@pytest.mark.parametrize("taken", [True, False])
+async def test_what_changes_before_anything_was_carried_out(case: Case, *, lease: bool, taken: bool) -> None:
+    """Without the lease, or with 429, nothing is bound for certain; a node that changed or filled up gets no pod."""
+
+    def change() -> None:
+        if taken:
+            case.state.upsert_pod(BESIDE)
+        else:
+            case.state.upsert_node(Node("n", allocatable=(("cpu", 1000), ("pods", 10)), unschedulable=True))
+        case.fence.extend(float("inf"), float("inf"))
+
+    if lease:
+        case.server.script = [answering(429, "slow down")]
+    else:
+        case.fence.close()
+    case.meanwhile += [change]
+    await case.bind()
+    assert case.server.bound == []
+    assert case.server.posts == (1 if lease else 0)
+    assert KEY in case.state.waiting
+    assert not case.state.reservations
+
+
+async def test_the_lease_is_overdue_and_renewed(case: Case) -> None:
+    """What rested meanwhile is bound once."""
+    case.fence.close()
+    case.meanwhile += [lambda: case.fence.extend(float("inf"), float("inf"))]
+    await case.bind()
+    assert case.server.bound == [(KEY, "n")]
+    assert case.held
+    assert case.answers("no lease") == 1
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])

@@ -235,3 +235,54 @@ async def test_a_token_of_a_plugin_is_replaced_before_it_ends(tmp_path: Path, mo
         (tmp_path / "end").write_text("2100-01-01T00:00:00Z")
         assert (await connection._headers())["authorization"] == "Bearer 3"
         assert (await connection._headers())["authorization"] == "Bearer 3"
+
+
+async def test_a_plugin_that_hangs_holds_up_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token from before serves, the plug-in runs once at a time, and what it says in the end is used."""
+    monkeypatch.setattr(credentials, "_LOOK", 0.0)
+    monkeypatch.setattr(credentials, "_WAIT", 0.05)
+    plugin = tmp_path / "plugin"
+    status = '{"token": "%s", "expirationTimestamp": "2000-01-01T00:00:00Z"}'
+    answer = f'{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {status}}}'
+    script = (
+        f"cd {tmp_path}\necho x >> runs\nwhile [ -e hang ]; do sleep 0.05; done\nprintf '{answer}' $(wc -l < runs)\n"
+    )
+    plugin.write_text(f"#!/bin/sh\n{script}")
+    plugin.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    path = kubeconfig(tmp_path / "config", "a", user=user, **{"current-context": "a"})
+    async with connect(path, 4) as connection:
+        (tmp_path / "hang").touch()
+        async with asyncio.timeout(10):
+            for _ in range(20):
+                assert (await connection._headers())["authorization"] == "Bearer 1"
+        assert (tmp_path / "runs").read_text() == "x\nx\n"
+        (tmp_path / "hang").unlink()
+        await until(lambda: connection.credentials.reloads == 1, 10, lambda: "the plug-in to end")
+        (tmp_path / "hang").touch()
+        assert (await connection._headers())["authorization"] == "Bearer 2"
+        (tmp_path / "hang").unlink()
+        await until(lambda: connection.credentials.reloads == 2, 10, lambda: "the plug-in to end")
+
+
+async def test_a_plugin_that_never_ends_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a while that is logged, and it is run again."""
+    for name, seconds in (("_LOOK", 0.0), ("_WAIT", 0.01), ("_LONGEST", 0.05)):
+        monkeypatch.setattr(credentials, name, seconds)
+    path = kubeconfig(tmp_path / "config", "a", **{"current-context": "a"})
+    async with connect(path, 4) as connection:
+        runs = []
+
+        async def never(*_: object) -> None:
+            runs.append(1)
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(credentials, "_read", never)
+        path.touch()
+        async with asyncio.timeout(10):
+            while len(runs) < 3:
+                assert (await connection._headers())["authorization"] == "Bearer of-a"
+                await asyncio.sleep(0.01)
+    assert "reading them takes longer than 0.05 s" in capsys.readouterr().out

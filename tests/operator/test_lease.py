@@ -19,6 +19,8 @@ from thalweg_operator.connection import Connection
 from thalweg_operator.errors import ConnectionLost, LeaseLost, OperatorError
 from thalweg_operator.fence import Fence, boot_time
 from thalweg_operator.lease import Elector, LeaseName, LeaseTimes
+from thalweg_operator.program import Operator
+from thalweg_operator.settings import Settings
 
 NAME = LeaseName("kube-system", "thalweg")
 
@@ -96,6 +98,20 @@ async def test_time_counts_from_before_the_renewal_was_sent(tmp_path: Path) -> N
         assert fence.open
         stage.clock.now += 0.2
         assert not fence.open
+
+
+async def test_stopped_for_longer_than_the_lease(tmp_path: Path) -> None:
+    """A process that goes on after a minute is not ready, so kube-scheduler gets no answer, until it has the lease."""
+    async with staged(tmp_path) as stage:
+        elector, _ = stage.elector()
+        operator = Operator(Settings(kubeconfig=None), stage.connection, elector)
+        assert "lease" in operator.not_ready()
+        await elector.attempt()
+        assert "lease" not in operator.not_ready()
+        stage.clock.now += 60
+        assert "lease" in operator.not_ready()
+        await elector.attempt()
+        assert "lease" not in operator.not_ready()
 
 
 async def test_a_second_one_refuses_while_the_first_renews(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
@@ -285,6 +286,68 @@ def test_a_large_list_is_not_slowed_down() -> None:
         await asyncio.sleep(1)
         assert reflected.reflector.synced.is_set()
         assert len(reflected.mirror.values) == 100_000
+
+    virtual_time.run(main())
+
+
+@pytest.mark.parametrize("fault", [Refused(429, "too many requests", 1.0), Refused(503, "no"), ConnectionLost("lost")])
+def test_a_large_list_goes_on_where_it_was_interrupted(fault: Exception) -> None:
+    """A server that is too busy for every tenth request is not asked for all the other pages again."""
+
+    async def main() -> None:
+        reflected = Reflected()
+        asked: Counter[int] = Counter()
+
+        async def request(_method: str, _path: str, *, params: dict[str, str]) -> bytes:
+            page = int(params.get("continue", 0))
+            asked[page] += 1
+            if asked.total() % 10 == 0:
+                raise fault
+            items = [thing(f"n{page}-{at}", at, 1) for at in range(500)]
+            more = {} if page == 199 else {"continue": str(page + 1)}
+            return json.dumps({"metadata": {"resourceVersion": "1", **more}, "items": items}).encode()
+
+        reflected.api.request = request  # type: ignore[method-assign,assignment]
+        await asyncio.sleep(120)
+        assert len(reflected.mirror.values) == 100_000
+        assert asked[0] == 1
+        assert asked.total() < 230
+
+    virtual_time.run(main())
+
+
+def test_a_list_whose_pages_never_come_is_begun_anew() -> None:
+    """It may be that only the place to go on from is at fault; and the kind is told to fail."""
+
+    async def main() -> None:
+        reflected = Reflected()
+        asked: Counter[str] = Counter()
+
+        async def request(_method: str, _path: str, *, params: dict[str, str]) -> bytes:
+            asked[params.get("continue", "")] += 1
+            if "continue" in params:
+                raise Refused(500, "no")
+            items = [thing(f"n{at}", at, 1) for at in range(500)]
+            return json.dumps({"metadata": {"resourceVersion": "1", "continue": "x"}, "items": items}).encode()
+
+        reflected.api.request = request  # type: ignore[method-assign,assignment]
+        await asyncio.sleep(300)
+        assert asked[""] >= 3
+        assert asked.total() < 200
+        assert not reflected.task.done()
+
+    virtual_time.run(main())
+
+
+def test_a_server_that_names_a_time_is_not_asked_before() -> None:
+    """Retry-After of a list."""
+
+    async def main() -> None:
+        reflected = Reflected()
+        reflected.api.listing = lambda _number: Refused(429, "too many requests", 20.0)
+        await asyncio.sleep(100)
+        assert all(later - earlier >= 20 for earlier, later in pairwise(reflected.api.asked))
+        assert not reflected.task.done()
 
     virtual_time.run(main())
 
