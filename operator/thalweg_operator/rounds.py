@@ -123,7 +123,7 @@ class RoundLoop:
         self._binder, self._steering, self._waiting, self._metrics = binder, steering, waiting, metrics
         self._batcher, self._resync, self._budget, self._clock = batcher, resync, budget, clock
         self.on_planned: Callable[[RoundRequest, Sequence[Pod], RoundReply], None] = lambda *_: None
-        self._wall, self._deadline, self._quarantine = wall, RoundDeadline(round_timeout), Quarantine()
+        self._wall, self._deadline, self._quarantine = wall, RoundDeadline(round_timeout, budget), Quarantine()
         self._resting = RestingPods(clock, state.node_changed_since)
         self._dispatch = Dispatch(state, policies, binder, steering, metrics, self._resting.contended)
         self._lasting = LastingRoom(state, policies, clock)
