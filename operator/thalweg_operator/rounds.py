@@ -20,6 +20,7 @@ from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.replacing import forbidden
 from flowcore.model.resources import Amounts
 from flowcore.model.snapshot import Replaced
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.deadline import RoundDeadline
@@ -38,6 +39,8 @@ from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting, told
 from thalweg_operator.worker_client import WorkerClient
 
 _log = structlog.get_logger()
+#: Before a worker that was lost is replaced.
+_BACKOFF = Backoff(first=0.05, longest=10.0)
 #: What no round of so many, and none of as many before, asked about is forgotten.
 GENERATION = 64
 
@@ -156,7 +159,7 @@ class RoundLoop:
                     self._metrics.worker_restarts.inc()
                     self._metrics.rounds_failed.labels(error.cause).inc()
                     _log.error("worker replaced", problem=str(error), failures=failures)
-                    await asyncio.sleep(min(10.0, 0.05 * 2 ** min(failures, 8)))
+                    await asyncio.sleep(_BACKOFF.pause(failures + 1))
                     self._batcher.touch()
         finally:
             await self._worker.stop()
