@@ -274,7 +274,7 @@ def test_pods_that_are_gone_are_forgotten() -> None:
 
 def test_a_round_may_take_several_times_what_rounds_took() -> None:
     """As long as any until one was finished; then at least five seconds, and more for many pods."""
-    deadline = RoundDeadline(60.0)
+    deadline = RoundDeadline(60.0, budget=0.0)
     assert deadline.of(1, 1) == 60.0
     deadline.took(0.3)
     assert 5.0 <= deadline.of(1, 1) < 6.0
@@ -306,3 +306,12 @@ def test_gangs_of_a_group_are_never_planned_apart() -> None:
             cluster.quarantine.failed(cluster.now, 1.0, "no plan")
         else:
             cluster.quarantine.succeeded(cluster.now)
+
+
+def test_the_budget_is_no_part_of_what_rounds_took() -> None:
+    """Rounds where all fit use none of it. The first one where pods stay out may use all of it."""
+    deadline = RoundDeadline(60.0, budget=20.0)
+    deadline.took(0.01)
+    assert 25.0 <= deadline.of(1, 1) < 26.0
+    deadline.took(20.0)
+    assert deadline.of(1, 1) == 60.0
