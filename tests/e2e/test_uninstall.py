@@ -107,10 +107,10 @@ async def test_by_force_while_an_operator_runs(plane: tuple[ControlPlane, Api], 
     """The lease is taken from it: it ends by itself before anything is removed, and makes nothing anew."""
     control, api = plane
     async with running_operator(control.kubeconfig, tmp_path / "operator.log", lease=NAME) as operator:
-        await prepare(api, 1000)
+        await prepare(api, 100)
         code, done, said = await uninstall(control, "--force")
         assert (code, done["problems"]) == (0, []), said
-        assert (done["admissionObjectsRemoved"], done["gatesOpened"]) == (2, 1000)
+        assert (done["admissionObjectsRemoved"], done["gatesOpened"]) == (2, 100)
         assert await _ended(operator) == 1
         assert "took the lease" in operator.log
     await nothing_left(api)
