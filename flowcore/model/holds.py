@@ -55,14 +55,15 @@ class Holds(msgspec.Struct, frozen=True):
                 found.append(now)
         return Holds(self.clock, tuple(found))
 
-    def allows(self, names: Iterable[str]) -> bool:
-        """Whether none of these rests."""
-        resting = {each.name for each in self.known if each.ends is None and self.clock < each.until}
-        return resting.isdisjoint(names)
+    @property
+    def resting(self) -> set[str]:
+        """Names of those that rest: no room is kept for them."""
+        return {each.name for each in self.known if each.ends is None and self.clock < each.until}
 
-    def rest_of(self, name: str) -> float:
-        """Seconds of its next rest, 0 when it never held room: who missed fewer deadlines comes first."""
-        return next((each.rest for each in self.known if each.name == name), 0.0)
+    @property
+    def rests(self) -> dict[str, float]:
+        """Seconds of the next rest of all that ever held room, by name: who missed fewer deadlines comes first."""
+        return {each.name: each.rest for each in self.known}
 
     def begun(self, unit: str, namespaces: Iterable[str], longest: float) -> Holds:
         """With room kept for a unit, for so many seconds at most; a hold that has begun goes on."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import FrameType
 
 import msgspec
 import pytest
@@ -175,7 +177,7 @@ def test_holds_are_bounded(steps: list[tuple[float, str, bool]]) -> None:
         holds = Holds(holds.clock + seconds, holds.known).settled()
         if placed_now:
             holds = holds.ended(unit, ["namespace x"])
-        elif holds.allows((unit, "namespace x")):
+        elif holds.resting.isdisjoint((unit, "namespace x")):
             holds = holds.begun(unit, ["namespace x"], 600.0)
         for each in holds.known:
             since.setdefault(each.name, holds.clock)
@@ -193,3 +195,28 @@ def test_few_are_remembered() -> None:
         holds = Holds(float(number), holds.known).begun(f"gang {number}", [f"namespace {number}"], 600.0)
     assert len(holds.known) == 1000
     assert Hold("gang 1499", 2099.0, 1499.0, 1200.0) in holds.known
+
+
+def test_many_gangs_that_wait_long_are_not_each_looked_at_on_all_nodes() -> None:
+    """Gangs that are alike share the answer whether all of one could ever fit."""
+
+    def calls_of(count: int) -> int:
+        """How often a round of so many overdue gangs looks something up."""
+        pending = [each for at in range(count) for each in gang(f"g{at:03}-", 3)]
+        lasting = tuple(Lasting("n0", priority, amounts(1), 1) for priority in range(1, 2001))
+        calls = 0
+
+        def called(_frame: FrameType, event: str, arg: object) -> None:
+            nonlocal calls
+            calls += event == "c_call" and getattr(arg, "__name__", "") == "get"
+
+        taken = [(f"n{at}", 7900) for at in range(4)]
+        sys.setprofile(called)
+        try:
+            result = plan(pending, lasting=lasting, taken=taken)
+        finally:
+            sys.setprofile(None)
+        assert not result.placements
+        return calls
+
+    assert calls_of(40) < 2 * calls_of(10)

@@ -25,18 +25,17 @@ from flowcore.rounds.gangs.units import Unit
 def holding_room(contest: Contest, snapshot: Snapshot) -> Contest:
     """The contest with room kept for a unit that waited for long and is out, where there is one."""
     holds = snapshot.holds.settled()
+    rests, resting = holds.rests, holds.resting
     overdue = [
-        (holds.rest_of(unit.name), -unit.value, at)
+        (rests.get(unit.name, 0.0), -unit.value, at)
         for at, unit in enumerate(contest.units.all)
-        if _overdue(unit, contest, snapshot)
-        and holds.allows((unit.name, *_namespaces(unit, contest)))
-        and _can_be_whole(unit, contest, snapshot)
+        if _overdue(unit, contest, snapshot) and resting.isdisjoint((unit.name, *_namespaces(unit, contest)))
     ]
     if not overdue:
         return contest
-    out = ~Admission(contest).by_price().chosen
+    out, emptied = ~Admission(contest).by_price().chosen, _Emptied(contest, snapshot)
     for *_, at in sorted(overdue):
-        if out[at]:
+        if out[at] and emptied.can_hold(contest.units.all[at]):
             whole, commits = before(contest, at)
             if whole:
                 return contest.favouring(at)
@@ -89,18 +88,34 @@ def _overdue(unit: Unit, contest: Contest, snapshot: Snapshot) -> bool:
     return min(after) > 0 and longest > 0 and snapshot.now - unit.since > max(after)
 
 
-def _can_be_whole(unit: Unit, contest: Contest, snapshot: Snapshot) -> bool:
-    """Whether there would be room for it if all had left that can: for each class by itself, and in sum."""
-    empty = _emptied(snapshot, contest.priority_of(unit))
-    asked, usable = np.zeros(empty.shape[1]), np.zeros(len(empty), dtype=np.bool_)
-    for at, need in unit.required.items():
-        demand = contest.demands[at]
-        if int(np.minimum(count_fitting(demand.wanted, empty), need)[demand.allowed].sum()) < need:
-            return False
-        asked += need * demand.wanted.astype(np.float64)
-        usable |= demand.allowed
-    total = empty[usable].astype(np.float64).sum(axis=0)
-    return bool(((asked <= total) | (asked == 0)).all())
+class _Emptied:
+    """What there would be room for if all had left that can. Any number of units may ask, and many are alike."""
+
+    def __init__(self, contest: Contest, snapshot: Snapshot) -> None:
+        self._contest, self._snapshot = contest, snapshot
+        self._room: dict[int, Int64s] = {}
+        self._known: dict[tuple[int, frozenset[tuple[int, int]]], bool] = {}
+
+    def can_hold(self, unit: Unit) -> bool:
+        """Whether there would be room for all that it needs: for each class by itself, and in sum."""
+        priority = self._contest.priority_of(unit)
+        asked = priority, frozenset(unit.required.items())
+        if asked not in self._known:
+            if priority not in self._room:
+                self._room[priority] = _emptied(self._snapshot, priority)
+            self._known[asked] = self._has_room(unit, self._room[priority])
+        return self._known[asked]
+
+    def _has_room(self, unit: Unit, empty: Int64s) -> bool:
+        asked, usable = np.zeros(empty.shape[1]), np.zeros(len(empty), dtype=np.bool_)
+        for at, need in unit.required.items():
+            demand = self._contest.demands[at]
+            if int(np.minimum(count_fitting(demand.wanted, empty), need)[demand.allowed].sum()) < need:
+                return False
+            asked += need * demand.wanted.astype(np.float64)
+            usable |= demand.allowed
+        total = empty[usable].astype(np.float64).sum(axis=0)
+        return bool(((asked <= total) | (asked == 0)).all())
 
 
 def _emptied(snapshot: Snapshot, priority: int) -> Int64s:
