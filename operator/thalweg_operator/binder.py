@@ -19,7 +19,6 @@ from flowcore.model.pods import Pod
 from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import Connection, pod_path
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
-from thalweg_operator.json_reading import NotReadable, Reader
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
 from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
@@ -57,9 +56,6 @@ class _BoundMeta(msgspec.Struct):
 class _BoundPod(msgspec.Struct):
     metadata: _BoundMeta
     spec: _BoundSpec
-
-
-_bound_pods = Reader(_BoundPod)
 
 
 @dataclass(slots=True)
@@ -194,7 +190,7 @@ class Binder:
         """Finds out what a 409 meant; where that cannot be known yet, the binding is to be sent again."""
         try:
             raw = await self._connection.request("GET", pod_path(pod.namespace, pod.name))
-            found = _bound_pods.read(raw)
+            found = msgspec.json.decode(raw, type=_BoundPod)
         except Refused as problem:
             if problem.status != 404:
                 return again(problem)
@@ -202,7 +198,7 @@ class Binder:
             return Done.ANSWERED
         except ConnectionLost as problem:
             return again(problem)
-        except NotReadable:
+        except msgspec.DecodeError:
             return Again("error")
         if found.metadata.uid != pod.uid:
             self._give_up(pod, node, "replaced", "")

@@ -20,7 +20,6 @@ from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.gate_admission import BINDINGS_PATH, RULES_PATH
 from thalweg_operator.gates import GATE_LABEL, opening
-from thalweg_operator.json_reading import NotReadable, Reader
 from thalweg_operator.names import POLICIES_PATH
 
 T = TypeVar("T")
@@ -60,9 +59,6 @@ class _Object(msgspec.Struct):
 class _Page(msgspec.Struct):
     metadata: _ListMeta
     items: list[_Object] | None = None
-
-
-_pages = Reader(_Page)
 
 
 @dataclass(slots=True)
@@ -120,12 +116,12 @@ async def _remove_admission(connection: Connection, done: Removed) -> None:
 
 async def _names(connection: Connection, path: str, params: dict[str, str]) -> list[str]:
     try:
-        page = await _insist(lambda: _list(connection, path, params))
+        raw = await _insist(lambda: connection.request("GET", path, params=params))
     except Refused as error:
         if error.status != 404:  # 404: this API server has no such kind
             raise
         return []
-    return [each.metadata.name for each in page.items or ()]
+    return [each.metadata.name for each in msgspec.json.decode(raw, type=_Page).items or ()]
 
 
 async def _delete(connection: Connection, path: str, done: Removed) -> bool:
@@ -165,19 +161,12 @@ async def _page(connection: Connection, token: str) -> _Page:
     # Pods with a node have no gates.
     params = {"fieldSelector": "spec.nodeName=", "limit": str(_PAGE)} | ({"continue": token} if token else {})
     try:
-        return await _insist(lambda: _list(connection, "/api/v1/pods", params))
+        raw = await _insist(lambda: connection.request("GET", "/api/v1/pods", params=params))
     except Refused as error:
         if error.status != 410:
             raise
         return _Page(_ListMeta())  # the list took too long: the next pass goes on
-
-
-async def _list(connection: Connection, path: str, params: dict[str, str]) -> _Page:
-    raw = await connection.request("GET", path, params=params)
-    try:
-        return _pages.read(raw)
-    except NotReadable as error:
-        raise ConnectionLost(f"GET {path}: the answer is no list: {error}") from error
+    return msgspec.json.decode(raw, type=_Page)
 
 
 async def _open(connection: Connection, pod: _Meta, done: Removed, refused: dict[str, str]) -> None:

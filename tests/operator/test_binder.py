@@ -190,7 +190,7 @@ async def test_conflict_that_cannot_be_settled_yet(
     assert case.server.bound == []
 
 
-@pytest.mark.parametrize("garbage", [b"", b"{", b'{"metadata": 5}', b"<html>", b'{"metadata": {"uid": "\xff"}}'])
+@pytest.mark.parametrize("garbage", [b"", b"{", b'{"metadata": 5}', b"<html>"])
 async def test_conflict_settled_by_garbage(case: Case, garbage: bytes) -> None:
     """A proxy's page in place of the pod says nothing: it is asked again, and the room stays reserved meanwhile."""
     case.server.pods[KEY] = ("u1", "n")

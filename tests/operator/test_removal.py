@@ -29,7 +29,7 @@ class Cluster:
     """Admission objects, policies and pods by name.
 
     Attributes:
-        faults: statuses that the next requests to a path are answered with; 200 is a proxy's page.
+        faults: statuses that the next requests to a path are answered with.
         order: what was changed, in order.
     """
 
@@ -54,9 +54,6 @@ class Cluster:
         name = request.path.rpartition("/")[2]
         self.requests[name] += 1
         if faults := self.faults.get(name):
-            if faults[0] == 200:
-                faults.pop(0)
-                return web.Response(text="<html>maintenance</html>")
             return refusal(faults.pop(0), f"no {name}")
         answer: web.StreamResponse = await handler(request)
         return answer
@@ -99,7 +96,7 @@ async def removed(cluster: Cluster, folder: Path, *, policies: bool = False) -> 
 async def test_admission_first_then_gates_then_policies(tmp_path: Path) -> None:
     """So that no new pod is gated meanwhile; gates of others stay; a busy server is asked again."""
     cluster = Cluster({f"p{n}": [OTHER, GATE] if n % 2 else [GATE] for n in range(5)} | {"q": [OTHER], "r": []})
-    cluster.faults = {"p1": [429, 500], "pods": [503, 200], "mutatingadmissionpolicybindings": [429, 200]}
+    cluster.faults = {"p1": [429, 500], "pods": [503], "mutatingadmissionpolicybindings": [429]}
     done = await removed(cluster, tmp_path, policies=True)
     assert (done.admission_objects, done.gates_opened, done.policies, done.problems) == (2, 5, 2, [])
     assert cluster.order == [
