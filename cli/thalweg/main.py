@@ -35,7 +35,7 @@ def main() -> None:
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-@click.option("--round-budget", default=0.3, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS",
+@click.option("--round-budget", default=0.3, show_default=True, type=click.FloatRange(0, 30), metavar="SECONDS",
               help="How long a round goes on looking for a better plan.")  # fmt: skip
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to keep the last 20 rounds in, for `thalweg replay`.")  # fmt: skip

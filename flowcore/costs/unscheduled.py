@@ -10,6 +10,7 @@ be placed: by size, as pods age, so that they keep their order among themselves 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -77,17 +78,35 @@ def _lifted(
     tiers = sorted({found.pod_class.priority for found in groups})
     if len(tiers) < 2:
         return list(aged)
-    # From one priority to the next what is made up for grows by this at most: saturated so that the highest fits.
-    growth = max(scales) * max(1, _largest_gang(groups))
+    ratio = 1
+    while True:
+        # Ages saturate where the highest price would not fit, those of the lowest priorities most.
+        most = [_LIMIT // (len(tiers) * ratio**above) for above in reversed(range(len(tiers)))]
+        lifted = _lifted_within(dict(zip(tiers, most, strict=True)), groups, scales, placeable, terms, aged)
+        if lifted is not None:
+            return lifted
+        ratio *= 10
+
+
+def _lifted_within(
+    limits: Mapping[int, int],
+    groups: Sequence[Group],
+    scales: Sequence[float],
+    placeable: Sequence[bool],
+    terms: Sequence[UnscheduledPrice],
+    aged: Sequence[Int64s],
+) -> list[Int64s] | None:
+    """The same with ages up to a limit for each priority, lowest first; None where a price does not fit."""
     lifted: list[Int64s] = [np.zeros(0, dtype=np.int64)] * len(groups)
     most, of_gang = 0, dict[str, int]()
-    for place, tier in enumerate(tiers):
+    for tier, limit in limits.items():
         mine = [at for at, found in enumerate(groups) if found.pod_class.priority == tier]
-        limit = int(_LIMIT / len(tiers) / growth ** (len(tiers) - 1 - place))
         made_up = 0
         for at in mine:
-            made = int(np.ceil(most * scales[at]))
+            made = math.ceil(most * scales[at])
             own = np.minimum(aged[at], limit)
+            if made + int(own.max(initial=0)) > _LIMIT:
+                return None
             lifted[at] = own + made
             if not placeable[at]:
                 continue
@@ -99,12 +118,3 @@ def _lifted(
                     of_gang[name] = of_gang.get(name, 0) + extra
         most = max(most, made_up, max(of_gang.values(), default=0))
     return lifted
-
-
-def _largest_gang(groups: Sequence[Group]) -> int:
-    sizes: dict[str, int] = {}
-    for found in groups:
-        for pod in found.pods:
-            for name in pod.gangs:
-                sizes[name] = sizes.get(name, 0) + 1
-    return max(sizes.values(), default=1)

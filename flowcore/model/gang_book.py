@@ -240,6 +240,11 @@ class GangBook:
         found = (self._members.get(key) or _Members()).without(self.view(key).strangers)
         return found.waiting, found.bound
 
+    def first_of(self, key: GangKey) -> GangKey:
+        """The first gang of its group, itself where it is by itself or the first one does not name the same group."""
+        group = self.view(key).terms.group
+        return group[0] if group and self.view(group[0]).terms.group == group else key
+
     def exists(self, key: GangKey) -> bool:
         """Whether any pod names it."""
         return key in self._members

@@ -19,6 +19,7 @@ from flowcore.model.pods import Pod
 from thalweg_operator.backoff import Backoff
 from thalweg_operator.connection import Connection, pod_path
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
+from thalweg_operator.json_reading import NotReadable, Reader
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.state import ClusterState
 from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue, again
@@ -56,6 +57,9 @@ class _BoundMeta(msgspec.Struct):
 class _BoundPod(msgspec.Struct):
     metadata: _BoundMeta
     spec: _BoundSpec
+
+
+_bound_pods = Reader(_BoundPod)
 
 
 @dataclass(slots=True)
@@ -190,7 +194,7 @@ class Binder:
         """Finds out what a 409 meant; where that cannot be known yet, the binding is to be sent again."""
         try:
             raw = await self._connection.request("GET", pod_path(pod.namespace, pod.name))
-            found = msgspec.json.decode(raw, type=_BoundPod)
+            found = _bound_pods.read(raw)
         except Refused as problem:
             if problem.status != 404:
                 return again(problem)
@@ -198,7 +202,7 @@ class Binder:
             return Done.ANSWERED
         except ConnectionLost as problem:
             return again(problem)
-        except msgspec.DecodeError:
+        except NotReadable:
             return Again("error")
         if found.metadata.uid != pod.uid:
             self._give_up(pod, node, "replaced", "")

@@ -14,9 +14,15 @@ _TIMES, _ROUNDS = 10.0, 100
 class RoundDeadline:
     """See the module."""
 
-    def __init__(self, most: float) -> None:
-        """``most``: no round may take longer; until one was finished, each may take as long."""
-        self._most = most
+    def __init__(self, most: float, budget: float) -> None:
+        """With no round finished yet.
+
+        Args:
+            most: seconds that no round may exceed; until one was finished, each may take as long.
+            budget: seconds that a round may go on looking for a better plan. Rounds where all pods fit do not use them,
+                so what rounds took lately does not tell of it.
+        """
+        self._most, self._budget = most, budget
         self._took: deque[float] = deque(maxlen=_ROUNDS)
 
     def took(self, seconds: float) -> None:
@@ -27,4 +33,5 @@ class RoundDeadline:
         """Seconds that a round of so many pods in so many classes may take."""
         if not self._took:
             return self._most
-        return min(self._most, max(_LEAST + _PER_POD * pods + _PER_CLASS * classes, _TIMES * max(self._took)))
+        least = _LEAST + _PER_POD * pods + _PER_CLASS * classes
+        return min(self._most, self._budget + max(least, _TIMES * max(self._took)))

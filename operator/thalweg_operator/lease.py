@@ -24,11 +24,32 @@ import structlog
 from thalweg_operator.connection import Connection
 from thalweg_operator.errors import ConnectionLost, LeaseLost, OperatorError, Refused
 from thalweg_operator.fence import Fence
+from thalweg_operator.json_reading import NotReadable, Reader
 
 _log = structlog.get_logger()
 _GROUP: Final = "coordination.k8s.io/v1"
 #: Seconds that the release may take when the process ends.
 _RELEASE = 3.0
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct):
+    """What is read of a Lease."""
+
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_known, _whole = Reader(_Lease), Reader(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +152,9 @@ class Elector:
             raise
         except ConnectionLost as error:
             problem = str(error)  # the connection logs it
+        except NotReadable as error:
+            problem = f"the answer is no Lease: {error}"
+            self._connection.outages.failed("lease", "not understood", problem)
         except Refused as error:
             problem = str(error)
             self._connection.outages.failed("lease", str(error.status), problem, passing=True)
@@ -157,7 +181,7 @@ class Elector:
                 if lease is not None and _holder(lease) == self.identity:
                     await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
                     _log.info("lease released", lease=str(self._lease))
-        except (OperatorError, TimeoutError) as error:
+        except (OperatorError, NotReadable, TimeoutError) as error:
             _log.warning("lease not released", lease=str(self._lease), problem=str(error))
 
     async def _take(self) -> None:
@@ -262,10 +286,9 @@ def _holder(lease: dict[str, Any]) -> str:
 
 
 def _decode(raw: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(raw, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConnectionLost(f"the answer is no Lease: {error}") from error
+    """The whole Lease, fields of others too; it is written back as it was read."""
+    _known.read(raw)
+    return _whole.read(raw)
 
 
 def _now() -> str:

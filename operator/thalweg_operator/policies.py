@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
+import structlog
 
 from flowcore.model.guidance import Asked
 from flowcore.model.pods import Pod
@@ -37,6 +38,7 @@ from thalweg_operator.cost_models import BUILT_IN_MODELS, KnownModels
 from thalweg_operator.errors import PolicyError
 from thalweg_operator.selectors import selector
 
+_log = structlog.get_logger()
 #: Bytes of what is remembered of kinds of pods, twice.
 _GOVERNING_BYTES = 2**23
 #: More labels take longer to look up than the policies take to match.
@@ -207,7 +209,7 @@ class PolicyStore:
         self.on_change: Callable[[], None] = lambda: None
 
     def offer(self, name: str, uid: str, generation: int, spec: Mapping[str, Any]) -> Standing:
-        """Looks at a version of a policy object and puts it in force if it is good."""
+        """Looks at a version of a policy object and puts it in force if it is good; if not, that is logged once."""
         before = self._standings.get(name)
         if before is not None and before.uid == uid and before.generation >= generation:
             return before  # known, or older: the watch and the lists that check on it do not come in order
@@ -218,6 +220,7 @@ class PolicyStore:
         except PolicyError as error:
             kept = (before.in_force, before.in_force_generation) if before is not None else (None, 0)
             standing = Standing(name, uid, generation, kept[0], kept[1], str(error))
+            _log.warning("policy not accepted", policy=name, generation=generation, problem=standing.problem)
         self._standings[name] = standing
         self._reorder()
         return standing

@@ -23,7 +23,6 @@ from thalweg_operator.connection import Connection
 from thalweg_operator.names import GROUP, PLURAL, VERSION
 from thalweg_operator.pace import Pace
 from thalweg_operator.policies import PolicyStore
-from thalweg_operator.policy_resync import offer
 
 #: Seconds that kopf lives to count as well.
 _WELL = 60.0
@@ -47,7 +46,7 @@ async def watch_policies(connection: Connection, store: PolicyStore) -> None:
         if spec is None:
             store.forget(name, uid)
         else:
-            offer(store, name, uid, generation, spec)
+            store.offer(name, uid, generation, spec)
 
     failures = 0
     paces: dict[str, Pace] = {}

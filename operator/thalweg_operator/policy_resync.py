@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -115,16 +114,9 @@ class PolicyResync:
             except NotReadable as error:
                 self._bad_input.refuse("policy", "spec", meta.name, str(error))
                 continue  # the version before stays in force
-            offer(self._store, meta.name, meta.uid, meta.generation, spec)
+            self._store.offer(meta.name, meta.uid, meta.generation, spec)
         uids = {meta.uid for meta, _ in found}
         for standing in before:
             if standing.uid not in uids:
                 self._store.forget(standing.name, standing.uid)
         return True
-
-
-def offer(store: PolicyStore, name: str, uid: str, generation: int, spec: Mapping[str, Any]) -> None:
-    """Gives the store a version of a policy; one that cannot be put in force is logged."""
-    standing = store.offer(name, uid, generation, spec)
-    if standing.problem:
-        _log.warning("policy not accepted", policy=name, generation=generation, problem=standing.problem)

@@ -16,10 +16,11 @@ Pure: whoever owns it says what time it is (a monotonic clock's) and how each ro
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from flowcore.model.gang_terms import GangKey
 from flowcore.model.pods import Pod
 from thalweg_operator.suspects import Suspects
 
@@ -94,7 +95,9 @@ class _Fewer:
 class Quarantine:
     """See the module. Call ``choose``, then ``succeeded`` or ``failed``, for each round."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_of: Callable[[GangKey], GangKey] = lambda key: key) -> None:
+        """``first_of``: the first gang of the group that a gang is placed with, itself where it is by itself."""
+        self._first_of = first_of
         self._of, self._asked = _Of.OTHERS, tuple[Pod, ...]()
         self._search: Suspects | None = None
         #: By pod or gang, or by class.
@@ -123,7 +126,7 @@ class Quarantine:
             return Choice(pods)
         items: dict[str, list[Pod]] = {}
         for pod in pods:
-            items.setdefault(_item(pod), []).append(pod)
+            items.setdefault(self._item(pod), []).append(pod)
         resting, due = self._resting(items, now)
         suspects = self._search.keep(items.keys() - resting.keys()) if self._search is not None else set[str]()
         others = [item for item in items if item not in resting and item not in suspects]
@@ -139,16 +142,16 @@ class Quarantine:
         self._plans += bool(asked)
         if self._search is None and not self._rests and not self._debts:
             return
-        fine = dict.fromkeys(map(_class, asked))
+        fine = dict.fromkeys(map(self._class, asked))
         if self._of is _Of.RETRY:
-            for key in (*map(_item, asked), *fine):
+            for key in (*map(self._item, asked), *fine):
                 self._rests.pop(key, None)
             self._next_retry = now
         self._fine |= fine
         while len(self._fine) > _MOST_FINE:
             del self._fine[next(iter(self._fine))]
         if self._search is not None:
-            self._search.planned(len(set(map(_item, asked))), fine)
+            self._search.planned(len(set(map(self._item, asked))), fine)
             self._end_search(now)
 
     def failed(self, now: float, lost: float, problem: str) -> None:
@@ -158,16 +161,17 @@ class Quarantine:
             lost: seconds that it cost.
             problem: what happened, for the pods that are found to be at fault.
         """
-        classes = {_item(pod): _class(pod) for pod in self._asked}
-        namespaces = {_item(pod): pod.namespace for pod in self._asked}
+        classes = {self._item(pod): self._class(pod) for pod in self._asked}
+        namespaces = {self._item(pod): pod.namespace for pod in self._asked}
         self._asked = ()
         if not classes:
             return
         if self._of is _Of.RETRY:
             for item, its in classes.items():
                 key = its if its in self._rests else item
-                before = self._rests[key]
-                self._rest(key, namespaces[item], now, lost, problem, before.plans, before.unpaid + lost)
+                before = self._rests.get(key)  # its gang may be in another group by now
+                plans, unpaid = (before.plans, before.unpaid) if before is not None else (self._plans, 0.0)
+                self._rest(key, namespaces[item], now, lost, problem, plans, unpaid + lost)
             return
         search = self._search = self._search or Suspects(len(classes), self._plans)
         search.lost += lost
@@ -192,7 +196,7 @@ class Quarantine:
     def forget_all_but(self, pods: Iterable[Pod]) -> None:
         """Drops what is known of pods that are not among these."""
         if self._rests:
-            kept = {key for pod in pods for key in (_item(pod), _class(pod))}
+            kept = {key for pod in pods for key in (self._item(pod), self._class(pod))}
             self._rests = {key: rest for key, rest in self._rests.items() if key in kept}
 
     # --- choosing ---
@@ -203,7 +207,7 @@ class Quarantine:
         resting: dict[str, str] = {}
         due: list[tuple[float, str]] = []
         for item, pods in items.items():
-            its, namespace = _class(pods[0]), pods[0].namespace
+            its, namespace = self._class(pods[0]), pods[0].namespace
             rests = [self._rests[key] for key in (item, its) if key in self._rests]
             if rests:
                 resting[item] = rests[0].reason
@@ -228,7 +232,7 @@ class Quarantine:
         self._of = next((each for each in after if sizes[each]), _Of.OTHERS)
         more = sum(map(bool, sizes.values())) > 1 or parts > 1
         if self._of is _Of.SUSPECTS and self._search is not None:
-            return self._search.next_part({item: _class(pods[0]) for item, pods in items.items()}), more
+            return self._search.next_part({item: self._class(pods[0]) for item, pods in items.items()}), more
         if self._of is _Of.RETRY:
             return due[:1], more
         fewer = self._fewer
@@ -278,15 +282,13 @@ class Quarantine:
         seconds, since = self._debts.get(namespace, (0.0, now))
         return max(0.0, seconds - (now - since) / _PAUSE_FOR_LOST)
 
+    def _item(self, pod: Pod) -> str:
+        """What is planned as a whole: the pod, its gang, or the group of its gang."""
+        return pod.uid if pod.gang is None else f"gang {self._first_of(pod.gang.key).shown}"
 
-def _item(pod: Pod) -> str:
-    """What is planned as a whole: the pod, or its gang."""
-    return pod.uid if pod.gang is None else f"gang {pod.gang.key.shown}"
-
-
-def _class(pod: Pod) -> Hashable:
-    """Pods of which one is as good as another; those of other namespaces are not to suffer."""
-    return _item(pod) if pod.gang is not None else (pod.namespace, pod.pod_class, pod.rules)
+    def _class(self, pod: Pod) -> Hashable:
+        """Pods of which one is as good as another; those of other namespaces are not to suffer."""
+        return self._item(pod) if pod.gang is not None else (pod.namespace, pod.pod_class, pod.rules)
 
 
 def _in_words(seconds: float) -> str:

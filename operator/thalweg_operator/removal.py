@@ -16,10 +16,11 @@ import msgspec
 
 from flowcore.model.policies import GATE
 from thalweg_operator.backoff import Backoff
-from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection
+from thalweg_operator.connection import STRATEGIC_MERGE_PATCH, Connection, api_path, pod_path
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.gate_admission import BINDINGS_PATH, RULES_PATH
 from thalweg_operator.gates import GATE_LABEL, opening
+from thalweg_operator.json_reading import NotReadable, Reader
 from thalweg_operator.names import POLICIES_PATH
 
 T = TypeVar("T")
@@ -59,6 +60,9 @@ class _Object(msgspec.Struct):
 class _Page(msgspec.Struct):
     metadata: _ListMeta
     items: list[_Object] | None = None
+
+
+_pages = Reader(_Page)
 
 
 @dataclass(slots=True)
@@ -102,7 +106,7 @@ async def remove(connection: Connection, say: Callable[[str], None], *, policies
     done.problems += [f"the gate of pod {pod} is not opened: {problem}" for pod, problem in refused.items()]
     if policies:
         for name in await _names(connection, POLICIES_PATH, {}):
-            done.policies += await _delete(connection, f"{POLICIES_PATH}/{name}", done)
+            done.policies += await _delete(connection, api_path(POLICIES_PATH, name), done)
         say(f"deleted {done.policies} policies")
     return done
 
@@ -110,7 +114,7 @@ async def remove(connection: Connection, say: Callable[[str], None], *, policies
 async def _remove_admission(connection: Connection, done: Removed) -> None:
     for path in (BINDINGS_PATH, RULES_PATH):  # without its binding a policy does nothing
         for name in await _names(connection, path, {"labelSelector": GATE_LABEL}):
-            if await _delete(connection, f"{path}/{name}", done):
+            if await _delete(connection, api_path(path, name), done):
                 done.admission_objects += 1
 
 
@@ -121,7 +125,7 @@ async def _names(connection: Connection, path: str, params: dict[str, str]) -> l
         if error.status != 404:  # 404: this API server has no such kind
             raise
         return []
-    return [each.metadata.name for each in msgspec.json.decode(raw, type=_Page).items or ()]
+    return [each.metadata.name for each in _understood(raw).items or ()]
 
 
 async def _delete(connection: Connection, path: str, done: Removed) -> bool:
@@ -166,11 +170,18 @@ async def _page(connection: Connection, token: str) -> _Page:
         if error.status != 410:
             raise
         return _Page(_ListMeta())  # the list took too long: the next pass goes on
-    return msgspec.json.decode(raw, type=_Page)
+    return _understood(raw)
+
+
+def _understood(raw: bytes) -> _Page:
+    try:
+        return _pages.read(raw)
+    except NotReadable as error:
+        raise ConnectionLost(f"the API server's answer is no list: {error}") from error
 
 
 async def _open(connection: Connection, pod: _Meta, done: Removed, refused: dict[str, str]) -> None:
-    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    path = pod_path(pod.namespace, pod.name)
     body = msgspec.json.encode(opening(pod.uid))
     try:
         await _insist(lambda: connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH))

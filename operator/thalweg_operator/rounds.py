@@ -20,6 +20,7 @@ from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.replacing import forbidden
 from flowcore.model.resources import Amounts
 from flowcore.model.snapshot import Replaced
+from thalweg_operator.backoff import Backoff
 from thalweg_operator.batcher import Batcher
 from thalweg_operator.binder import Binder
 from thalweg_operator.deadline import RoundDeadline
@@ -38,6 +39,8 @@ from thalweg_operator.wire import RoundReply, RoundRequest, Use, Waiting, told
 from thalweg_operator.worker_client import WorkerClient
 
 _log = structlog.get_logger()
+#: Before a worker that was lost is replaced.
+_BACKOFF = Backoff(first=0.05, longest=10.0)
 #: What no round of so many, and none of as many before, asked about is forgotten.
 GENERATION = 64
 
@@ -123,7 +126,8 @@ class RoundLoop:
         self._binder, self._steering, self._waiting, self._metrics = binder, steering, waiting, metrics
         self._batcher, self._resync, self._budget, self._clock = batcher, resync, budget, clock
         self.on_planned: Callable[[RoundRequest, Sequence[Pod], RoundReply], None] = lambda *_: None
-        self._wall, self._deadline, self._quarantine = wall, RoundDeadline(round_timeout), Quarantine()
+        self._wall, self._deadline = wall, RoundDeadline(round_timeout, budget)
+        self._quarantine = Quarantine(state.gangs.first_of)
         self._resting = RestingPods(clock, state.node_changed_since)
         self._dispatch = Dispatch(state, policies, binder, steering, metrics, self._resting.contended)
         self._lasting = LastingRoom(state, policies, clock)
@@ -156,7 +160,7 @@ class RoundLoop:
                     self._metrics.worker_restarts.inc()
                     self._metrics.rounds_failed.labels(error.cause).inc()
                     _log.error("worker replaced", problem=str(error), failures=failures)
-                    await asyncio.sleep(min(10.0, 0.05 * 2 ** min(failures, 8)))
+                    await asyncio.sleep(_BACKOFF.pause(failures + 1))
                     self._batcher.touch()
         finally:
             await self._worker.stop()
@@ -360,9 +364,13 @@ class RoundLoop:
             if refusing := self._resting.refusing(pod):
                 text += f" kube-scheduler refused it on {', '.join(refusing)}: {pod.told}"
             self._waiting.tell(pod, text, steered=policy.delivery is Delivery.EXTENDER)
-            free = not pod.gated and pod.gang is None
-            if policy.delivery is Delivery.EXTENDER and policy.steering is Steering.PREFER and free:
-                self._steering.give_way(pod)
+            self._give_way(pod, policy)
+
+    def _give_way(self, pod: Pod, policy: Policy) -> None:
+        """There is no plan for a pod: kube-scheduler may look for itself where the plan is but a wish."""
+        free = not pod.gated and pod.gang is None
+        if policy.delivery is Delivery.EXTENDER and policy.steering is Steering.PREFER and free:
+            self._steering.give_way(pod)
 
     async def _conclude(self, question: _Question, reply: RoundReply | None) -> None:
         request = question.request
@@ -370,6 +378,7 @@ class RoundLoop:
             if policy.delivery is not Delivery.OBSERVE:
                 self._state.give_up_place(pod)
                 self._waiting.tell(pod, reason, steered=policy.delivery is Delivery.EXTENDER)
+                self._give_way(pod, policy)
         for pod, policy in question.blocked:
             # A closed gate is written on the pod by the API server itself, in its own words. What we do not judge
             # kube-scheduler does, where it is to bind the pod; what cannot be read it may not even see.

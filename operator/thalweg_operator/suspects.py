@@ -75,6 +75,7 @@ class Suspects:
 
     def failed_alone(self, item: str, its: Hashable) -> Hashable | None:
         """What is at fault: the pod or gang, or its class; None: not known yet, it is tried once more."""
+        self._classes[item] = its
         if item not in self._doubted and not self._failed[its]:
             # The worker may have ended for another reason: first see what becomes of the others.
             self._doubted.add(item)

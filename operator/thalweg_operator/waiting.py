@@ -188,7 +188,8 @@ class WaitingPods:
                 "reason": "SchedulingGated" if pod.gated else "Unschedulable",
                 "message": wanted.reason,
             }
-            if not pod.told:
+            if not pod.tried:
+                # Also over what the API server wrote for a gate: the time there says since when it could be planned.
                 condition["lastTransitionTime"] = now
             try:
                 if await self._patch(pod, condition):

@@ -51,6 +51,8 @@ def test_a_pod_ages_by_its_size() -> None:
 
 NOW = 10.0**9
 DAY = 86400.0
+#: The API server's words, written at creation whatever gates there are: another one may be gone since.
+AT_CREATION = "Scheduling is blocked due to non-empty scheduling gates"
 CROSSING = Policy("crossing", unscheduled=UnscheduledPrice(aging_crosses_priorities=True))
 POLICIES = {BUILT_IN.name: BUILT_IN, CROSSING.name: CROSSING}
 
@@ -103,6 +105,26 @@ def test_the_age_of_pods_that_fit_nowhere_lifts_nobody() -> None:
     urgent = pod("urgent", 400, created=NOW, priority=10)
     cluster = snapshot([node("n", 4000)], [hopeless, urgent], now=NOW)
     assert prices(cluster, POLICIES)["default/urgent"] == BUILT_IN.unscheduled.base + 100
+
+
+def test_hopeless_giants_and_many_priorities_do_not_end_ageing() -> None:
+    """A large gang that fits nowhere waits beside pods of sixty priorities: older pods still come before newer ones."""
+    giants = [replace(pod(f"g{at}", 10**9, created=NOW - DAY), gangs=("g",)) for at in range(200)]
+    tiers = [pod(f"t{at}", 400, created=NOW - 1, priority=1 + at) for at in range(60)]
+    pair = [pod("older", 400, created=NOW - DAY), pod("newer", 400, created=NOW - 1)]
+    cluster = snapshot([node("n", 4000)], [*giants, *tiers, *pair], now=NOW)
+    found = prices(replace(cluster, gangs={"g": Gang("g", 200)}), POLICIES)
+    assert found["default/older"] - found["default/newer"] == 5 * (DAY - 1)
+
+
+def test_a_large_gang_below_several_priorities_does_not_end_ageing() -> None:
+    """Whole nodes for a thousand pods, and four priorities above them: age has room for days all the same."""
+    gang = [replace(pod(f"g{at}", 4000, created=NOW - DAY), gangs=("g",)) for at in range(1000)]
+    tiers = [pod(f"t{at}", 400, created=NOW - 60, priority=1 + at) for at in range(4)]
+    pair = [pod("older", 400, created=NOW - DAY), pod("newer", 400, created=NOW - 1)]
+    cluster = snapshot([node("n", 4000)], [*gang, *tiers, *pair], now=NOW)
+    found = prices(replace(cluster, gangs={"g": Gang("g", 1000)}), POLICIES)
+    assert found["default/older"] - found["default/newer"] == 5 * (DAY - 1)
 
 
 _PODS = st.lists(
@@ -159,6 +181,7 @@ def test_nobody_ages_behind_a_gate() -> None:
     [
         ({"reason": "Unschedulable"}, [], 1_767_225_600.0),
         ({"reason": "SchedulingGated"}, [GATE], 1_767_225_600.0),
+        ({"reason": "SchedulingGated", "message": AT_CREATION}, [GATE], 0.0),
         ({"reason": "SchedulingGated"}, ["theirs"], 0.0),
         ({"reason": "SchedulingGated"}, [], 0.0),
         ({"reason": "Unschedulable", "status": "True"}, [], 0.0),

@@ -166,3 +166,14 @@ def test_gangs_of_one_group_share_its_value() -> None:
         assert pod.gang is not None
         found.add(id(pod.gang.terms.group))
     assert len(found) == 1
+
+
+def test_a_group_goes_by_its_first_gang_only_where_that_one_names_it_too() -> None:
+    """Who names the gang of another, in whatever namespace, is not tied to it."""
+    group, own = keys(3), GangKey(Source.THALWEG, "ml", "own")
+    mixed = (group[0], own)
+    book = GangBook()
+    for pod in (*(gang_of_one(key.name, group) for key in group), gang_of_one("own", mixed)):
+        book.put(pod)
+    assert [book.first_of(key) for key in (*group, own)] == [group[0]] * 3 + [own]
+    assert book.first_of(GangKey(Source.THALWEG, "ml", "nobody")) == GangKey(Source.THALWEG, "ml", "nobody")

@@ -79,6 +79,19 @@ def test_a_node_whose_allocatable_cannot_be_read_takes_nothing(quantity: str, pr
     assert problem in reason
 
 
+def test_a_node_that_offers_too_many_resources_takes_nothing() -> None:
+    """Each name would be a column of all nodes: only that node is left out, and what is said of it names the field."""
+    room = {"cpu": "1", "pods": "110"}
+    many = {at: room | {f"example.com/r{number}": "1" for number in range(at - len(room))} for at in (256, 257)}
+    nodes = [node_manifest("most", many[256]), node_manifest("more", many[257])]
+    cluster = snapshot_of(Case(nodes, [], [pod_manifest("p", {"cpu": "1"}), pod_manifest("q", {"cpu": "1"})]))
+    result = plan_checked(cluster)
+    assert [p.node for p in result.placements] == ["most"]
+    assert len(cluster.resources) < 260
+    reason = node_reasons(result.left[0].pod.pod_class, result.after)["more"]
+    assert reason == "node's status.allocatable: it names more than 256 resources"
+
+
 @pytest.mark.parametrize(
     ("quantity", "problem"), [("abc", "is not a quantity"), ("-1", "is negative"), ("1 Gi", "is not")]
 )

@@ -175,7 +175,12 @@ async def test_conflict_and_gone(case: Case) -> None:
     assert case.answers("404") == 1
 
 
-@pytest.mark.parametrize("asked", [answering(500), answering(429), hang_up, answering(403)])
+async def not_utf8(_request: web.Request) -> web.StreamResponse:
+    """A proxy's page."""
+    return web.Response(body=b'{"metadata":{"uid":"\xff"},"spec":{}}')
+
+
+@pytest.mark.parametrize("asked", [answering(500), answering(429), hang_up, answering(403), not_utf8])
 async def test_conflict_that_cannot_be_settled_yet(
     case: Case, asked: Callable[[web.Request], Awaitable[web.Response]]
 ) -> None:

@@ -218,6 +218,26 @@ async def test_renewals_that_fail(tmp_path: Path, fault: int | str) -> None:
         assert stage.server.store.holder == elector.identity
 
 
+@pytest.mark.parametrize("nonsense", [b"<html>", b"\xff", b"{}", b"[]", b'{"metadata":{},"spec":[]}', b"[" * 5000])
+async def test_an_answer_that_is_no_lease(nonsense: bytes) -> None:
+    """A proxy may answer anything. It counts as a failed try, and the next good answer helps."""
+    clock, direct = Clock(), Direct(LeaseStore())
+    fence = Fence(clock)
+    elector = Elector(cast("Connection", direct), fence, NAME)
+    direct.nonsense = [nonsense] * 2
+    await elector.attempt()
+    assert not fence.open
+    await elector.attempt()
+    await elector.attempt()
+    assert fence.open
+    direct.nonsense = [nonsense]
+    clock.now += 11
+    await elector.attempt()
+    assert not fence.open
+    await elector.attempt()
+    assert fence.open
+
+
 async def test_overdue_and_taken_meanwhile(tmp_path: Path) -> None:
     """Another process held the lease while the API server could not be reached, be it for a moment: it is lost."""
     for gives_back in (False, True):

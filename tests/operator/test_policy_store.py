@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from structlog.testing import capture_logs
 from thalweg_operator.errors import PolicyError
 from thalweg_operator.policies import PolicyStore, parse
 
@@ -44,6 +45,18 @@ def test_a_bad_version_keeps_the_last_good_one() -> None:
     assert in_force(store) == [("p", 0)]
     store.offer("p", "u", 3, OTHER)
     assert in_force(store) == [("p", 5)]
+
+
+def test_a_bad_version_is_logged_once() -> None:
+    """The watch, its own status and a list every ten seconds show the same version again and again."""
+    store = PolicyStore()
+    with capture_logs() as logs:
+        for generation in (1, 1, 1, 2, 2):
+            store.offer("p", "u", generation, BAD)
+    assert [(line["event"], line["generation"]) for line in logs] == [
+        ("policy not accepted", 1),
+        ("policy not accepted", 2),
+    ]
 
 
 def test_an_older_version_that_comes_late_changes_nothing() -> None:

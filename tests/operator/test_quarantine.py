@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import ceil, log2
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from thalweg_operator.deadline import RoundDeadline
@@ -273,7 +274,7 @@ def test_pods_that_are_gone_are_forgotten() -> None:
 
 def test_a_round_may_take_several_times_what_rounds_took() -> None:
     """As long as any until one was finished; then at least five seconds, and more for many pods."""
-    deadline = RoundDeadline(60.0)
+    deadline = RoundDeadline(60.0, budget=0.0)
     assert deadline.of(1, 1) == 60.0
     deadline.took(0.3)
     assert 5.0 <= deadline.of(1, 1) < 6.0
@@ -285,3 +286,32 @@ def test_a_round_may_take_several_times_what_rounds_took() -> None:
     for _ in range(100):
         deadline.took(0.3)
     assert deadline.of(1, 1) < 6.0
+
+
+def test_gangs_of_a_group_are_never_planned_apart() -> None:
+    """Whether parts of a failed round are planned or fewer pods at once: without the others none could be placed."""
+    group = [GangKey(Source.THALWEG, "ns", f"g{at}") for at in range(4)]
+    cluster = Cluster(lambda _: False)
+    cluster.quarantine = Quarantine(lambda key: group[0] if key in group else key)
+    members = [msgspec.structs.replace(made(f"m{at}", at), gang=GangRef(group[at % 4])) for at in range(8)]
+    cluster.most = 20
+    pods = [made(f"p{at:02}", at) for at in range(60)]
+    everyone = [pod for at in range(0, 60, 8) for pod in (*pods[at : at + 8], *members[at // 8 : at // 8 + 1])]
+    uids = {pod.uid for pod in members}
+    for _ in range(60):
+        choice = cluster.quarantine.choose(everyone, cluster.now)
+        assert len(uids & {pod.uid for pod in choice.pods}) in (0, 8)
+        cluster.now += 1.0
+        if len(choice.pods) > cluster.most:
+            cluster.quarantine.failed(cluster.now, 1.0, "no plan")
+        else:
+            cluster.quarantine.succeeded(cluster.now)
+
+
+def test_the_budget_is_no_part_of_what_rounds_took() -> None:
+    """Rounds where all fit use none of it. The first one where pods stay out may use all of it."""
+    deadline = RoundDeadline(60.0, budget=20.0)
+    deadline.took(0.01)
+    assert 25.0 <= deadline.of(1, 1) < 26.0
+    deadline.took(20.0)
+    assert deadline.of(1, 1) == 60.0

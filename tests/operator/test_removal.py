@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from support.fake_api import refusal, serving
 from thalweg_operator import removal
-from thalweg_operator.errors import Refused
+from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.gate_admission import BINDINGS_PATH
 from thalweg_operator.removal import Removed, remove
 
@@ -29,7 +29,7 @@ class Cluster:
     """Admission objects, policies and pods by name.
 
     Attributes:
-        faults: statuses that the next requests to a path are answered with.
+        faults: statuses that the next requests to a path are answered with; 200 with a page of a proxy.
         order: what was changed, in order.
     """
 
@@ -54,7 +54,8 @@ class Cluster:
         name = request.path.rpartition("/")[2]
         self.requests[name] += 1
         if faults := self.faults.get(name):
-            return refusal(faults.pop(0), f"no {name}")
+            status = faults.pop(0)
+            return web.Response(body=b"<html>") if status == 200 else refusal(status, f"no {name}")
         answer: web.StreamResponse = await handler(request)
         return answer
 
@@ -136,4 +137,12 @@ async def test_pods_that_may_not_be_listed(tmp_path: Path) -> None:
     cluster = Cluster({"p": [GATE]})
     cluster.faults = {"pods": [403]}
     with pytest.raises(Refused, match="403: no pods"):
+        await removed(cluster, tmp_path)
+
+
+async def test_an_answer_that_is_no_list(tmp_path: Path) -> None:
+    """It ends with a sentence, not with a decoder's error."""
+    cluster = Cluster({"p": [GATE]})
+    cluster.faults = {"pods": [200]}
+    with pytest.raises(ConnectionLost, match="the API server's answer is no list"):
         await removed(cluster, tmp_path)

@@ -75,6 +75,10 @@ class Ear:
         self.bound: dict[str, str] = {}
         self.told: dict[str, str] = {}
         self.steered: dict[str, str] = {}
+        self.gave_way: set[str] = set()
+
+    def give_way(self, pod: Pod) -> None:
+        self.gave_way.add(pod.key)
 
     def bind(self, pod: Pod, node: str) -> None:
         assert pod.key not in self.bound, "bound twice"
@@ -648,6 +652,20 @@ async def test_poison_pods_are_named_and_all_others_are_bound(case: Case) -> Non
     case.now += 4000.0
     case.batcher.touch()
     await bound(case, "ns/bad1")
+
+
+async def test_a_pod_in_quarantine_gives_way_where_its_policy_prefers_the_plan(case: Case) -> None:
+    """kube-scheduler looks for a node itself, as for any pod of Prefer without a plan; under Require it waits."""
+    case.worker.poison = {"ns/prefer", "ns/require"}
+    case.node(cpu=1_000_000)
+    for steering in ("Prefer", "Require"):
+        spec = {"selects": {"schedulerNames": [steering.lower()]}, "delivery": "Extender", "steering": steering}
+        assert not case.policies.offer(steering.lower(), f"u-{steering}", 1, spec).problem
+    for at, name in enumerate(("prefer", "require")):
+        case.pod(name, scheduler_name=name, pod_class=PodClass(requests=(("cpu", 100 + at),)))
+    for name in ("prefer", "require"):
+        await told(case, f"ns/{name}", "planning this pod failed")
+    assert case.ear.gave_way == {"ns/prefer"}
 
 
 async def test_a_worker_that_fails_before_it_plans_is_no_pods_fault(case: Case) -> None:

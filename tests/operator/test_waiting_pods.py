@@ -82,6 +82,19 @@ async def case(tmp_path: Path) -> AsyncIterator[tuple[Case, WaitingPods]]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_since_when_a_pod_waits_is_written_where_only_its_gate_was_told(case: tuple[Case, WaitingPods]) -> None:
+    """The API server's condition for a gate has no time, or the gate's; who was tried before keeps its time."""
+    made, told = case
+    gate = "Scheduling is blocked due to non-empty scheduling gates"
+    for each in (pod("gated", told=gate, gated=True), pod("freed", told=gate), pod("tried", told="full", tried=7.0)):
+        made.state.upsert_pod(each)
+        told.tell(each, "no room")
+    made.now = 5.0
+    await made.written(3)
+    timed = {name.removeprefix("p-"): "lastTransitionTime" in condition for name, condition in made.patches}
+    assert timed == {"gated": True, "freed": True, "tried": False}
+
+
 async def test_told_after_a_moment(case: tuple[Case, WaitingPods]) -> None:
     """One condition and one Event, in the same words."""
     made, told = case

@@ -52,13 +52,19 @@ class Direct:
 
     Args:
         fault: asked before each request: "" or "lost", nothing was done, or "unanswered", it was carried out.
+
+    Attributes:
+        nonsense: what the next requests are answered with; nothing is done.
     """
 
     def __init__(self, store: LeaseStore, fault: Callable[[], str] = lambda: "") -> None:
         self._store, self._fault, self.outages = store, fault, Outages()
+        self.nonsense: list[bytes] = []
 
     async def request(self, method: str, path: str, *, body: bytes | None = None, **_: Any) -> bytes:
         """As Connection.request."""
+        if self.nonsense:
+            return self.nonsense.pop(0)
         fault = self._fault()
         if fault == "lost":
             raise ConnectionLost("lost")

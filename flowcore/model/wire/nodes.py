@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from flowcore.model.errors import ModelError
 from flowcore.model.nodes import MEASURED_BANDWIDTH, Node, Report, Taint
@@ -10,6 +10,9 @@ from flowcore.model.quantities import MAX_AMOUNT, nanos, whole_from_nanos
 from flowcore.model.resources import Amounts, read_list, to_amounts
 from flowcore.model.wire.base import Interner, Quantities, Wire, WireMeta, to_labels
 from flowcore.model.wire.features import declared_features
+
+#: Each name costs a column of all nodes: a node that offers more is not planned with.
+MOST_NODE_RESOURCES: Final = 256
 
 
 class WireTaint(Wire):
@@ -49,11 +52,11 @@ class WireNamespace(Wire):
 
 
 def to_node(wire: WireNode, intern: Interner) -> Node:
-    """A node; an allocatable that does not parse makes ``problem`` name it."""
+    """A node; an allocatable that does not parse or is too long makes ``problem`` name it."""
     spec, status, problem = wire.spec or WireNodeSpec(), wire.status or WireNodeStatus(), ""
     allocatable: Amounts = ()
     try:
-        allocatable = to_amounts(read_list(status.allocatable, "status.allocatable"))
+        allocatable = _offered(status.allocatable)
     except ModelError as error:
         problem = f"node's {error}"
     return Node(
@@ -75,6 +78,12 @@ def to_node(wire: WireNode, intern: Interner) -> Node:
             bandwidth=_measured((wire.metadata.annotations or {}).get(MEASURED_BANDWIDTH)),
         ),
     )
+
+
+def _offered(allocatable: Quantities | None) -> Amounts:
+    if len(allocatable or ()) > MOST_NODE_RESOURCES:
+        raise ModelError("status.allocatable", f"it names more than {MOST_NODE_RESOURCES} resources")
+    return to_amounts(read_list(allocatable, "status.allocatable"))
 
 
 def _measured(text: object) -> int | None:

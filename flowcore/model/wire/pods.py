@@ -37,6 +37,8 @@ _UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (
 _PERMANENT = frozenset(("DaemonSet", "Node"))
 _NO_OWNER = WireOwner()
 _LONGEST_NAME = 253
+#: What the API server writes on each pod that is created with a gate (strategy.go, applySchedulingGatedCondition).
+_GATED_AT_CREATION = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 def to_pod(wire: WirePod, intern: Interner) -> Pod:
@@ -81,8 +83,9 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         blocked = blocked or "; ".join(str(each) for each in unread)
     controller = next((owner for owner in meta.owner_references or () if owner.controller), _NO_OWNER)
     told = next((c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
-    # Behind our own gate it waits for us; behind another's, nobody may place it.
-    tried = told is not None and (gated or told.reason == "Unschedulable")
+    # Behind our own gate it waits for us; behind another's, nobody may place it. What the API server says of gates it
+    # says at creation, and another gate may have been there then.
+    tried = told is not None and (told.reason == "Unschedulable" or (gated and told.message != _GATED_AT_CREATION))
     return Pod(
         namespace=namespace,
         name=meta.name,
