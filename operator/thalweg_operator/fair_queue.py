@@ -7,8 +7,9 @@ Three rules keep a namespace from holding up the others:
   thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). One alone gets three quarters of the
   slots, several get less each, and the last free slot is for a namespace that holds none. So requests that hang do not
   hold all slots.
-- Once requests for several items in a row failed, a namespace gets one request at a time, with growing pauses, until
-  one succeeds. All such namespaces together get half of the slots.
+- Once requests for several items in a row failed, or one failed that took long, a namespace gets one request at a time,
+  with growing pauses, until one succeeds. All such namespaces together get half of the slots. So many namespaces whose
+  requests hang hold all slots once at most, and not several times in a row.
 
 An item that is to be tried again rests meanwhile and holds no slot. Each operation takes constant time, and time
 logarithmic in the number of resting items where an item begins or ends its rest.
@@ -27,6 +28,8 @@ from thalweg_operator.backoff import Backoff
 _T = TypeVar("_T")
 #: Items whose requests fail in a row before their namespace gets one request at a time.
 IN_A_ROW = 4
+#: Seconds after which a request that fails took long: it held a slot that others could have used.
+LONG = 1.0
 #: Pauses of such a namespace.
 _PAUSES = Backoff(first=0.1, longest=5.0)
 #: A namespace holds at most so many times the slots that stay free.
@@ -44,6 +47,7 @@ class Entry(Generic[_T]):
 
     Attributes:
         tries: how often it was taken.
+        began: when it was taken last.
         row: the row of failures of its namespace in which it is counted.
         probe: whether it is in flight as the one request of a namespace whose requests fail.
     """
@@ -51,6 +55,7 @@ class Entry(Generic[_T]):
     item: _T
     lane: _Lane[_T]
     tries: int = 0
+    began: float = 0.0
     row: int = -1
     probe: bool = False
 
@@ -179,7 +184,7 @@ class FairQueue(Generic[_T]):
                 self._over.append(lane)
                 lane.listed = True
                 continue
-            return self._start(lane)
+            return self._start(lane, now)
         return None
 
     def finish(self, entry: Entry[_T], now: float, *, succeeded: bool | None) -> None:
@@ -198,9 +203,10 @@ class FairQueue(Generic[_T]):
         self._set(now + rest, entry)
         self._give_back(entry, now, succeeded=succeeded)
 
-    def _start(self, lane: _Lane[_T]) -> Entry[_T]:
+    def _start(self, lane: _Lane[_T], now: float) -> Entry[_T]:
         entry = lane.pop()
         entry.tries += 1
+        entry.began = now
         if lane.failing:
             entry.probe = True
             self._probes += 1
@@ -226,7 +232,7 @@ class FairQueue(Generic[_T]):
                 # One item that fails again and again says little about the others.
                 entry.row = lane.row
                 lane.failed += 1
-                lane.failing = lane.failed >= IN_A_ROW
+            lane.failing |= lane.failed >= IN_A_ROW or now - entry.began >= LONG
             if lane.failing:
                 lane.pauses += 1
                 lane.until = now + self._pauses.pause(lane.pauses)

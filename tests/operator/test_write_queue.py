@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from support import virtual_time
 from support.fake_api import answering, refusal, serving
 from support.operator import until
 from thalweg_operator.backoff import Backoff
@@ -20,6 +21,7 @@ from thalweg_operator.connection import Connection
 from thalweg_operator.errors import Refused
 from thalweg_operator.events import EventWriter
 from thalweg_operator.evictions import Evictor
+from thalweg_operator.fair_queue import slots_for
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.nominator import Nominator, Write
 from thalweg_operator.state import ClusterState
@@ -132,6 +134,38 @@ async def test_others_are_written_at_once(tmp_path: Path, kind: str, fate: str) 
             write(pod)
         # A request that hangs has not even timed out by then.
         await until(lambda: len(server.done) >= GOOD, 20, lambda: f"{GOOD} writes; there are {len(server.done)}")
+
+
+@pytest.mark.parametrize("namespaces", [10, 50, 100])
+def test_many_namespaces_that_hang(namespaces: int) -> None:
+    """More than there are slots hold all of them for as long as one request hangs; then the others are written."""
+
+    async def main() -> None:
+        loop, hangs, done = asyncio.get_running_loop(), 15.0, 0
+        begun = loop.time()
+
+        async def attempt(namespace: str, _tries: int) -> Outcome:
+            nonlocal done
+            if namespace != "good":
+                await asyncio.sleep(hangs)
+                return Again("lost")
+            done += 1
+            return Done.ANSWERED
+
+        queue = WriteQueue("bindings", 32, attempt, Metrics(), Backoff(0.1, 5.0))
+        sending = asyncio.create_task(queue.run())
+        for number in range(namespaces * 100):
+            queue.put(f"bad{number % namespaces}", f"bad{number % namespaces}")
+        await asyncio.sleep(1)
+        for _ in range(1000):
+            queue.put("good", "good")
+        while done < 1000:  # noqa: ASYNC110 - the clock jumps
+            await asyncio.sleep(1)
+        # No namespace of them held a slot twice meanwhile.
+        assert loop.time() - begun <= hangs * (2 + namespaces / slots_for(32))
+        sending.cancel()
+
+    virtual_time.run(main())
 
 
 async def test_a_namespace_that_fails_is_asked_rarely(tmp_path: Path) -> None:
