@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 from thalweg_operator.connection import connect
-from thalweg_operator.errors import OperatorError
+from thalweg_operator.errors import LeaseHeld, OperatorError
 from thalweg_operator.fence import Fence
 from thalweg_operator.lease import Elector, LeaseName
 from thalweg_operator.removal import Removed, remove
@@ -36,7 +36,8 @@ def run_uninstall(
     try:
         done = asyncio.run(_uninstall(kubeconfig, context, name, policies=policies, force=force, confirmed=confirmed))
     except OperatorError as error:
-        hint = "" if force else "\nIf an operator runs, stop it first (scale its Deployment to 0), or use --force."
+        held = isinstance(error, LeaseHeld)
+        hint = "\nIf an operator runs, stop it first (scale its Deployment to 0), or use --force." if held else ""
         click.echo(f"Error: {error}{hint}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:

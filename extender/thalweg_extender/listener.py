@@ -60,17 +60,17 @@ async def listening(
     requests = Requests(guide, bind, limits, on_answer, on_refused)
     listener = _Listener(requests.answer, certificates, limits, on_refused)
     try:
-        door = _bound(host, port)
+        sock = _bound(host, port)
     except OSError as error:
         raise CannotListen(f"cannot listen on {host}:{port} for kube-scheduler: {error}") from error
-    accepting = asyncio.create_task(listener.accept(door), name="extender")
+    accepting = asyncio.create_task(listener.accept(sock), name="extender")
     try:
-        yield door.getsockname()[1]
+        yield sock.getsockname()[1]
     finally:
         accepting.cancel()
         with suppress(asyncio.CancelledError):
             await accepting
-        door.close()
+        sock.close()
         await listener.end()
 
 
@@ -78,9 +78,9 @@ def _bound(host: str, port: int) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
     )[0]
-    door = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    door.setblocking(False)
-    return door
+    sock = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    sock.setblocking(False)
+    return sock
 
 
 class _Connections(web.Server):
@@ -136,12 +136,12 @@ class _Listener:
         #: Handshakes under way, the oldest first.
         self._opening: dict[asyncio.Task[None], None] = {}
 
-    async def accept(self, door: socket.socket) -> None:
+    async def accept(self, sock: socket.socket) -> None:
         """Accepts until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, address = await loop.sock_accept(door)
+                connection, address = await loop.sock_accept(sock)
             except OSError as error:
                 self._on_refused("connection", "", f"it cannot be accepted: {error}")
                 await asyncio.sleep(_ACCEPT_PAUSE)

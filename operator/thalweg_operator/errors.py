@@ -15,6 +15,10 @@ class LeaseLost(ConnectionLost):
     """A write was not sent, since this process does not hold the lease."""
 
 
+class LeaseHeld(OperatorError):
+    """Another process holds the lease and renews it."""
+
+
 class Refused(OperatorError):
     """The API server answered with an error.
 

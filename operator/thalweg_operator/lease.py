@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from thalweg_operator.connection import Connection
-from thalweg_operator.errors import ConnectionLost, LeaseLost, OperatorError, Refused
+from thalweg_operator.errors import ConnectionLost, LeaseHeld, LeaseLost, OperatorError, Refused
 from thalweg_operator.fence import Fence
 from thalweg_operator.json_reading import NotReadable, Reader
 
@@ -240,7 +240,7 @@ class Elector:
             return True
         if spec != self._seen:
             if self._seen is not None and not self._waits:
-                raise OperatorError(
+                raise LeaseHeld(
                     f"another Thalweg works on this cluster: {holder} holds the lease {self._lease} and renews it"
                 )
             if self._seen is None:

@@ -27,6 +27,7 @@ def test_an_api_server_that_is_not_there(kubeconfig: Path) -> None:
     done = thalweg("uninstall", "--kubeconfig", kubeconfig, "--yes")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Error: GET /version: cannot connect to 127.0.0.1")
+    assert "--force" not in done.stderr
 
 
 def test_it_asks_first(kubeconfig: Path) -> None:
