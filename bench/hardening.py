@@ -133,7 +133,7 @@ async def churn(setting: Setting) -> Figures:
     """Pods with labels and resource names of their own and nodes with names of their own, created and deleted."""
     await setting.started()
     size = 500
-    for batch in range(4):  # what a process that lives has once, it has now
+    for batch in range(20):  # caches fill over the first 10,000 pods
         await _come_and_go(setting.api, -batch - 1, size)
     await asyncio.sleep(_SETTLE_SECONDS)
     begun = resident_mib(setting.thalweg.pids())

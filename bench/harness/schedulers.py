@@ -97,12 +97,12 @@ class Thalweg:
         await until_ready(self._child, self._ready, _IN_SYNC_SECONDS)
 
     async def warm(self) -> None:
-        # Its first round starts the worker process, pods or no pods.
+        # The worker is told of the cluster as soon as it runs; in earlier versions that was the first round.
         deadline = time.monotonic() + _IN_SYNC_SECONDS
-        while not any(name.startswith("thalweg_rounds_total") for name in await self.metrics()):
+        while not _has_worker(await self.metrics()):
             self.check()
             if time.monotonic() > deadline:
-                raise BenchError(f"no first round within {_IN_SYNC_SECONDS:.0f} s:\n{self._child.tail()}")
+                raise BenchError(f"no worker within {_IN_SYNC_SECONDS:.0f} s:\n{self._child.tail()}")
             await asyncio.sleep(0.05)
 
     def pids(self) -> list[int]:
@@ -123,6 +123,11 @@ class Thalweg:
 
     async def _ready(self) -> bool:
         return await answers(f"http://{self.address}/readyz")
+
+
+def _has_worker(samples: Samples) -> bool:
+    rounds = any(name.startswith("thalweg_rounds_total") for name in samples)
+    return rounds or samples.get("thalweg_worker_memory_bytes", 0.0) > 0.0
 
 
 class KubeScheduler:
