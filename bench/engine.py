@@ -6,8 +6,8 @@
 
 Parts: `sizes` (rounds over generated clusters, CPU time and peak memory), `growth` (the same batch on 1,250 and on
 12,500 nodes, the worker's state kept), `classes` (the same batch in 1 to 1,000 classes), `quality` (small instances
-beside what CP-SAT proves), `openb` (a production trace beside one-by-one placement). docs/performance.md says what the
-columns mean, the modules in harness/ how instances are made and plans checked.
+beside what CP-SAT proves), `openb` (a production trace beside one-by-one placement). docs/reference/performance.md says
+what the columns mean, the modules in harness/ how instances are made and plans checked.
 """
 
 from __future__ import annotations

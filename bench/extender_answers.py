@@ -29,7 +29,7 @@ from harness.tables import console, print_conditions
 from rich.table import Table
 from thalweg_extender import Outcome, listening
 
-from flowcore.model.guidance import Asked, Guidance
+from flowcore.model.advice import Advice, ExtenderPod
 
 _TAKEN = 500
 _WARM_UP = 50
@@ -51,25 +51,25 @@ class Row:
     trip_p99: float
 
 
-class _Says:
+class _FixedAdvice:
     """The guide: what to say follows from the pod's name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         taken = frozenset(names[1 :: max(1, len(names) // _TAKEN)][:_TAKEN])
         scores = {name: at % 11 for at, name in enumerate(names)}
         self._guidance = {
-            "held": Guidance(managed=True, hold=True),
-            "held, taken": Guidance(managed=True, hold=True, taken=taken),
-            "steered": Guidance(managed=True, node=names[-1], hold=True),
-            "preferring": Guidance(managed=True, scores=scores),
-            "unmanaged": Guidance(),
-            "unmanaged, taken": Guidance(taken=taken),
+            "held": Advice(managed=True, hold=True),
+            "held, taken": Advice(managed=True, hold=True, infeasible_nodes=taken),
+            "steered": Advice(managed=True, node=names[-1], hold=True),
+            "preferring": Advice(managed=True, scores=scores),
+            "unmanaged": Advice(),
+            "unmanaged, taken": Advice(infeasible_nodes=taken),
         }
 
-    def guidance(self, asked: Asked, names: Sequence[str]) -> Guidance:  # noqa: ARG002
+    def advise(self, asked: ExtenderPod, names: Sequence[str]) -> Advice:  # noqa: ARG002
         return self._guidance[asked.name]
 
-    def answered(self, asked: Asked, outcome: Outcome, passed: Sequence[str]) -> None:
+    def answered(self, asked: ExtenderPod, advice: Advice, outcome: Outcome, passed: Sequence[str]) -> None:
         """Nothing is reserved."""
 
 
@@ -80,7 +80,7 @@ async def _serve(pipe: Connection, names: Sequence[str]) -> None:
     def on_answer(_verb: str, _outcome: str, seconds: float) -> None:
         times.append(seconds)
 
-    async with listening("127.0.0.1", 0, _Says(names), on_answer=on_answer) as port:
+    async with listening("127.0.0.1", 0, _FixedAdvice(names), on_answer=on_answer) as port:
         pipe.send(port)
         while await asyncio.to_thread(pipe.recv):
             pipe.send(times[:])

@@ -25,12 +25,13 @@ from harness.tables import console, print_conditions
 from ortools.linear_solver import pywraplp
 from rich.table import Table
 
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
-from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
-from flowcore.rounds import Round, RoundResult, run_one_by_one
+from flowcore.planning import Round, RoundResult, run_one_by_one
 
 #: What is asked for, of what there is.
 LOAD = 1.3
@@ -51,7 +52,7 @@ class Instance:
 
     name: str
     snapshot: Snapshot
-    worth: dict[str, float]
+    value: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ def _node(at: int, cpu: int, memory: int, gpus: int) -> Node:
 
 def _instance(name: str, nodes: list[Node], wishes: Sequence[Sequence[tuple[PodClass, int]]]) -> Instance:
     """Pods of all gangs by turns: a second passes between the first pods of all and their second ones."""
-    pending, gangs, worth = [], {}, {}
+    pending, gangs, value = [], {}, {}
     price = BUILT_IN.unscheduled
     for at, wish in enumerate(wishes):
         gang = f"gang-{at:04}"
@@ -129,9 +130,9 @@ def _instance(name: str, nodes: list[Node], wishes: Sequence[Sequence[tuple[PodC
             for i, pod_class in enumerate(classes)
         ]
         gangs[gang] = Gang(gang, len(classes))
-        worth[gang] = sum(price.base + price.per_priority * each.priority for each in classes) / price.base
+        value[gang] = sum(price.base + price.per_priority * each.priority for each in classes) / price.base
     found = build_snapshot(generation=1, now=_NOW, table=NodeTable.of(nodes), running=(), pending=tuple(pending))
-    return Instance(name, replace(found, gangs=gangs), worth)
+    return Instance(name, replace(found, gangs=gangs), value)
 
 
 def bound(instance: Instance, seconds: float | None) -> tuple[float, str]:
@@ -167,7 +168,7 @@ def bound(instance: Instance, seconds: float | None) -> tuple[float, str]:
                 for name, amount in asked.items():
                     capacity[at, name].SetCoefficient(here, amount // (GI if name == "memory" else 1))
     for gang, each in chosen.items():
-        solver.Objective().SetCoefficient(each, instance.worth[gang])
+        solver.Objective().SetCoefficient(each, instance.value[gang])
     solver.Objective().SetMaximization()
     if seconds is not None:
         solver.SetTimeLimit(int(seconds * 1000))
@@ -182,14 +183,14 @@ def judge(instance: Instance, method: str, result: RoundResult, seconds: float, 
     """What a plan comes to; gangs that are not complete are worth nothing."""
     placed = Counter(name for placement in result.placements for name in placement.pod.gangs)
     gangs = instance.snapshot.gangs
-    complete = {name for name, count in placed.items() if count >= gangs[name].least}
+    complete = {name for name, count in placed.items() if count >= gangs[name].min_placed}
     return Row(
         case=instance.name,
         method=method,
         gangs=len(gangs),
         complete=len(complete),
         incomplete_pods=sum(count for name, count in placed.items() if name not in complete),
-        worth=sum(instance.worth[name] for name in complete),
+        worth=sum(instance.value[name] for name in complete),
         bound=most,
         seconds=seconds,
         note=note,

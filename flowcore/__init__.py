@@ -5,5 +5,5 @@ inputs. The rooms, top imports bottom::
 
     explain > rounds > (solve | costs) > network > classes > filters > model
 
-``rounds.run_round`` is the one main function.
+``round_loop.run_round`` is the one main function.
 """

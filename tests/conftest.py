@@ -1,4 +1,4 @@
-"""Settings of all tests: what hypothesis draws is the same in every run, so that a failure is everybody's.
+"""Settings of all tests: hypothesis' profiles, the marker `fast`, and the order of the files.
 
 Two processes run the tests, a file at a time each. The control plane is built before they start, where progress can be
 seen, and files of tests that compute alternate with those that wait for a control plane.
@@ -8,19 +8,30 @@ from itertools import zip_longest
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import is_hypothesis_test
 from support.controlplane import build_in_sight
+from support.profiles import is_exploring, register_profiles
 
-settings.register_profile(
-    "same-every-run",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    print_blob=False,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
-)
-settings.load_profile("same-every-run")
+register_profiles()
 
+#: Folders of tests that may be `fast`: they need neither a control plane nor a whole run of a command.
+_FAST = {"core", "docs", "extender", "house", "operator"}
+#: Their files that take more than five seconds: they wait for sockets and processes, or compare thousands of cases.
+_LONG = {
+    "core/test_ageing.py",
+    "core/test_holding.py",
+    "extender/test_listener.py",
+    "operator/test_cost_models.py",
+    "operator/test_dead_api.py",
+    "operator/test_memory.py",
+    "operator/test_reflector.py",
+    "operator/test_sick_api.py",
+    "operator/test_sick_policies.py",
+    "operator/test_unknown_pods.py",
+    "operator/test_verdict_cache.py",
+    "operator/test_worker_limits.py",
+    "operator/test_write_queue.py",
+}
 #: Folders of tests that want the control plane's executables.
 _REAL = {"cli", "controlplane", "e2e", "oracle"}
 
@@ -28,12 +39,33 @@ _REAL = {"cli", "controlplane", "e2e", "oracle"}
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Before the processes start: what they print is not shown."""
+    if config.option.markexpr == "fast":
+        return
     parts = {part for argument in config.args for part in Path(argument.split("::")[0]).parts}
     if parts & _REAL or Path(config.args[0]).resolve() in (config.rootpath, config.rootpath / "tests"):
         build_in_sight(config)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the fast tests, before `-m` chooses, and puts the files into an order."""
+    for item in items:
+        if _is_fast(item):
+            item.add_marker("fast")
+        if is_exploring():
+            item.add_marker(pytest.mark.timeout(0))
+    _alternate(items)
+
+
+def _is_fast(item: pytest.Item) -> bool:
+    """Whether a test belongs to the inner loop: it draws nothing, needs no control plane, and its file is not long."""
+    path = item.path.relative_to(Path(__file__).parent)
+    if path.parts[0] not in _FAST or path.as_posix() in _LONG or item.get_closest_marker("slow"):
+        return False
+    return not ("binaries" in getattr(item, "fixturenames", ()) or is_hypothesis_test(getattr(item, "obj", None)))
+
+
+def _alternate(items: list[pytest.Item]) -> None:
     """One file that computes, one that waits, and so on; within a file the order stays."""
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:

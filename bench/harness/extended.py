@@ -11,7 +11,7 @@ from typing import Any
 from thalweg.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.processes import Child, until_ready
-from thalweg_operator.names import POLICIES_PATH
+from thalweg_operator.constants import POLICIES_PATH
 
 from flowcore.model.policies import STEERED_NAME
 from harness.errors import BenchError

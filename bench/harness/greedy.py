@@ -12,8 +12,8 @@ from enum import Enum
 
 import numpy as np
 
+from flowcore.cluster.snapshot import PendingPod
 from flowcore.model.pods import PodClass
-from flowcore.model.snapshot import PendingPod
 from harness.rechecks import Checker, Int64s, Placed
 
 _MOST = 100

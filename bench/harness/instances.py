@@ -27,14 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import PodClass, Toleration
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import Amounts
-from flowcore.model.rules import Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
-from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 
 GPU = "nvidia.com/gpu"
 ZONE, POOL, GENERATION = "topology.kubernetes.io/zone", "pool", "generation"
@@ -83,7 +84,7 @@ class Workload:
 
     name: str
     pod_class: PodClass
-    kind: Kind
+    kind: PodSignature
     share: float
 
 
@@ -92,7 +93,7 @@ class Instance:
     """A generated cluster.
 
     Attributes:
-        workloads: the classes that ``snapshot.pending`` was drawn from; ``batch`` draws more pods of them.
+        workloads: the classes that ``to_snapshot.pending`` was drawn from; ``batch`` draws more pods of them.
         running: kinds of running pods, and int64[K] the node of each.
         scarcest: the resource that most is asked of.
         asked: what running and waiting pods ask for of the scarcest resource, over what all nodes have.
@@ -102,7 +103,7 @@ class Instance:
     size: Size
     snapshot: Snapshot
     workloads: tuple[Workload, ...]
-    running: tuple[tuple[Kind, Int64s], ...]
+    running: tuple[tuple[PodSignature, Int64s], ...]
     scarcest: str
     asked: float
     pressure: float
@@ -147,7 +148,7 @@ def make(size: Size) -> Instance:
         table=NodeTable.of(nodes),
         running=((nodes[node].name, asked, ()) for node, asked in zip(at.tolist(), _shared(amounts), strict=True)),
         pending=pending,
-        neighbours=Neighbours.of(
+        pod_index=PodIndex.of(
             ((nodes[i].name, kind) for kind, where in kinds for i in where.tolist()), {_NAMESPACE: ()}
         ),
     )
@@ -201,7 +202,9 @@ def _workloads(size: Size) -> tuple[Workload, ...]:
         found.add(pod_class)
         name = f"app-{i:04}"
         rules = _spread(name, int(skews[i])) if size.spread and spreads[i] else None
-        workloads.append(Workload(name, pod_class, Kind(_NAMESPACE, (("app", name),), rules=rules), float(shares[i])))
+        workloads.append(
+            Workload(name, pod_class, PodSignature(_NAMESPACE, (("app", name),), constraints=rules), float(shares[i]))
+        )
     return tuple(workloads)
 
 
@@ -230,9 +233,9 @@ def _affinity(requirement: Requirement) -> dict[str, Any]:
     return {"required_affinity": (NodeSelectorTerm(expressions=(requirement,)),)}
 
 
-def _spread(name: str, max_skew: int) -> Rules:
+def _spread(name: str, max_skew: int) -> InterPodConstraints:
     selector = LabelSelector((Requirement("app", "In", (name,)),))
-    return Rules(spread=(SpreadConstraint(ZONE, max_skew, selector),))
+    return InterPodConstraints(spread=(SpreadConstraint(ZONE, max_skew, selector),))
 
 
 def _pods(size: Size, workloads: tuple[Workload, ...], count: int, number: int) -> Iterator[PendingPod]:
@@ -355,17 +358,17 @@ def _shared(amounts: Int64s) -> Iterator[Amounts]:
 
 def _running_kinds(
     size: Size, workloads: tuple[Workload, ...], nodes: list[Node], at: Int64s
-) -> tuple[tuple[Kind, Int64s], ...]:
+) -> tuple[tuple[PodSignature, Int64s], ...]:
     """Running pods by workload; of one that spreads as many run in each zone."""
     draw = _random(size, "apps")
     app = draw.integers(_RUNNING_APPS, size=len(at))
-    kinds = [Kind(_NAMESPACE, (("app", f"running-{i:03}"),)) for i in range(_RUNNING_APPS)]
+    kinds = [PodSignature(_NAMESPACE, (("app", f"running-{i:03}"),)) for i in range(_RUNNING_APPS)]
     zones = np.array([dict(node.labels)[ZONE] for node in nodes])[at]
     pools = [draw.permutation(np.nonzero(zones == zone)[0]) for zone in np.unique(zones)]
     used = 0
     for workload in workloads:
         replicas = int(draw.integers(1, 9))
-        if workload.kind.rules is not None and all(used + replicas <= len(pool) for pool in pools):
+        if workload.kind.constraints is not None and all(used + replicas <= len(pool) for pool in pools):
             for pool in pools:
                 app[pool[used : used + replicas]] = len(kinds)
             kinds.append(workload.kind)

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from flowcore.model.neighbours import Neighbours
-from flowcore.model.snapshot import NodeTable, Snapshot
-from flowcore.rounds import run_round
+from flowcore.cluster.snapshot import NodeTable, Snapshot
+from flowcore.model.pod_index import PodIndex
+from flowcore.planning import run_round
 from harness import openb_rounds, quality, warm
 from harness.budget import USUAL, round_within
 from harness.instances import Size, make
@@ -69,7 +69,7 @@ class SizeJob(msgspec.Struct, tag="size"):
                 method=result.method,
                 load=self.size.load,
                 placed=len(result.placements),
-                left=len(result.left),
+                left=len(result.unplaced),
                 cpu_seconds=took,
                 again_seconds=statistics.median(again),
                 goal=", ".join(goal for goal, _ in goals),
@@ -145,11 +145,11 @@ Job = SizeJob | WarmJob | QualityJob | OpenbJob
 
 def _cold(snapshot: Snapshot) -> Snapshot:
     """The same snapshot with nothing looked up in it yet."""
-    neighbours = Neighbours.of(
-        ((node, kind) for kind, node, count in snapshot.neighbours.counts() for _ in range(count)),
-        snapshot.neighbours.namespaces,
+    pod_index = PodIndex.of(
+        ((node, kind) for kind, node, count in snapshot.pod_index.counts() for _ in range(count)),
+        snapshot.pod_index.namespaces,
     )
-    return replace(snapshot, table=NodeTable.of(snapshot.table.nodes), neighbours=neighbours)
+    return replace(snapshot, table=NodeTable.of(snapshot.table.nodes), pod_index=pod_index)
 
 
 def _gap(result: Any) -> float | None:

@@ -19,11 +19,12 @@ from pathlib import Path
 
 import numpy as np
 from openb import CREATED, GPU, nodes_file, pods_file, read_nodes, read_pods, write_dump
-from thalweg.reader import read
+from thalweg.reader import read_dump
 
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.policies import BUILT_IN, Delivery
-from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
-from flowcore.rounds import RoundResult
+from flowcore.planning import RoundResult
 from harness import greedy
 from harness.budget import round_within
 from harness.rechecks import Checker, Placed
@@ -62,12 +63,12 @@ def _load(folder: Path, which: str, *, aged: bool) -> Snapshot:
         path = Path(scratch) / "openb.json"
         manifests = read_pods(pods_file(folder, which))
         write_dump(path, [*read_nodes(nodes_file(folder)), *manifests])
-        dump = read((str(path),))
+        dump = read_dump((str(path),))
     created = {
         f"default/{each['metadata']['name']}": float(each["metadata"].get("annotations", {}).get(CREATED, 0))
         for each in manifests
     }
-    pods = [pod for pod in dump.pods.values() if not pod.left_alone(Delivery.BINDER)]
+    pods = [pod for pod in dump.cluster.pods.values() if not pod.skip_reason(Delivery.BINDER)]
     if aged:
         pods.sort(key=lambda pod: created[pod.key])
     # One second and on: 0 means unknown.
@@ -76,7 +77,7 @@ def _load(folder: Path, which: str, *, aged: bool) -> Snapshot:
         for pod in pods
     )
     return build_snapshot(
-        generation=1, now=0.0, table=NodeTable.of(dump.nodes.values()), running=(), pending=pending
+        generation=1, now=0.0, table=NodeTable.of(dump.cluster.nodes.values()), running=(), pending=pending
     )  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def _arriving(snapshot: Snapshot, arrivals: int) -> tuple[list[Placed], list[Rou
         new = snapshot.pending[first : first + arrivals]
         result = round_within(replace(state, now=new[-1].created, pending=(*waiting, *new)))
         placed += [(each.pod, index[each.node]) for each in result.placements]
-        waiting = tuple(sorted((left.pod for left in result.left), key=lambda pod: pod.created))
+        waiting = tuple(sorted((left.pod for left in result.unplaced), key=lambda pod: pod.created))
         state = result.after
         results.append(result)
     return placed, results

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 
 from thalweg_extender import listening
 
-from flowcore.model.guidance import Asked, Guidance
+from flowcore.model.advice import Advice, ExtenderPod
 from flowcore.model.policies import STEERED_NAME
 
 
 class NoPlan:
-    def guidance(self, asked: Asked, names: Sequence[str]) -> Guidance | str:  # noqa: ARG002 - the extender's protocol
-        return Guidance(managed=True, hold=True) if asked.scheduler_name == STEERED_NAME else Guidance()
+    def advise(self, asked: ExtenderPod, names: Sequence[str]) -> Advice | str:  # noqa: ARG002 - the extender's protocol
+        return Advice(managed=True, hold=True) if asked.scheduler_name == STEERED_NAME else Advice()
 
-    def answered(self, asked: Asked, outcome: str, passed: Sequence[str]) -> None:
+    def answered(self, asked: ExtenderPod, advice: Advice, outcome: str, passed: Sequence[str]) -> None:
         """Nothing to remember."""
 
 

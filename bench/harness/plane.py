@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from thalweg.crds import custom_resource_definitions, gate_admission
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane, find_or_build
 from thalweg_controlplane.objects import object_path, pod
-from thalweg_operator.names import POLICIES_PATH
+from thalweg_operator.constants import POLICIES_PATH
 
 from harness.schedulers import KUBE_SCHEDULER, THALWEG
 

@@ -32,7 +32,7 @@ _START_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Sighting:
-    """One pod; seconds of the monotonic clock, `bound` None while it has no node."""
+    """One pod; seconds of the monotonic clock, `binding_ended` None while it has no node."""
 
     added: float
     bound: float | None

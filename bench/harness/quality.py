@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from flowcore.model.snapshot import Snapshot
-from flowcore.rounds import RoundResult, run_one_by_one
-from flowcore.rounds.commits import Commit
-from flowcore.rounds.demands import demands_of
-from flowcore.rounds.pricing import total_cost
-from flowcore.rounds.room import Room
-from flowcore.rounds.round import DEFAULT_POLICIES
+from flowcore.cluster.snapshot import Snapshot
+from flowcore.planning import RoundResult, run_one_by_one
+from flowcore.planning.round import DEFAULT_POLICIES
+from flowcore.problem.commits import Commit
+from flowcore.problem.demands import demands_of
+from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.problem.objective import Objective
 from harness import greedy
 from harness.budget import round_within
 from harness.exact import fewest_left
@@ -126,12 +126,12 @@ def _judge_certificate(result: RoundResult, total: _Sum, costs: dict[str, int]) 
 
 def _cost(snapshot: Snapshot, placed: Sequence[Placed]) -> int:
     """What a plan costs by the engine's prices, whatever the order."""
-    load = Room(snapshot).load()
-    demands = demands_of(snapshot, Room(snapshot).load(), DEFAULT_POLICIES)
+    start = FreeCapacity(snapshot)
+    demands = demands_of(snapshot, start.load(), DEFAULT_POLICIES)
     at_of = {demand.group.pod_class: at for at, demand in enumerate(demands)}
     counts = Counter((at_of[pod.pod_class], at) for pod, at in placed)
     commits = [Commit(demand, at, count) for (demand, at), count in counts.items()]
-    return total_cost(commits, demands, load)
+    return Objective(demands, start).total(commits)
 
 
 def _half_a_second(snapshot: Snapshot) -> RoundResult:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.model.neighbours import Kind
+from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.model.inter_pod_constraints import SpreadConstraint
 from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.rules import SpreadConstraint
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
-from flowcore.model.snapshot import PendingPod, Snapshot
-from flowcore.rounds import RoundResult
+from flowcore.planning import RoundResult
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
@@ -52,7 +52,7 @@ class Checker:
         running: kinds of running pods, and int64[K] the node of each; asked by constraints on spread.
     """
 
-    def __init__(self, snapshot: Snapshot, running: Iterable[tuple[Kind, Int64s]] = ()) -> None:
+    def __init__(self, snapshot: Snapshot, running: Iterable[tuple[PodSignature, Int64s]] = ()) -> None:
         self.snapshot = snapshot
         self._running = tuple(running)
         self._labels = [dict(node.labels) for node in snapshot.table.nodes]
@@ -103,7 +103,7 @@ class Checker:
         """All that a plan must keep to."""
         placed = self.placed(result)
         broken = []
-        planned = Counter([pod.key for pod, _ in placed] + [left.pod.key for left in result.left])
+        planned = Counter([pod.key for pod, _ in placed] + [left.pod.key for left in result.unplaced])
         if planned != Counter(pod.key for pod in self.snapshot.pending):
             broken.append("not each pod once")
         free = self.free(placed)
@@ -116,7 +116,9 @@ class Checker:
         if skewed := self.skewed(placed):
             broken.append(f"{skewed} pods beyond their maxSkew")
         fitting = 0
-        for (pod_class, kind), count in Counter((left.pod.pod_class, left.pod.kind) for left in result.left).items():
+        for (pod_class, kind), count in Counter(
+            (left.pod.pod_class, left.pod.signature) for left in result.unplaced
+        ).items():
             there = self.fits(pod_class, free) & self._spread_allows(pod_class, kind, placed)
             fitting += count if there.any() else 0
         return Verdict(tuple(broken), fitting)
@@ -126,14 +128,14 @@ class Checker:
 
         Pods of one kind have one class here, and no kind's selector selects another's pods.
         """
-        by_kind: dict[Kind, list[Placed]] = {}
+        by_kind: dict[PodSignature, list[Placed]] = {}
         for pod, at in placed:
-            if pod.kind.rules is not None:
-                by_kind.setdefault(pod.kind, []).append((pod, at))
+            if pod.signature.constraints is not None:
+                by_kind.setdefault(pod.signature, []).append((pod, at))
         broken = 0
         for kind, pods in by_kind.items():
             kept = [True] * len(pods)
-            for constraint in kind.rules.spread if kind.rules else ():
+            for constraint in kind.constraints.spread if kind.constraints else ():
                 domains, counts = self._domains(constraint, kind, pods[0][0].pod_class)
                 for i, (_, at) in enumerate(pods):
                     if domains[at] not in counts:
@@ -144,13 +146,13 @@ class Checker:
             broken += kept.count(False)
         return broken
 
-    def _spread_allows(self, pod_class: PodClass, kind: Kind, placed: Iterable[Placed]) -> Bools:
+    def _spread_allows(self, pod_class: PodClass, kind: PodSignature, placed: Iterable[Placed]) -> Bools:
         """bool[N]: where one more pod would keep to its constraints."""
         allows = np.ones(len(self._labels), dtype=np.bool_)
-        for constraint in kind.rules.spread if kind.rules else ():
+        for constraint in kind.constraints.spread if kind.constraints else ():
             domains, counts = self._domains(constraint, kind, pod_class)
             for pod, at in placed:
-                if pod.kind == kind and domains[at] in counts:
+                if pod.signature == kind and domains[at] in counts:
                     counts[domains[at]] += 1
             least = min(counts.values(), default=0)
             allows &= np.array(
@@ -159,7 +161,7 @@ class Checker:
         return allows
 
     def _domains(
-        self, constraint: SpreadConstraint, kind: Kind, pod_class: PodClass
+        self, constraint: SpreadConstraint, kind: PodSignature, pod_class: PodClass
     ) -> tuple[list[str], dict[str, int]]:
         """Each node's domain; pods of the kind in each domain that counts, as the round began."""
         domains = [labels.get(constraint.topology_key, "") for labels in self._labels]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import Amounts
-from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
 from harness.instances import GPU
 
 PODS, _CLASSES, _NODES = 130, 12, 12

@@ -10,23 +10,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thalweg_operator.wire import (
+from thalweg_operator.planning.worker.messages import (
+    NodeUsage,
+    PendingEntry,
     RoundReply,
     RoundRequest,
-    Use,
-    Waiting,
     reply_decoder,
     reply_encoder,
     request_decoder,
     request_encoder,
 )
-from thalweg_operator.worker import Replica, answer
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
 
-from flowcore.model.neighbours import Kind
+from flowcore.cluster.snapshot import Int64s, PendingPod, non_zero_requests
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import PODS
-from flowcore.model.snapshot import Int64s, PendingPod, assumed_amounts
 from harness.budget import USUAL
 from harness.instances import Instance
 from harness.rechecks import Checker
@@ -53,7 +54,7 @@ def measure(instance: Instance, batches: int) -> list[Batch]:
     The first one brings all nodes and everything that runs there; the figure that counts is that of the later ones.
     """
     snapshot, replica = instance.snapshot, Replica()
-    used, assumed = snapshot.used.copy(), snapshot.assumed.copy()
+    used, assumed = snapshot.used.copy(), snapshot.non_zero_requested.copy()
     index = {node.name: at for at, node in enumerate(snapshot.table.nodes)}
     changed = set(range(len(snapshot.table.nodes)))
     come = [(kind, at) for kind, nodes in instance.running for at in nodes.tolist()]
@@ -63,18 +64,18 @@ def measure(instance: Instance, batches: int) -> list[Batch]:
         uses = [_use(instance, at, used, assumed) for at in sorted(changed)]
         body = request_encoder.encode(_request(instance, number, uses, come, pods))
         before = time.process_time()
-        reply_body = reply_encoder.encode(answer(replica, request_decoder.decode(body)))
+        reply_body = reply_encoder.encode(run_request(replica, request_decoder.decode(body)))
         seconds = time.process_time() - before
         reply: RoundReply = reply_decoder.decode(reply_body)
         if reply.problem:
             raise RuntimeError(reply.problem)
         placements = tuple((pods[pod], index[node]) for pod, node, *_ in reply.placements)
         changed = {at for _, at in placements}
-        come = [(pod.kind, at) for pod, at in placements]
+        come = [(pod.signature, at) for pod, at in placements]
         for pod, at in placements:
             used[at] += snapshot.vector(pod.pod_class.requests)
-            assumed[at] += assumed_amounts(pod.pod_class.requests)
-        done.append(Batch(seconds, placements, len(reply.left), reply.solves))
+            assumed[at] += non_zero_requests(pod.pod_class.requests)
+        done.append(Batch(seconds, placements, len(reply.unplaced), reply.solves))
     return done
 
 
@@ -88,31 +89,35 @@ def verdict(instance: Instance, batches: Sequence[Batch]) -> str:
     return f"NO: {over} nodes overcommitted, {wrong} pods where a filter rejects them" if over or wrong else "yes"
 
 
-def _use(instance: Instance, at: int, used: Int64s, assumed: Int64s) -> Use:
+def _use(instance: Instance, at: int, used: Int64s, assumed: Int64s) -> NodeUsage:
     snapshot = instance.snapshot
     row = dict(zip(snapshot.resources, used[at].tolist(), strict=True))
     pods = row.pop(PODS)
     cpu, memory = assumed[at].tolist()
     amounts = tuple(sorted((name, amount) for name, amount in row.items() if amount))
-    return Use(snapshot.table.nodes[at].name, amounts, pods, cpu, memory, ())
+    return NodeUsage(snapshot.table.nodes[at].name, amounts, pods, cpu, memory, ())
 
 
 def _request(
-    instance: Instance, number: int, uses: list[Use], come: Sequence[tuple[Kind, int]], pods: Sequence[PendingPod]
+    instance: Instance,
+    number: int,
+    uses: list[NodeUsage],
+    come: Sequence[tuple[PodSignature, int]],
+    pods: Sequence[PendingPod],
 ) -> RoundRequest:
     classes: dict[PodClass, int] = {}
-    kinds: dict[Kind, int] = {}
+    kinds: dict[PodSignature, int] = {}
     nodes = instance.snapshot.table.nodes
-    neighbours = [
+    pod_index = [
         (kinds.setdefault(kind, len(kinds)), nodes[at].name, count) for (kind, at), count in Counter(come).items()
     ]
     waiting = [
-        Waiting(
+        PendingEntry(
             key=pod.key,
             pod_class=classes.setdefault(pod.pod_class, len(classes)),
             policy=0,
             created=pod.created,
-            kind=kinds.setdefault(pod.kind, len(kinds)),
+            signature=kinds.setdefault(pod.signature, len(kinds)),
         )
         for pod in pods
     ]
@@ -120,17 +125,17 @@ def _request(
         number=number,
         generation=number,
         now=instance.snapshot.now,
-        fresh=number == 0,
+        reset=number == 0,
         nodes=list(nodes) if number == 0 else [],
-        gone=[],
-        uses=uses,
-        namespaces=dict(instance.snapshot.neighbours.namespaces) if number == 0 else {},
-        kinds=list(kinds),
-        neighbours=neighbours,
+        removed_nodes=[],
+        usage=uses,
+        namespaces=dict(instance.snapshot.pod_index.namespaces) if number == 0 else {},
+        signatures=list(kinds),
+        pod_deltas=pod_index,
         policies=[BUILT_IN],
         classes=list(classes),
         images=[],
         reports=[],
-        waiting=waiting,
+        pending=waiting,
         budget=USUAL,
     )

@@ -1,1 +1,1 @@
-"""The ``thalweg`` command: thin, and the only place where all rooms meet."""
+"""The ``thalweg`` command: a thin layer, and the only package that imports all others."""

@@ -1,4 +1,4 @@
-"""Manifests that travel in the wheel: crds/ and rights/ at the root are the source."""
+"""Manifests in the wheel; their sources are crds/ and rights/ at the root of the repository."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def custom_resource_definitions() -> list[dict[str, Any]]:
 
 def gate_admission() -> list[dict[str, Any]]:
     """The admission policy that gates pods, and its binding."""
-    return [each for each in _manifests("rights") if each["kind"].startswith("MutatingAdmissionPolicy")]
+    return [manifest for manifest in _manifests("rights") if manifest["kind"].startswith("MutatingAdmissionPolicy")]
 
 
 def _manifests(folder: str) -> list[dict[str, Any]]:
     packaged = Path(__file__).parent / folder
-    found = packaged if packaged.is_dir() else Path(__file__).parents[2] / folder
-    return [each for path in sorted(found.glob("*.yaml")) for each in yaml.safe_load_all(path.read_text())]
+    source = packaged if packaged.is_dir() else Path(__file__).parents[2] / folder
+    return [manifest for path in sorted(source.glob("*.yaml")) for manifest in yaml.safe_load_all(path.read_text())]

@@ -1,10 +1,11 @@
-"""``thalweg explain``: may each waiting pod go to each node of a cluster dump, and if not, why not."""
+"""``thalweg explain``: which nodes of a cluster dump each waiting pod may use, and why not the others."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import click
@@ -14,55 +15,53 @@ from rich.markup import escape
 from rich.table import Table
 
 from flowcore.classes import group
+from flowcore.cluster.assembly import to_snapshot
+from flowcore.cluster.snapshot import PendingPod
 from flowcore.explain import no_domain, summary
-from flowcore.filters import Verdicts, judge
+from flowcore.filters import Verdicts, run_filters
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Delivery
-from flowcore.model.snapshot import NodeTable, PendingPod, build_snapshot
-from flowcore.model.storage import Storage
-from flowcore.rounds import under_constraints
-from thalweg.dump import Dump
+from flowcore.model.policies import BUILT_IN
+from flowcore.planning import compile_constraints
+from thalweg.dump import ClusterDump, GovernedDump
 from thalweg.files import DumpError
-from thalweg.gaps import gaps, refuse_unknown_governors, unknown_claims, without_claims
-from thalweg.reader import read
-
-#: Rows of a table that people read; ``-o json`` has them all.
-_ROWS = 200
+from thalweg.missing_objects import check_namespaces_known, missing_objects, pods_with_unknown_claims, without_claims
+from thalweg.reader import read_dump
+from thalweg.tables import MAX_ROWS, print_truncated
 
 
 class UnknownPodError(Exception):
-    """A pod that was asked about and does not wait in the dump; the message says what it does instead."""
+    """A named pod is not a waiting pod of the dump; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A waiting pod with its verdicts. Pods that filters cannot tell apart share theirs.
+    """A waiting pod with its verdicts. Pods that are equal for the filters share their verdicts.
 
     Attributes:
-        gang: why it waits wherever there is room: what is the matter with its gang; "" where nothing is.
+        gang_reason: why its gang cannot be placed whatever capacity is free; "" if it can, or without a gang.
     """
 
     pod: Pod
     verdicts: Verdicts
-    gang: str = ""
+    gang_reason: str = ""
 
 
-def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
-    """The waiting pods of these names, in this order and each once; all of them when there are no names.
+def select_pods(dump: ClusterDump, names: tuple[str, ...]) -> list[Pod]:
+    """The waiting pods with these names, in this order, each once; without names all waiting pods.
 
     Args:
         names: ``namespace/name``, or a name in the namespace ``default``.
 
     Raises:
-        UnknownPodError: a name is no waiting pod's.
+        UnknownPodError: no waiting pod has one of the names.
     """
     if not names:
         return dump.waiting()
     waiting = {pod.key: pod for pod in dump.waiting()}
-    found = {}
+    selected = {}
     for name in names:
         key = name if "/" in name else f"default/{name}"
-        pod = dump.pods.get(key)
+        pod = dump.cluster.pods.get(key)
         if pod is None:
             raise UnknownPodError(f"pod {key}: there is no such pod in the dump")
         if pod.terminal:
@@ -71,78 +70,70 @@ def asked_about(dump: Dump, names: tuple[str, ...]) -> list[Pod]:
             raise UnknownPodError(
                 f"pod {key}: it has its node already, {pod.node_name}; only pods that wait are explained"
             )
-        found[key] = waiting[key]
-    return list(found.values())
+        selected[key] = waiting[key]
+    return list(selected.values())
 
 
-def explain(dump: Dump, pods: list[Pod]) -> Iterator[Explanation]:
-    """Verdicts for the state as it stands, under the policies of the dump; no waiting pod is placed before another one.
+def explain(dump: ClusterDump, pods: list[Pod]) -> Iterator[Explanation]:
+    """Verdicts for the present state of the dump under its policies; no waiting pod is placed before another.
 
     Args:
-        pods: those to explain, of the dump's waiting ones.
+        pods: waiting pods of the dump.
     """
-    running, policies = dump.running(), dump.in_force()
-    seen = build_snapshot(
-        generation=0,
-        now=0.0,
-        table=NodeTable.of(dump.nodes.values()),
-        running=((pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running),
-        pending=tuple(
-            PendingPod(pod.key, pod.uid, pod.pod_class, dump.policy_of(pod, policies).name, kind=pod.kind)
-            for pod in dump.waiting()
-        ),
-        neighbours=dump.neighbours(),
-        storage=Storage.of(dump.storage.values(), ((pod.node_name, pod.pod_class.volumes) for pod in running)),
+    governed, waiting = GovernedDump(dump), dump.waiting()
+    pending = tuple(
+        PendingPod(pod.key, pod.uid, pod.pod_class, governed.policy_of(pod).name, signature=pod.signature)
+        for pod in waiting
     )
-    snapshot, _ = under_constraints(seen, policies)
-    groups = {pod.key: found for found in group(snapshot.pending, snapshot.neighbours) for pod in found.pods}
-    names, gangs = dump.gangs(policies)
-    flaws = {gang.name: gang.flaw or no_domain(gang, snapshot.table) for gang in gangs}
-    unknown = unknown_claims(dump, pods)
+    snapshot, _ = compile_constraints(to_snapshot(dump.cluster, now=0.0, pending=pending), governed.policies)
+    groups = {pod.key: pod_group for pod_group in group(snapshot.pending, snapshot.pod_index) for pod in pod_group.pods}
+    names, gangs = governed.gangs(waiting)
+    reasons_by_gang = {gang.name: gang.unschedulable_reason or no_domain(gang, snapshot.table) for gang in gangs}
+    unknown = pods_with_unknown_claims(dump, pods)
     known: dict[int, Verdicts] = {}
     for pod in pods:
-        found = groups[pod.key]
-        if id(found) not in known:
-            verdicts = judge(found.pod_class, snapshot, found.kind)
-            known[id(found)] = without_claims(verdicts) if pod.key in unknown else verdicts
-        flaw = next((flaws[name] for name in names.get(pod.key, ()) if flaws[name]), "")
-        yield Explanation(pod, known[id(found)], flaw)
+        pod_group = groups[pod.key]
+        if id(pod_group) not in known:
+            verdicts = run_filters(pod_group.pod_class, snapshot, pod_group.signature)
+            known[id(pod_group)] = without_claims(verdicts) if pod.key in unknown else verdicts
+        gang_reason = next((reasons_by_gang[name] for name in names.get(pod.key, ()) if reasons_by_gang[name]), "")
+        yield Explanation(pod, known[id(pod_group)], gang_reason)
 
 
 def as_json(explanations: Iterator[Explanation]) -> list[dict[str, Any]]:
-    """What ``-o json`` prints."""
+    """The output of ``-o json``."""
     nodes: dict[int, msgspec.Raw] = {}
-    found = []
-    for each in explanations:
-        kind = id(each.verdicts)  # alive as long as the explanations go on
-        if kind not in nodes:
-            nodes[kind] = msgspec.Raw(msgspec.json.encode(_by_node(each.verdicts)))
-        entry: dict[str, Any] = {"pod": each.pod.key, "nodes": nodes[kind]}
-        if each.gang:
-            entry["gang"] = each.gang
-        alone = each.pod.left_alone(Delivery.BINDER)
-        found.append({**entry, "blocked": alone} if alone else entry)
-    return found
+    entries = []
+    for explanation in explanations:
+        verdicts_id = id(explanation.verdicts)  # unique while the generator runs
+        if verdicts_id not in nodes:
+            nodes[verdicts_id] = msgspec.Raw(msgspec.json.encode(_by_node(explanation.verdicts)))
+        entry: dict[str, Any] = {"pod": explanation.pod.key, "nodes": nodes[verdicts_id]}
+        if explanation.gang_reason:
+            entry["gang"] = explanation.gang_reason
+        skip_reason = explanation.pod.skip_reason(BUILT_IN.delivery)
+        entries.append({**entry, "blocked": skip_reason} if skip_reason else entry)
+    return entries
 
 
 def _by_node(verdicts: Verdicts) -> dict[str, dict[str, Any]]:
-    found = {}
-    for at, node in enumerate(verdicts.table.nodes):
-        by, reason = verdicts.of_node(at)
-        found[node.name] = {"fits": bool(verdicts.fits[at]), "filter": by, "reason": reason}
-    return found
+    by_node = {}
+    for row, node in enumerate(verdicts.table.nodes):
+        filter_name, reason = verdicts.of_node(row)
+        by_node[node.name] = {"fits": bool(verdicts.fits[row]), "filter": filter_name, "reason": reason}
+    return by_node
 
 
 def run_explanation(names: tuple[str, ...], files: tuple[str, ...], output: str) -> None:
-    """Reads, judges and prints; what cannot be read or is not there is one line and exit code 2."""
+    """Reads the files, runs the filters and prints. A missing file or pod gives one line of error and exit code 2."""
     try:
-        dump = read(files)
-        refuse_unknown_governors(dump)
-        pods = asked_about(dump, names)
+        dump = read_dump(files)
+        check_namespaces_known(dump)
+        pods = select_pods(dump, names)
     except (DumpError, UnknownPodError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    for warning in (*dump.warnings, *gaps(dump, pods)):
+    for warning in (*dump.warnings, *missing_objects(dump, pods)):
         click.echo(f"Warning: {warning}", err=True)
     if output == "json":
         click.echo(msgspec.json.encode(as_json(explain(dump, pods))))
@@ -158,32 +149,30 @@ def _print_pods(explanations: Iterator[Explanation], count: int) -> None:
         console.print("no pod waits")
         return
     table = Table("POD", "VERDICT", box=None, pad_edge=False)
-    for _, each in zip(range(_ROWS), explanations, strict=False):
-        table.add_row(each.pod.key, escape(_in_words(each)))
+    for explanation in islice(explanations, MAX_ROWS):
+        table.add_row(explanation.pod.key, escape(_sentence(explanation)))
     console.print(table)
-    if count > _ROWS:
-        console.print(f"... and {count - _ROWS} more; -o json has them all")
+    print_truncated(console, count)
 
 
 def _print_nodes(explanations: Iterator[Explanation]) -> None:
     console = Console()
-    for at, each in enumerate(explanations):
-        if at:
+    for index, explanation in enumerate(explanations):
+        if index:
             console.print()
-        console.print(f"{each.pod.key}: {_in_words(each)}", markup=False, highlight=False)
+        console.print(f"{explanation.pod.key}: {_sentence(explanation)}", markup=False, highlight=False)
         table = Table("NODE", "FITS", "FILTER", "REASON", box=None, pad_edge=False)
-        for row, node in enumerate(each.verdicts.table.nodes[:_ROWS]):
-            by, reason = each.verdicts.of_node(row)
-            table.add_row(node.name, "no" if by else "yes", by, escape(reason))
-        if each.verdicts.table.nodes:
+        nodes = explanation.verdicts.table.nodes
+        for row, node in enumerate(nodes[:MAX_ROWS]):
+            filter_name, reason = explanation.verdicts.of_node(row)
+            table.add_row(node.name, "no" if filter_name else "yes", filter_name, escape(reason))
+        if nodes:
             console.print(table)
-        left = len(each.verdicts.table.nodes) - _ROWS
-        if left > 0:
-            console.print(f"... and {left} more; -o json has them all")
+        print_truncated(console, len(nodes))
 
 
-def _in_words(each: Explanation) -> str:
-    text, alone = summary(each.verdicts), each.pod.left_alone(Delivery.BINDER)
-    if each.gang:
-        text += f" {each.gang[:1].upper()}{each.gang[1:]}."
-    return f"{text} Thalweg leaves it alone: {alone}." if alone else text
+def _sentence(explanation: Explanation) -> str:
+    text, skip_reason = summary(explanation.verdicts), explanation.pod.skip_reason(BUILT_IN.delivery)
+    if explanation.gang_reason:
+        text += f" {explanation.gang_reason[:1].upper()}{explanation.gang_reason[1:]}."
+    return f"{text} Thalweg leaves it alone: {skip_reason}." if skip_reason else text

@@ -1,4 +1,4 @@
-"""The extender of ``thalweg run``: what its options say, and the operator behind it."""
+"""The extender of ``thalweg run``: its options, and its connection to the operator."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 import structlog
-from thalweg_extender import Certificates, ExtenderError, Files, listening
-from thalweg_operator.program import Operator
+from thalweg_extender import CertificateFiles, Certificates, ExtenderError, listening
+from thalweg_operator.app import Operator
 
-from thalweg.address import address
+from thalweg.option_types import Address
 
 _log = structlog.get_logger()
 
@@ -24,12 +24,14 @@ class ExtenderOptions:
     """The options --extender-*, as given.
 
     Attributes:
-        listen: None: there is no extender.
-        insecure: whether callers need no certificate on any address.
-        bind: whether the bind verb is served.
+        listen: address; None: no extender.
+        certificate, key: server certificate and its key (PEM).
+        client_authority: CA of the client certificates (PEM).
+        insecure: whether clients need no certificate, on any address.
+        bind: whether the verb bind is served.
     """
 
-    listen: str | None = None
+    listen: Address | None = None
     certificate: Path | None = None
     key: Path | None = None
     client_authority: Path | None = None
@@ -37,18 +39,18 @@ class ExtenderOptions:
     bind: bool = False
 
 
-def serving(options: ExtenderOptions) -> Callable[[Operator], AbstractAsyncContextManager[object]]:
-    """What serves the extender for an operator.
+def serve_extender(options: ExtenderOptions) -> Callable[[Operator], AbstractAsyncContextManager[object]]:
+    """A function that serves the extender for an operator.
 
     Raises:
-        click.UsageError: the options contradict each other, or leave the extender open to everybody.
+        click.UsageError: the options contradict each other, or leave the extender open to every client.
     """
     if options.listen is None:
         given = (options.certificate, options.key, options.client_authority, options.insecure, options.bind)
         if any(given):
             raise click.UsageError("options --extender-* need --extender-listen: without it there is no extender")
         return lambda _operator: nullcontext()
-    host, port = address(options.listen, "--extender-listen")
+    host, port = options.listen
     certificates = _certificates(options)
     if options.insecure and options.client_authority is not None:
         raise click.UsageError("--extender-insecure contradicts --extender-client-ca")
@@ -57,7 +59,7 @@ def serving(options: ExtenderOptions) -> Callable[[Operator], AbstractAsyncConte
             f'whoever reaches "{options.listen}" could steer kube-scheduler: give --extender-cert, --extender-key and '
             "--extender-client-ca, or listen on loopback, or say --extender-insecure"
         )
-    return partial(_listening, host=host, port=port, certificates=certificates, bind=options.bind)
+    return partial(_listen, host=host, port=port, certificates=certificates, bind=options.bind)
 
 
 def _certificates(options: ExtenderOptions) -> Certificates | None:
@@ -68,7 +70,7 @@ def _certificates(options: ExtenderOptions) -> Certificates | None:
             raise click.UsageError("--extender-client-ca needs --extender-cert and --extender-key: it is part of TLS")
         return None
     try:
-        return Certificates(Files(options.certificate, options.key, options.client_authority))
+        return Certificates(CertificateFiles(options.certificate, options.key, options.client_authority))
     except ExtenderError as error:
         raise click.UsageError(f"the extender's certificates: {error}") from error
 
@@ -80,11 +82,11 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _listening(
+def _listen(
     operator: Operator, *, host: str, port: int, certificates: Certificates | None, bind: bool
 ) -> AbstractAsyncContextManager[object]:
     metrics = operator.metrics
-    _log.info("extender", host=host, port=port, tls=certificates is not None)
+    _log.info("extender listening", host=host, port=port, tls=certificates is not None)
 
     def on_answer(verb: str, outcome: str, seconds: float) -> None:
         metrics.extender_answers.labels(verb, outcome).inc()
@@ -93,9 +95,9 @@ def _listening(
     return listening(
         host,
         port,
-        operator.steering,
+        operator.plan_view,
         certificates=certificates,
-        bind=operator.binder.bind_for if bind else None,
+        bind=operator.binder.bind_for_scheduler if bind else None,
         on_answer=on_answer,
         on_refused=partial(operator.bad_input.refuse, "extender request"),
     )

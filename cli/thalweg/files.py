@@ -12,7 +12,7 @@ import yaml
 
 
 class DumpError(Exception):
-    """A file that cannot be read; the message names the file, the object and the field."""
+    """A file cannot be read; the message names the file, the object and the field."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -25,21 +25,21 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def shown_as(name: str) -> str:
-    """A file as messages name it."""
+def display_name(name: str) -> str:
+    """The name of a file in messages."""
     return "standard input" if name == "-" else name
 
 
-def objects_of(name: str) -> Iterator[dict[str, Any]]:
-    """The objects of a file, those of lists one by one. Each has a kind; nothing else is sure.
+def read_objects(name: str) -> Iterator[dict[str, Any]]:
+    """The objects of a file; lists are flattened. Each object has a kind; nothing else is checked.
 
     Args:
-        name: of the file; ``-`` is standard input.
+        name: path of the file; ``-``: standard input.
 
     Raises:
         DumpError: the file cannot be read, or holds no objects.
     """
-    shown = shown_as(name)
+    shown = display_name(name)
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -59,14 +59,14 @@ def objects_of(name: str) -> Iterator[dict[str, Any]]:
             raise DumpError(f"{shown}: nested too deeply") from error
     except RecursionError as error:
         raise DumpError(f"{shown}: nested too deeply") from error
-    found = 0
-    for at, document in enumerate(documents):
-        where = f"{shown}: document {at + 1}" if len(documents) > 1 else shown
+    object_count = 0
+    for number, document in enumerate(documents, start=1):
+        where = f"{shown}: document {number}" if len(documents) > 1 else shown
         if document is None:
             continue
-        found += 1
+        object_count += 1
         yield from _flatten(document, where)
-    if not found:
+    if not object_count:
         raise DumpError(f"{shown}: holds no object")
 
 
@@ -82,17 +82,17 @@ def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
     items = document.get("items")
     if not isinstance(items, list):
         raise DumpError(f"{where}: {kind}: items: expected a list, got {json_type(items)}")
-    for at, item in enumerate(items):
+    for index, item in enumerate(items):
         if not isinstance(item, dict):
-            raise DumpError(f"{where}: {kind}: items[{at}]: expected an object, got {json_type(item)}")
+            raise DumpError(f"{where}: {kind}: items[{index}]: expected an object, got {json_type(item)}")
         if not isinstance(item.get("kind", ""), str):
-            raise DumpError(f"{where}: {kind}: items[{at}].kind: expected a string, got {json_type(item['kind'])}")
-        # Typed lists (PodList) leave the kind of their items out, and its version.
-        said = {"kind": kind.removesuffix("List"), "apiVersion": document.get("apiVersion", "")}
-        yield item if "kind" in item else said | item
+            raise DumpError(f"{where}: {kind}: items[{index}].kind: expected a string, got {json_type(item['kind'])}")
+        # The items of typed lists (PodList) have neither kind nor apiVersion.
+        type_of_items = {"kind": kind.removesuffix("List"), "apiVersion": document.get("apiVersion", "")}
+        yield item if "kind" in item else type_of_items | item
 
 
 def json_type(value: Any) -> str:
-    """What a value is, for people."""
+    """The JSON type of a value, for messages."""
     names = {type(None): "nothing", dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
     return names.get(type(value), "a number")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from thalweg.option_types import HOST_PORT, Address
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("thalweg"), prog_name="thalweg")
@@ -29,7 +31,7 @@ def main() -> None:
 @click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
               help="Cluster to work on. Default: what KUBECONFIG names, else the pod's service account.")  # fmt: skip
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig. Default: its current context.")
-@click.option("--listen", default="0.0.0.0:8080", show_default=True, metavar="HOST:PORT",
+@click.option("--listen", type=HOST_PORT, default="0.0.0.0:8080", show_default=True,
               help="Where /healthz, /readyz and /metrics are served.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.option(
@@ -39,7 +41,7 @@ def main() -> None:
               help="How long a round goes on looking for a better plan.")  # fmt: skip
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to keep the last 20 rounds in, for `thalweg replay`.")  # fmt: skip
-@click.option("--extender-listen", metavar="HOST:PORT",
+@click.option("--extender-listen", type=HOST_PORT,
               help="Serve kube-scheduler's extender here, for delivery Extender; nowhere unless given.")  # fmt: skip
 @click.option("--extender-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="The extender's certificate (PEM). Read again when it changes, like the next two.")  # fmt: skip
@@ -58,14 +60,14 @@ def main() -> None:
 def run(
     kubeconfig: Path | None,
     context: str | None,
-    listen: str,
+    listen: Address,
     log_format: str,
     log_level: str,
     round_budget: float,
     records: Path | None,
     worker_memory: str | None,
     lease: str,
-    extender_listen: str | None,
+    extender_listen: Address | None,
     extender_cert: Path | None,
     extender_key: Path | None,
     extender_client_ca: Path | None,
@@ -165,7 +167,7 @@ def scheduler_config(
     """Print the configuration with which kube-scheduler asks Thalweg where pods go (delivery Extender).
 
     Pods that name the scheduler `thalweg-steered` get a profile of their own; all others are scheduled as before. The
-    file's comments say what each line does; docs/extender.md says where it goes.
+    file's comments say what each line does; docs/how-to/connect-kube-scheduler.md says where it goes.
 
     \b
     Examples:
@@ -199,7 +201,7 @@ def scheduler_config(
         scheduler_name=scheduler_name,
         node_sample=node_sample,
         bind=bind,
-        beside=beside,
+        second_scheduler=beside,
         authority=authority,
         client_certificate=client_cert_file,
         client_key=client_key_file,
@@ -260,11 +262,21 @@ def simulate(files: tuple[str, ...], output: str) -> None:
 
 
 @main.command()
-def demo() -> None:
-    """Show what planning all pods at once does, on built-in scenes. Needs no cluster."""
+@click.option("--all", "every", is_flag=True, help="Show all scenes, not only the first five.")
+def demo(every: bool) -> None:  # noqa: FBT001 - click's flags
+    """Show what planning all pods at once gains, on built-in scenes.
+
+    Needs no cluster and takes a few seconds. Each scene is planned by Thalweg and one by one, side by side, and ends
+    with a line of what was gained, computed from the scene's own table.
+
+    \b
+    Examples:
+      thalweg demo
+      thalweg demo --all
+    """  # noqa: D301
     from thalweg.demo.show import show
 
-    show()
+    show(every=every)
 
 
 @main.command()

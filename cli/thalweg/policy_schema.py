@@ -1,7 +1,7 @@
-"""FlowSchedulingPolicy objects as the API server takes them: checked by the CRD's schema, defaults filled in.
+"""Validation of FlowSchedulingPolicy objects by the CRD's schema, and its defaults, as in the API server.
 
-A field that the schema does not have is refused, as the API server refuses it under strict field validation, which is
-kubectl's default. The CRD's CEL rules are not evaluated here: ``thalweg_operator.policies.parse`` has the same rules.
+Unknown fields are refused, as under strict field validation, kubectl's default. The CRD's CEL rules are not evaluated
+here: ``flowcore.api.policies.parse_policy`` has the same rules.
 Source: apiextensions-apiserver pkg/apiserver/schema (defaulting, pruning, validation).
 """
 
@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
-from thalweg_operator.errors import PolicyError
-from thalweg_operator.names import GROUP, PLURAL, VERSION
 
+from flowcore.api.policies import GROUP, PLURAL, VERSION
+from flowcore.model.errors import PolicyError
 from thalweg.crds import custom_resource_definitions
 
 Schema = dict[str, Any]
@@ -30,25 +30,25 @@ _METADATA = (
 _PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = {"type": "string", "maxLength": 253, "pattern": rf"^{_PART}(\.{_PART})*$"}
 #: Characters of a message.
-_LONGEST = 300
+_MAX_MESSAGE = 300
 
 
 def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The spec of a policy, with the schema's defaults.
+    """The validated spec of a policy with the schema's defaults.
 
     Args:
-        manifest: the whole object. Its status is not looked at: the API server drops it too.
+        manifest: the whole object. Its status is ignored, as in the API server.
 
     Raises:
         PolicyError: the API server would refuse the object; the message names the field.
     """
     try:
-        complete = _complete({key: value for key, value in manifest.items() if key != "status"}, _schema())
+        complete = _with_defaults({key: value for key, value in manifest.items() if key != "status"}, _schema())
         error = min(_validator().iter_errors(complete), key=lambda each: _path(each.absolute_path), default=None)
     except RecursionError as error:
-        raise PolicyError("nested too deeply") from error
+        raise PolicyError("", "nested too deeply") from error
     if error is not None:
-        raise PolicyError(_sentence(error))
+        raise PolicyError(*_field_and_problem(error))
     spec: dict[str, Any] = complete["spec"]
     return spec
 
@@ -64,7 +64,7 @@ def _schema() -> Schema:
     }
     root["properties"] = {**root["properties"], **served}
     root["required"] = ["apiVersion", *root["required"]]
-    return _closed(root)
+    return _without_unknown_fields(root)
 
 
 @cache
@@ -72,14 +72,14 @@ def _validator() -> Draft7Validator:
     return Draft7Validator(_schema())
 
 
-def _closed(schema: Schema) -> Schema:
-    """The structural schema as JSON Schema that knows no further fields."""
+def _without_unknown_fields(schema: Schema) -> Schema:
+    """The structural schema as JSON Schema that forbids unknown fields."""
     found = dict(schema)
     if "properties" in schema:
-        found["properties"] = {key: _closed(each) for key, each in schema["properties"].items()}
+        found["properties"] = {key: _without_unknown_fields(each) for key, each in schema["properties"].items()}
         found["additionalProperties"] = False
     if "items" in schema:
-        found["items"] = _closed(schema["items"])
+        found["items"] = _without_unknown_fields(schema["items"])
     if schema.get("x-kubernetes-list-type") == "set":
         found["uniqueItems"] = True
     if "pattern" in schema:  # Go's $ is the end of the text; Python's is also the place before a final line break
@@ -87,34 +87,33 @@ def _closed(schema: Schema) -> Schema:
     return found
 
 
-def _complete(value: Any, schema: Schema) -> Any:
-    """The value without nulls, which stand for nothing in Kubernetes, and with the defaults of what is left out."""
+def _with_defaults(value: Any, schema: Schema) -> Any:
+    """The value without nulls (a null means absent in Kubernetes) and with defaults for absent fields."""
     if isinstance(value, dict):
         known = schema.get("properties", {})
         others = schema.get("additionalProperties") or {}
         given = {key: each for key, each in value.items() if each is not None or not (key in known or others)}
         defaults = {key: each["default"] for key, each in known.items() if "default" in each}
-        return {key: _complete(each, known.get(key, others)) for key, each in (defaults | given).items()}
+        return {key: _with_defaults(each, known.get(key, others)) for key, each in (defaults | given).items()}
     if isinstance(value, list):
-        return [_complete(each, schema.get("items", {})) for each in value]
+        return [_with_defaults(each, schema.get("items", {})) for each in value]
     if isinstance(value, float) and value.is_integer() and schema.get("type") == "integer":
         return int(value)
     return value
 
 
-def _sentence(error: ValidationError) -> str:
-    """What is wrong, after the field."""
-    where = list(error.absolute_path)
+def _field_and_problem(error: ValidationError) -> tuple[str, str]:
+    steps = list(error.absolute_path)
     if error.validator in ("additionalProperties", "required"):
         given, wanted = cast("Schema", error.instance), cast("Schema", error.schema)
         unknown, missing = given.keys() - wanted["properties"].keys(), set(wanted.get("required", ())) - given.keys()
         if error.validator == "required":
-            return f"{_path([*where, min(missing)])}: required value"
-        return f"{_path([*where, min(unknown, key=str)])}: unknown field"
+            return _path([*steps, min(missing)]), "required value"
+        return _path([*steps, min(unknown, key=str)]), "unknown field"
     message = error.message.replace(r"\\Z", "$")
-    if len(message) > _LONGEST:
-        message = f"{message[:_LONGEST]}..."
-    return f"{_path(where)}: {message}" if where else message
+    if len(message) > _MAX_MESSAGE:
+        message = f"{message[:_MAX_MESSAGE]}..."
+    return _path(steps), message
 
 
 def _path(steps: Iterable[str | int]) -> str:

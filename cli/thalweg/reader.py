@@ -1,4 +1,4 @@
-"""Reads cluster dumps: what ``kubectl get ... -o json`` or ``-o yaml`` prints, from one file or several."""
+"""Reads cluster dumps: the output of ``kubectl get ... -o json`` or ``-o yaml``, from one or more files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ from collections import Counter
 from typing import Any
 
 import msgspec
-from thalweg_operator.cost_models import find_models
-from thalweg_operator.errors import PolicyError
-from thalweg_operator.names import GROUP, KIND
-from thalweg_operator.policies import parse
 
-from flowcore.model.gang_terms import Source
-from flowcore.model.volumes import key_of
-from flowcore.model.wire import (
+from flowcore.api import (
     STORAGE_KINDS,
     Interner,
     WireDeviceClass,
@@ -28,19 +22,18 @@ from flowcore.model.wire import (
     to_pod_group,
     to_storage_object,
 )
-from thalweg.dump import COMMAND, Dump
-from thalweg.files import DumpError, json_type, objects_of, shown_as
+from flowcore.api.kinds import KINDS
+from flowcore.api.policies import parse_policy
+from flowcore.model.errors import PolicyError
+from flowcore.model.gang_spec import GangSource
+from thalweg.dump import DUMP_COMMAND, ClusterDump
+from thalweg.files import DumpError, display_name, json_type, read_objects
 from thalweg.policy_schema import checked_spec
+from thalweg_cost_models import find_models
 
-#: Kinds that are read, with their API groups. Other projects have kinds of the same names, such as Node.longhorn.io.
-_GROUPS = {
-    **dict.fromkeys(STORAGE_KINDS, ("storage.k8s.io",)),
-    **dict.fromkeys(("Node", "Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim"), ("",)),
-    "DeviceClass": ("resource.k8s.io",),
-    "PodGroup": tuple(source.value for source in Source if source.has_objects),
-    KIND: (GROUP,),
-}
-_NAMESPACED = ("Pod", "PodGroup", "PersistentVolumeClaim", "CSIStorageCapacity")
+#: API groups of each kind that is read.
+_GROUPS = {kind.kind: {other.group for other in KINDS if other.kind == kind.kind} for kind in KINDS}
+_NAMESPACED = frozenset(kind.kind for kind in KINDS if kind.namespaced)
 #: Kinds whose controllers create pods.
 _WORKLOADS = frozenset(
     ("CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
@@ -50,49 +43,48 @@ _WORKLOADS = frozenset(
 _Key = tuple[str, str, str, str]
 
 
-def read(files: tuple[str, ...]) -> Dump:
-    """All files together.
+def read_dump(files: tuple[str, ...]) -> ClusterDump:
+    """Reads all files into one dump.
 
     Raises:
-        DumpError: a file cannot be read, an object in it has not the shape that Kubernetes gives it, or the files are
-            not a dump of a cluster.
+        DumpError: a file cannot be read, an object does not match its kind, or the files are no dump of a cluster.
     """
     reader = _Reader()
     for name in files:
-        reader.take_file(name)
-    return reader.finished()
+        reader.read_file(name)
+    return reader.dump()
 
 
 class _Reader:
-    """Puts a dump together, file by file."""
+    """Collects the objects of a dump, file by file."""
 
     def __init__(self) -> None:
-        self._dump, self._intern = Dump(), Interner()
+        self._dump, self._intern = ClusterDump(), Interner()
         self._known: set[_Key] = set()
         self._files: list[str] = []
-        #: Objects of each kind that is not read, and the first of them.
-        self._unread: Counter[str] = Counter()
-        self._first: dict[str, str] = {}
+        #: Number of skipped objects of each kind, and the first object of each.
+        self._skipped: Counter[str] = Counter()
+        self._first_seen_in: dict[str, str] = {}
 
-    def take_file(self, name: str) -> None:
-        """Takes all objects of a file."""
-        file = shown_as(name)
+    def read_file(self, name: str) -> None:
+        """Reads all objects of a file."""
+        file = display_name(name)
         here: dict[_Key, dict[str, Any]] = {}
         replaced: dict[str, list[str]] = {}
-        for item in objects_of(name):
+        for item in read_objects(name):
             kind, version = item["kind"], item.get("apiVersion") or ""
-            _refuse_answer(item, file)
+            _check_is_object(item, file)
             group = str(version).rpartition("/")[0]
-            # An object without apiVersion is taken for Kubernetes' own; PodGroup is a kind of several projects.
+            # Without apiVersion the kind is taken for Kubernetes' own, except PodGroup, a kind of several projects.
             if kind not in _GROUPS or (group not in _GROUPS[kind] and (version or kind == "PodGroup")):
-                self._pass_over(item, f"{kind}.{group}" if kind in _GROUPS else kind)
+                self._skip(item, f"{kind}.{group}" if kind in _GROUPS else kind)
                 continue
             namespace, own = _name(item, file)
             key = (group, kind, namespace, own)
             shown = f"{namespace}/{own}" if namespace else own
             if key not in here:
                 here[key] = item
-                _take(self._dump, item, f"{file}: {kind} {shown}", self._intern)
+                _add_object(self._dump, item, f"{file}: {kind} {shown}", self._intern)
                 if key in self._known:
                     replaced.setdefault(kind, []).append(shown)
             elif not _equal(here[key], item):
@@ -103,43 +95,47 @@ class _Reader:
             which = f"{kind} {names[0]} replaces" if len(names) == 1 else f"{len(names)} {kind} objects replace"
             self._dump.warnings.append(f"{file}: {which} what an earlier file has")
 
-    def finished(self) -> Dump:
-        """The dump, once all files are taken."""
+    def dump(self) -> ClusterDump:
+        """The dump, once all files are read."""
         dump = self._dump
-        workload = min(_WORKLOADS & self._unread.keys(), default="")
-        if workload and not dump.pods:
+        workload = min(_WORKLOADS & self._skipped.keys(), default="")
+        if workload and not dump.cluster.pods:
             raise DumpError(
-                f"{self._first[workload]}: only pods are planned, and no Pod is in the files. Create the {workload} in "
-                f"a cluster and dump that: {COMMAND}"
+                f"{self._first_seen_in[workload]}: only pods are planned, and no Pod is in the files. Create the "
+                f"{workload} in a cluster and dump that: {DUMP_COMMAND}"
             )
-        if not dump.nodes:
-            raise DumpError(f"{', '.join(self._files)}: no Node is in there. Dump the cluster with: {COMMAND}")
-        for kind, count in sorted(self._unread.items()):
+        if not dump.cluster.nodes:
+            raise DumpError(f"{', '.join(self._files)}: no Node is in there. Dump the cluster with: {DUMP_COMMAND}")
+        for kind, count in sorted(self._skipped.items()):
             which = f"{count} {kind} {'object' if count == 1 else 'objects'}"
             what = "only pods that exist are planned" if kind in _WORKLOADS else "no plan depends on this kind"
-            dump.warnings.append(f"{which} not read, such as {self._first[kind]}: {what}")
+            dump.warnings.append(f"{which} not read, such as {self._first_seen_in[kind]}: {what}")
         return dump
 
-    def _pass_over(self, item: dict[str, Any], kind: str) -> None:
-        self._unread[kind] += 1
-        if kind not in self._first:
+    def _skip(self, item: dict[str, Any], kind: str) -> None:
+        self._skipped[kind] += 1
+        if kind not in self._first_seen_in:
             metadata = item.get("metadata")
-            found = metadata if isinstance(metadata, dict) else {}
-            names = [str(found[key]) for key in ("namespace", "name") if found.get(key)]
-            self._first[kind] = f"{kind} {'/'.join(names)}".rstrip()
+            fields = metadata if isinstance(metadata, dict) else {}
+            names = [str(fields[key]) for key in ("namespace", "name") if fields.get(key)]
+            self._first_seen_in[kind] = f"{kind} {'/'.join(names)}".rstrip()
 
 
-def _refuse_answer(item: dict[str, Any], file: str) -> None:
-    """What an API server answers in place of objects, or for people."""
+def _check_is_object(item: dict[str, Any], file: str) -> None:
+    """Checks that an answer of an API server is an object.
+
+    Raises:
+        DumpError: the item is a Status or a Table.
+    """
     if item["kind"] == "Status":
         message = " ".join(str(item.get("message") or item.get("reason") or "no message").split())
         raise DumpError(f"{file}: Status: the API server answered with an error, not with objects: {message}")
     if item["kind"] == "Table":
-        raise DumpError(f"{file}: Table: this lists columns for people; dump whole objects: {COMMAND}")
+        raise DumpError(f"{file}: Table: this lists columns for people; dump whole objects: {DUMP_COMMAND}")
 
 
 def _name(item: dict[str, Any], file: str) -> tuple[str, str]:
-    """Namespace, "" for kinds without one, and name."""
+    """Namespace ("" for kinds without namespaces) and name."""
     kind, metadata = item["kind"], item.get("metadata")
     if not isinstance(metadata, dict):
         raise DumpError(f"{file}: {kind}: metadata: expected an object, got {json_type(metadata)}")
@@ -157,35 +153,32 @@ def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
         return False
 
 
-def _take(dump: Dump, item: dict[str, Any], shown: str, intern: Interner) -> None:
-    kind = item["kind"]
+def _add_object(dump: ClusterDump, item: dict[str, Any], shown: str, intern: Interner) -> None:
+    kind, cluster = item["kind"], dump.cluster
     try:
         if kind == "Node":
-            node = to_node(msgspec.convert(item, WireNode), intern)
-            dump.nodes[node.name] = node
+            cluster.put_node(to_node(msgspec.convert(item, WireNode), intern))
         elif kind == "Pod":
-            pod = to_pod(msgspec.convert(item, WirePod), intern)
-            dump.pods[pod.key] = pod
+            cluster.put_pod(to_pod(msgspec.convert(item, WirePod), intern))
         elif kind == "Namespace":
             namespace = msgspec.convert(item, WireNamespace).metadata
-            dump.namespaces[namespace.name] = to_labels(namespace.labels)
+            cluster.set_namespace(namespace.name, to_labels(namespace.labels))
         elif kind in STORAGE_KINDS:
-            found = to_storage_object(kind, item)
-            if found is not None:
-                dump.storage[key_of(found)] = found
+            storage_object = to_storage_object(kind, item)
+            if storage_object is not None:
+                cluster.put_storage(storage_object)
         elif kind == "PodGroup":
-            source = Source(str(item.get("apiVersion")).partition("/")[0])
-            group = to_pod_group(msgspec.convert(item, WirePodGroup), source, intern)
-            dump.pod_groups[group.key] = group
+            source = GangSource(str(item.get("apiVersion")).partition("/")[0])
+            cluster.put_pod_group(to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
         elif kind == "DeviceClass":
-            name = item["metadata"]["name"]
-            dump.device_classes[name] = to_device_class(msgspec.convert(item, WireDeviceClass))
+            device_class = to_device_class(msgspec.convert(item, WireDeviceClass))
+            cluster.set_device_class(device_class.name, device_class)
         else:
             spec = item.get("spec")
             if not isinstance(spec, dict):
                 raise DumpError(f"{shown}: spec: expected an object, got {json_type(spec)}")
             name = item["metadata"]["name"]
-            dump.policies[name] = parse(name, checked_spec(item), find_models().known)
+            dump.policies[name] = parse_policy(name, checked_spec(item), find_models().known)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")
         where = path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`")

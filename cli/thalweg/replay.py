@@ -1,4 +1,4 @@
-"""``thalweg replay``: plays a recorded round again."""
+"""``thalweg replay``: replays a recorded round."""
 
 from __future__ import annotations
 
@@ -7,43 +7,45 @@ from pathlib import Path
 
 import click
 import msgspec
-from thalweg_operator.cost_models import find_models
-from thalweg_operator.record import Record, UnreadableRecord, differences, read
-from thalweg_operator.wire import RoundReply
-from thalweg_operator.worker import Replica, answer
+from thalweg_operator.planning.record import RoundRecord, UnreadableRecord, differences, read_record
+from thalweg_operator.planning.worker.messages import RoundReply
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
+
+from thalweg_cost_models import find_models
 
 
 def run_replay(path: Path, output: str) -> None:
-    """Plays the round and says whether it gave the recorded plan; exit code 1 where not, 2 where it cannot be read."""
+    """Replays the round and compares the plans. Exit code 1: the plans differ; 2: the record cannot be read."""
     try:
-        record = read(path)
+        record = read_record(path)
     except UnreadableRecord as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    again = answer(Replica(), record.request, find_models().usable)
-    found = differences(record.reply, again)
+    again = run_request(Replica(), record.request, find_models().usable)
+    sentences = differences(record.reply, again)
     if output == "json":
-        click.echo(msgspec.json.encode(as_json(record, again, found)))
+        click.echo(msgspec.json.encode(as_json(record, again, sentences)))
     else:
         click.echo(
-            f"round {record.request.number}: {len(again.placements)} placed, {len(again.left)} left, "
+            f"round {record.request.number}: {len(again.placements)} placed, {len(again.unplaced)} left, "
             f"cost {again.cost}, {again.steps} steps, {again.method}; "
             f"recorded in {record.reply.seconds:.3f} s, now {again.seconds:.3f} s"
         )
-        click.echo("the recorded plan" if not found else "not the recorded plan: " + "; ".join(found))
-    sys.exit(1 if found else 0)
+        click.echo("the recorded plan" if not sentences else "not the recorded plan: " + "; ".join(sentences))
+    sys.exit(1 if sentences else 0)
 
 
-def as_json(record: Record, again: RoundReply, found: list[str]) -> dict[str, object]:
-    """What ``-o json`` prints."""
-    keys = [waiting.key for waiting in record.request.waiting]
+def as_json(record: RoundRecord, again: RoundReply, sentences: list[str]) -> dict[str, object]:
+    """The output of ``-o json``; ``sentences``: the differences."""
+    keys = [waiting.key for waiting in record.request.pending]
     return {
         "round": record.request.number,
         "generation": record.request.generation,
-        "same": not found,
-        "differences": found,
-        "placements": {keys[at]: node for at, node, *_ in again.placements},
-        "left": {keys[at]: again.reasons[reason] for at, reason in again.left},
+        "same": not sentences,
+        "differences": sentences,
+        "placements": {keys[index]: node for index, node, *_ in again.placements},
+        "left": {keys[index]: again.reasons[reason] for index, reason in again.unplaced},
         "cost": again.cost,
         "lowerBound": again.lower_bound,
         "steps": again.steps,

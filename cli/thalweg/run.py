@@ -10,24 +10,24 @@ from pathlib import Path
 import click
 import structlog
 from thalweg_extender import ExtenderError
+from thalweg_operator.api.leader_election import LeaseName
+from thalweg_operator.app import run
 from thalweg_operator.errors import OperatorError
-from thalweg_operator.lease import LeaseName
-from thalweg_operator.program import run
+from thalweg_operator.planning.worker.limits import LEAST_MEMORY, format_memory
 from thalweg_operator.settings import Settings
-from thalweg_operator.worker_limits import LEAST_MEMORY, in_words
 
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import nanos, whole_from_nanos
 from flowcore.model.selectors import is_dns_subdomain
-from thalweg.address import address
-from thalweg.chosen_cluster import chosen_kubeconfig
-from thalweg.extender import ExtenderOptions, serving
+from thalweg.extender import ExtenderOptions, serve_extender
+from thalweg.kubeconfig import resolve_kubeconfig
+from thalweg.option_types import Address
 
 
 def run_operator(
     kubeconfig: Path | None,
     context: str | None,
-    listen: str,
+    listen: Address,
     log_format: str,
     log_level: str,
     budget: float,
@@ -36,26 +36,25 @@ def run_operator(
     lease: str,
     extender: ExtenderOptions,
 ) -> None:
-    """Runs the operator until a signal ends it; a failure is one line and exit code 1."""
-    host, port = address(listen, "--listen")
-    beside = serving(extender)
+    """Runs the operator until a signal. A failure gives one log line and exit code 1."""
+    serve = serve_extender(extender)
     set_up_logging(log_format, log_level)
-    kubeconfig, source = chosen_kubeconfig(kubeconfig, context)
+    kubeconfig, source = resolve_kubeconfig(kubeconfig, context)
     settings = Settings(
         kubeconfig=kubeconfig,
         context=context,
         source=source,
-        host=host or "0.0.0.0",  # noqa: S104
-        port=port,
+        host=listen.host or "0.0.0.0",  # noqa: S104
+        port=listen.port,
         lease=lease_name(lease),
         round_budget=budget,
         records=records,
         worker_memory=None if worker_memory is None else _memory(worker_memory),
     )
     try:
-        asyncio.run(run(settings, beside))
+        asyncio.run(run(settings, serve))
     except (OperatorError, ExtenderError) as error:
-        structlog.get_logger().error("cannot go on", problem=str(error))
+        structlog.get_logger().error("exiting", problem=str(error))
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -68,13 +67,13 @@ def _memory(text: str) -> int:
     except ModelError as error:
         raise click.BadParameter(str(error), param_hint="--worker-memory") from error
     if memory and memory < LEAST_MEMORY:
-        problem = f'"{text}" is not enough: give 0, for no limit, or at least {in_words(LEAST_MEMORY)}'
+        problem = f'"{text}" is not enough: give 0, for no limit, or at least {format_memory(LEAST_MEMORY)}'
         raise click.BadParameter(problem, param_hint="--worker-memory")
     return memory
 
 
 def lease_name(text: str) -> LeaseName:
-    """NAMESPACE/NAME as it was given on the command line."""
+    """The lease of the option --lease, NAMESPACE/NAME."""
     namespace, _, name = text.partition("/")
     if not is_dns_subdomain(namespace) or not is_dns_subdomain(name):
         raise click.BadParameter(f'"{text}" is not NAMESPACE/NAME, such as kube-system/thalweg', param_hint="--lease")
@@ -82,7 +81,7 @@ def lease_name(text: str) -> LeaseName:
 
 
 def set_up_logging(log_format: str, log_level: str) -> None:
-    """One line an event on standard error, ours and the libraries' alike."""
+    """Logs one line per event to standard error, also for the log lines of libraries."""
     level = logging.getLevelNamesMapping()[log_level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,

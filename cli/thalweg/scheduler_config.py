@@ -1,21 +1,26 @@
-"""``thalweg scheduler-config``: the configuration with which kube-scheduler asks Thalweg, as commented YAML.
+"""``thalweg scheduler-config``: prints kube-scheduler's configuration for the extender, as commented YAML.
 
-Source: kube-scheduler ``config/v1/types.go`` (Extender, KubeSchedulerProfile); what the values do was read in
-``pkg/scheduler/extender.go`` and ``schedule_one.go`` of 1.36.
+Source: kube-scheduler 1.36 ``config/v1/types.go`` (Extender, KubeSchedulerProfile), ``pkg/scheduler/extender.go`` and
+``schedule_one.go``.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import ssl
 from dataclasses import dataclass
+from io import StringIO
+from typing import TypeAlias
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from flowcore.model.policies import STEERED_NAME
 
 
 def holds_certificate(pem: bytes) -> bool:
-    """Whether there is a certificate in a PEM file, which kube-scheduler could verify by."""
+    """Whether a PEM file has a certificate that kube-scheduler can verify with."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.decode("ascii"))
     except (ssl.SSLError, ValueError):  # UnicodeDecodeError is a ValueError
@@ -25,20 +30,20 @@ def holds_certificate(pem: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfig:
-    """What the configuration says.
+    """Values of the configuration. Paths are paths on kube-scheduler's machine.
 
     Attributes:
-        url: of the extender, as kube-scheduler reaches it.
-        kubeconfig: path of kube-scheduler's own, where it runs.
+        url: URL of the extender.
+        kubeconfig: path of kube-scheduler's kubeconfig.
         ignorable: whether pods are scheduled without Thalweg when it does not answer.
-        scheduler_name: of the profile for steered pods.
-        node_sample: percentage of nodes that an attempt at a steered pod looks for.
-        bind: whether kube-scheduler leaves binding to Thalweg.
-        authority: certificates (PEM) that the extender's must be signed by, where the URL is https.
-        client_certificate, client_key: paths of what kube-scheduler shows the extender, where it runs; "" is nothing.
-        qps: requests a second that kube-scheduler may make.
-        leader_elect: whether several replicas choose one.
-        beside: whether the cluster's own kube-scheduler goes on serving all other pods, without Thalweg.
+        scheduler_name: name of the profile for steered pods.
+        node_sample: percentageOfNodesToScore of that profile.
+        bind: whether Thalweg binds the pods instead of kube-scheduler.
+        authority: CA (PEM) that must have signed the extender's certificate; empty for http.
+        client_certificate, client_key: paths of kube-scheduler's client certificate and key; "": none.
+        qps: requests per second that kube-scheduler may send to the API server.
+        leader_elect: whether replicas elect a leader.
+        second_scheduler: whether this is a second kube-scheduler, for steered pods alone.
     """
 
     url: str
@@ -52,121 +57,141 @@ class SchedulerConfig:
     client_key: str = ""
     qps: int = 500
     leader_elect: bool = True
-    beside: bool = False
+    second_scheduler: bool = False
 
     def __str__(self) -> str:
-        parts = (
-            _HEAD,
-            _BESIDE if self.beside else _DEFAULT_PROFILE,
-            _STEERED_PROFILE,
-            _EXTENDER,
-            _BIND if self.bind else "",
-            _TLS if self.url.startswith("https:") else "",
-            _CLIENT if self.client_certificate else "",
+        """Commented YAML."""
+        leader_elect = self.leader_elect and not self.second_scheduler
+        config = _mapping(
+            0,
+            ("apiVersion", "kubescheduler.config.k8s.io/v1", _HEAD),
+            ("kind", "KubeSchedulerConfiguration", ""),
+            ("leaderElection", _mapping(2, ("leaderElect", leader_elect, "")), ""),
+            (
+                "clientConnection",
+                _mapping(
+                    2,
+                    ("kubeconfig", DoubleQuotedScalarString(self.kubeconfig), _KUBECONFIG),
+                    ("qps", self.qps, _QPS),
+                    ("burst", 2 * self.qps, ""),
+                ),
+                "",
+            ),
+            ("profiles", self._profiles(), _SECOND_SCHEDULER if self.second_scheduler else ""),
+            ("extenders", CommentedSeq([self._extender()]), ""),
         )
-        words = {
-            "URL": json.dumps(self.url.rstrip("/")),
-            "KUBECONFIG": json.dumps(self.kubeconfig),
-            "IGNORABLE": "true" if self.ignorable else "false",
-            "WHEN_AWAY": _IGNORABLE if self.ignorable else _STRICT,
-            "NAME": json.dumps(self.scheduler_name),
-            "SAMPLE": str(self.node_sample),
-            "QPS": str(self.qps),
-            "BURST": str(2 * self.qps),
-            "ELECT": "true" if self.leader_elect and not self.beside else "false",
-            "AUTHORITY": base64.b64encode(self.authority).decode(),
-            "CERTIFICATE": json.dumps(self.client_certificate),
-            "KEY": json.dumps(self.client_key),
-        }
-        text = "".join(parts)
-        for word, value in words.items():
-            text = text.replace(f"<{word}>", value)
-        return text
+        config["extenders"].yaml_set_comment_before_after_key(0, before=_EXTENDER, indent=2)
+        text = StringIO()
+        _yaml().dump(config, text)
+        return text.getvalue()
 
+    def _profiles(self) -> CommentedSeq:
+        name = DoubleQuotedScalarString(self.scheduler_name)
+        steered = _mapping(4, ("schedulerName", name, ""), ("percentageOfNodesToScore", self.node_sample, _NODE_SAMPLE))
+        profiles = (
+            [] if self.second_scheduler else [(_mapping(4, ("schedulerName", "default-scheduler", "")), _DEFAULT)]
+        )
+        profiles.append((steered, _STEERED.format(name=self.scheduler_name)))
+        sequence = CommentedSeq([profile for profile, _ in profiles])
+        for position, (_, comment) in enumerate(profiles):
+            sequence.yaml_set_comment_before_after_key(position, before=comment, indent=2)
+        return sequence
+
+    def _extender(self) -> CommentedMap:
+        entries: list[_Entry] = [
+            ("urlPrefix", DoubleQuotedScalarString(self.url.rstrip("/")), ""),
+            ("filterVerb", "filter", ""),
+            ("prioritizeVerb", "prioritize", ""),
+            ("preemptVerb", "preempt", ""),
+            ("weight", 20, _WEIGHT),
+            ("nodeCacheCapable", True, _NODE_CACHE),
+            ("httpTimeout", "5s", _TIMEOUT),
+            ("ignorable", self.ignorable, _IGNORABLE if self.ignorable else _STRICT),
+        ]
+        if self.bind:
+            entries.append(("bindVerb", "bind", _BIND))
+        if self.url.startswith("https:"):
+            entries += [("enableHTTPS", True, ""), ("tlsConfig", self._tls(), "")]
+        return _mapping(4, *entries)
+
+    def _tls(self) -> CommentedMap:
+        entries: list[_Entry] = [("caData", base64.b64encode(self.authority).decode(), _AUTHORITY)]
+        if self.client_certificate:
+            entries.append(("certFile", DoubleQuotedScalarString(self.client_certificate), _CLIENT))
+            entries.append(("keyFile", DoubleQuotedScalarString(self.client_key), ""))
+        return _mapping(6, *entries)
+
+
+def _mapping(indent: int, *entries: _Entry) -> CommentedMap:
+    """A mapping with these keys, each after its comment; ``indent``: columns before the comments."""
+    mapping = CommentedMap()
+    for key, value, comment in entries:
+        mapping[key] = value
+        if comment:
+            mapping.yaml_set_comment_before_after_key(key, before=comment, indent=indent)
+    return mapping
+
+
+def _yaml() -> YAML:
+    yaml = YAML()
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.width = 2**20  # certificates stay on one line
+    return yaml
+
+
+#: Key, value and comment, "" for none.
+_Entry: TypeAlias = tuple[str, object, str]
 
 _HEAD = """\
-# kube-scheduler with Thalweg as its extender: kube-scheduler --config THIS_FILE
-# With --config its other flags are ignored, but for those of leader election, serving and authentication.
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-leaderElection:
-  leaderElect: <ELECT>
-clientConnection:
-  # Needed here: the flag --kubeconfig does not count beside --config.
-  kubeconfig: <KUBECONFIG>
-  # kube-scheduler's own default of 50 requests a second holds it to less than 50 pods a second.
-  qps: <QPS>
-  burst: <BURST>
-"""
+kube-scheduler with Thalweg as its extender: kube-scheduler --config THIS_FILE
+With --config its other flags are ignored, except those of leader election, serving and authentication."""
 
-_BESIDE = """\
-# This one runs beside the cluster's own kube-scheduler, in one replica: it has no lease of its own to choose by. All
-# other pods are the other one's, which does not ask Thalweg: give each a set of nodes of its own, or both may fill a
-# node at once.
-profiles:
-"""
+_KUBECONFIG = "Needed here: the flag --kubeconfig does not count beside --config."
 
-_DEFAULT_PROFILE = """\
-profiles:
-  # Pods that name no scheduler: as before.
-  - schedulerName: default-scheduler
-"""
+_QPS = "kube-scheduler's own default of 50 requests a second limits it to less than 50 pods a second."
 
-_STEERED_PROFILE = """\
-  # Pods with `schedulerName: <NAME>`, which a FlowSchedulingPolicy with `delivery: Extender` selects.
-  - schedulerName: <NAME>
-    # How many percent of the nodes an attempt looks for before it asks Thalweg; at least 100 nodes, whatever it says. A
-    # pod with a plan is tried on its planned node alone, so all that this bounds is what an attempt before the plan
-    # costs: 1 is the cheapest. `steering: Prefer` wants 100: where the planned node does not hold, all are compared.
-    percentageOfNodesToScore: <SAMPLE>
-"""
+_SECOND_SCHEDULER = """\
+This kube-scheduler runs beside the cluster's own, in one replica: it takes part in no leader election. The cluster's
+own serves all other pods and does not ask Thalweg. Give each of the two its own nodes: otherwise both may fill one node
+at the same time."""
+
+_DEFAULT = "Pods that name no scheduler: as before."
+
+_STEERED = "Pods with `schedulerName: {name}`, which a FlowSchedulingPolicy with `delivery: Extender` selects."
+
+_NODE_SAMPLE = """\
+Percentage of the nodes that an attempt looks for before it asks Thalweg; at least 100 nodes, whatever it says. A pod
+with a plan is tried on its planned node alone, so this bounds only what an attempt before the plan costs: 1 is the
+cheapest. `steering: Prefer` wants 100: where the planned node does not hold, all are compared."""
 
 _EXTENDER = """\
-extenders:
-  # Shared by all profiles: every pod comes along, those that no policy governs too. They are answered at once, without
-  # the nodes that are full of planned pods.
-  - urlPrefix: <URL>
-    filterVerb: filter
-    prioritizeVerb: prioritize
-    preemptVerb: preempt
-    # Thalweg scores nodes 0 to 10; times this and times 10 they stand beside kube-scheduler's own scores of several
-    # hundred.
-    weight: 20
-    # Thalweg knows the nodes: send their names only. It refuses requests with whole nodes.
-    nodeCacheCapable: true
-    # kube-scheduler takes one pod at a time and waits this long for an answer; a few milliseconds are usual.
-    httpTimeout: 5s
-<WHEN_AWAY>    ignorable: <IGNORABLE>
-"""
+Shared by all profiles: kube-scheduler asks about every pod, also about pods that no policy governs. Thalweg answers
+those at once, without the nodes that planned pods fill."""
+
+_WEIGHT = (
+    "Thalweg scores nodes 0 to 10; times this and times 10 they stand beside kube-scheduler's scores of some hundreds."
+)
+
+_NODE_CACHE = "Thalweg knows the nodes: send their names only. It refuses requests with whole nodes."
+
+_TIMEOUT = "kube-scheduler takes one pod at a time and waits this long for an answer; a few milliseconds are usual."
 
 _STRICT = """\
-    # Strict: while Thalweg does not answer NO pod is scheduled, of any profile, Thalweg's own among them; each is tried
-    # again after 1 to 10 seconds. Nothing is ever placed against a plan. See to it that Thalweg's own pod starts
-    # without this kube-scheduler, or use --ignorable.
-"""
+Strict: while Thalweg does not answer, NO pod is scheduled, of any profile, Thalweg's own among them. Each is tried
+again after 1 to 10 seconds. Nothing is ever placed against a plan. Make sure that Thalweg's own pod starts without this
+kube-scheduler, or use --ignorable."""
 
 _IGNORABLE = """\
-    # Ignorable: while Thalweg does not answer kube-scheduler schedules all pods by itself, governed ones too, as if
-    # there were no plan: nothing stands still, and what the plan promises (gangs, limits between pods, who goes first)
-    # does not hold. Pods behind Thalweg's scheduling gate (`waiting: Gate`) wait all the same.
-"""
+Ignorable: while Thalweg does not answer, kube-scheduler schedules all pods by itself, governed pods too, as if there
+were no plan. Nothing stops, but what the plan promises (gangs, limits between pods, who goes first) does not hold.
+Pods behind Thalweg's scheduling gate (`waiting: Gate`) wait all the same."""
 
 _BIND = """\
-    # kube-scheduler leaves the binding of ALL pods to Thalweg: while it is away nothing is bound. Only one extender
-    # may have this. `thalweg run --extender-bind` must serve it.
-    bindVerb: bind
-"""
+kube-scheduler leaves the binding of ALL pods to Thalweg: while it is away, nothing is bound. Only one extender may have
+this. `thalweg run --extender-bind` must serve it."""
 
-_TLS = """\
-    enableHTTPS: true
-    tlsConfig:
-      # Without it kube-scheduler would not verify whom it talks to, and not say so.
-      caData: <AUTHORITY>
-"""
+_AUTHORITY = "Without it kube-scheduler would not verify whom it talks to, and would not say so."
 
 _CLIENT = """\
-      # What kube-scheduler shows Thalweg, signed by the CA of `thalweg run --extender-client-ca`. kube-scheduler reads
-      # both files where it runs, and again when they change.
-      certFile: <CERTIFICATE>
-      keyFile: <KEY>
-"""
+What kube-scheduler shows Thalweg, signed by the CA of `thalweg run --extender-client-ca`. kube-scheduler reads both
+files where it runs, and again when they change."""

@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
-from thalweg_operator.connection import connect
+from thalweg_operator.api.client import connect
+from thalweg_operator.api.fence import Fence
+from thalweg_operator.api.leader_election import LeaderElector, LeaseName
 from thalweg_operator.errors import LeaseHeld, OperatorError
-from thalweg_operator.fence import Fence
-from thalweg_operator.lease import Elector, LeaseName
-from thalweg_operator.removal import Removed, remove
+from thalweg_operator.policies.removal import Removed, remove
 
-from thalweg.chosen_cluster import chosen_kubeconfig
+from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.run import lease_name, set_up_logging
 
 
@@ -29,10 +29,10 @@ def run_uninstall(
     force: bool,
     confirmed: bool,
 ) -> None:
-    """Exit code 1 where something could not be removed, or an operator runs."""
+    """Removes Thalweg's objects. Exit code 1: something could not be removed, or an operator runs."""
     set_up_logging("text", "error")
     name = lease_name(lease)
-    kubeconfig, _ = chosen_kubeconfig(kubeconfig, context)
+    kubeconfig, _ = resolve_kubeconfig(kubeconfig, context)
     try:
         done = asyncio.run(_uninstall(kubeconfig, context, name, policies=policies, force=force, confirmed=confirmed))
     except OperatorError as error:
@@ -44,13 +44,13 @@ def run_uninstall(
         click.echo("Interrupted; run it again to go on.", err=True)
         sys.exit(130)
     if output == "json":
-        found = {
+        summary = {
             "admissionObjectsRemoved": done.admission_objects,
             "gatesOpened": done.gates_opened,
             "policiesDeleted": done.policies,
             "problems": done.problems,
         }
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(summary, indent=2))
     else:
         click.echo(f"admission policies and bindings removed: {done.admission_objects}")
         click.echo(f"pods whose gate was opened: {done.gates_opened}")
@@ -69,10 +69,10 @@ async def _uninstall(
         if not confirmed:
             what = "Remove Thalweg's admission policies and open its gates"
             click.confirm(f"{what} on {connection.server}?", abort=True, err=True)
-        await connection.request("GET", "/version")  # one that is not there is told at once
+        await connection.request("GET", "/version")  # fails at once if there is no API server
         click.echo(f"taking the lease {lease}; that of an operator that was killed is waited for", err=True)
-        # While the lease is held here, no operator makes the gates anew.
-        elector = Elector(aside, fence, lease, seizes=force)
+        # While this process holds the lease, no operator creates new gates.
+        elector = LeaderElector(aside, fence, lease, seizes=force)
         electing = asyncio.create_task(elector.run())
         try:
             held = asyncio.create_task(elector.held.wait())

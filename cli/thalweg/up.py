@@ -1,4 +1,4 @@
-"""``thalweg up``: a real local control plane with this operator in it."""
+"""``thalweg up``: a local control plane with the operator."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ spec:
 
 
 def run_up(nodes: int) -> None:
-    """Serves until Ctrl-C; what fails is said in words, with exit code 1."""
+    """Serves until Ctrl-C. A failure gives one line of error and exit code 1."""
     with tempfile.TemporaryDirectory(prefix="thalweg-certificates-") as folder:
         _serve(nodes, Path(folder))
 

@@ -1,7 +1,7 @@
 """A real Kubernetes control plane as child processes, without containers, for tests, benchmarks and `thalweg up`.
 
-One Go binary is built once and cached (`build`); `cluster.ControlPlane` runs etcd, kube-apiserver, kube-scheduler and
-kube-controller-manager out of it, with KWOK as the kubelets; `oracle.Oracle` asks kube-scheduler's own filters.
+`build` builds one Go binary and caches it. `cluster.ControlPlane` runs etcd, kube-apiserver, kube-scheduler and
+kube-controller-manager from it, with KWOK for the kubelets. `oracle.Oracle` asks kube-scheduler's own filters.
 Nothing in Thalweg's scheduler imports this package.
 """
 

@@ -1,6 +1,6 @@
-"""A thin asynchronous client of the API server for tests and benchmarks: paths and raw JSON, nothing typed.
+"""A thin asynchronous client of the API server for tests and benchmarks: paths and untyped JSON.
 
-Thalweg itself does not use it: what tests see of the cluster should not come through the code under test.
+Thalweg itself does not use it: tests must not observe the cluster through the code under test.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 _PAGE: Final = 5000
 
 Manifests: TypeAlias = list[Manifest]
-"""The built-in name is taken inside Api, by its method."""
+"""Inside Api the name `list` is its method."""
 
 
 class Api:
-    """`async with Api(kubeconfig) as api:` one session as the kubeconfig's current user.
+    """A session as the kubeconfig's current user: `async with Api(kubeconfig) as api:`.
 
-    Every method raises ApiError when the server refuses, with status 0 when it does not answer.
+    Every method raises ApiError when the server refuses a request, with status 0 when it does not answer.
     """
 
     def __init__(self, kubeconfig: Path, *, connections: int = 64) -> None:
@@ -96,11 +96,11 @@ class Api:
                 return items
 
     async def create(self, manifest: Mapping[str, Any]) -> Any:
-        """POSTs it where its kind belongs; the object as created. A Node keeps its status, other kinds lose it."""
+        """POSTs a manifest; returns the created object. A Node keeps its status, other kinds lose it."""
         return await self.request("POST", collection_path(manifest), manifest)
 
     async def create_many(self, manifests: Iterable[Mapping[str, Any]], concurrency: int = 32) -> Manifests:
-        """Creates them, `concurrency` at a time and begun in order; the objects as created, in the same order."""
+        """Creates objects, `concurrency` at a time, started in order; returns the created objects in this order."""
         gate = asyncio.Semaphore(concurrency)
 
         async def one(manifest: Mapping[str, Any]) -> Any:
@@ -112,7 +112,7 @@ class Api:
         return [task.result() for task in tasks]
 
     async def apply(self, manifest: Mapping[str, Any], *, manager: str = "thalweg-controlplane") -> Any:
-        """Creates or updates it by server-side apply."""
+        """Creates or updates an object by server-side apply."""
         params = {"fieldManager": manager, "force": "true"}
         return await self.request("PATCH", object_path(manifest), manifest, params=params, content_type=APPLY_PATCH)
 
@@ -131,10 +131,10 @@ class Api:
     async def wait_for(
         self, path: str, condition: Callable[[Any], bool], *, within: float = 30.0, every: float = 0.05
     ) -> Any:
-        """Reads `path` until `condition` holds of the answer, which is returned.
+        """Reads `path` until `condition` holds for the answer; returns the answer.
 
-        A missing object, or a server that is down, is waited for as well. After `within` seconds: TimeoutError, with
-        the last answer in its message.
+        It also waits for a missing object and for a server that is down. Raises TimeoutError after `within` seconds,
+        with the last answer in its message.
         """
         deadline = time.monotonic() + within
         while True:
@@ -152,7 +152,7 @@ class Api:
 
 
 def _message(raw: bytes) -> str:
-    """The message of a Status, or the text as it is."""
+    """The message of a Status, or the raw text."""
     try:
         return str(msgspec.json.decode(raw)["message"])
     except (msgspec.DecodeError, KeyError, TypeError):
@@ -162,9 +162,9 @@ def _message(raw: bytes) -> str:
 def _read(kubeconfig: Path) -> tuple[str, dict[str, str], ssl.SSLContext]:
     """URL, headers and TLS of the current context."""
     config = msgspec.yaml.decode(kubeconfig.read_bytes())
-    context = next(each["context"] for each in config["contexts"] if each["name"] == config["current-context"])
-    cluster = next(each["cluster"] for each in config["clusters"] if each["name"] == context["cluster"])
-    user = next(each["user"] for each in config["users"] if each["name"] == context["user"])
+    context = next(entry["context"] for entry in config["contexts"] if entry["name"] == config["current-context"])
+    cluster = next(entry["cluster"] for entry in config["clusters"] if entry["name"] == context["cluster"])
+    user = next(entry["user"] for entry in config["users"] if entry["name"] == context["user"])
     authority = cluster.get("certificate-authority-data")
     tls = ssl.create_default_context(
         cafile=cluster.get("certificate-authority"),

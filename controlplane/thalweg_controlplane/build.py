@@ -1,7 +1,7 @@
 """Finds the control plane's binaries in the cache, or builds them there once.
 
-Building takes minutes, so it shows its progress, and a lock keeps two processes from doing the same work.
-Nothing is downloaded but Go modules, by the `go` tool itself, with whatever GOPROXY and GOFLAGS are set.
+A build takes minutes, so it reports progress, and a lock keeps two processes from building at the same time.
+Only Go modules are downloaded, by the `go` tool, with the GOPROXY and GOFLAGS of the environment.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ KUBERNETES_VERSION: Final = "v1.36.3"
 KWOK_VERSION: Final = "v0.8.0"
 
 _SOURCES: Final = Path(__file__).parent / "go"
-# Without a version the API server calls itself v0.0.0, and clients that look at it misbehave.
+# Without these flags the API server reports version v0.0.0, and clients that check it misbehave.
 _LDFLAGS: Final = " ".join(
     ["-s -w", f"-X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}"]
     + [
@@ -38,7 +38,7 @@ Report: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """Where the two executables are."""
+    """Paths of the two executables."""
 
     controlplane: Path
     """etcd, kube-apiserver, kube-scheduler, kube-controller-manager, keygen and oracle, by first argument."""
@@ -46,18 +46,18 @@ class Binaries:
 
 
 def find_or_build(report: Report) -> Binaries:
-    """The cached binaries, built first if need be (6 to 15 minutes on two cores, once).
+    """The cached binaries; builds them first if they are missing (6 to 15 minutes on two cores).
 
-    Blocks; `report` gets a line every ten seconds or so while it builds. Raises BuildError.
+    Blocks; during a build `report` gets a line about every ten seconds. Raises BuildError.
     """
     root = cache_root()
     key = source_key()
-    found = _complete(root / key)
-    if found:
-        return found
+    cached = _complete(root / key)
+    if cached:
+        return cached
     root.mkdir(parents=True, exist_ok=True)
     with _locked(root / f"{key}.lock", report):
-        # Whoever held the lock before may have built just what is wanted.
+        # Another process may have built them while this one waited for the lock.
         return _complete(root / key) or _build(root, key, report)
 
 
@@ -70,7 +70,7 @@ def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def source_key() -> str:
-    """16 hex digits that change with anything that goes into the binaries, save the Go toolchain."""
+    """Hash (16 hex digits) of all inputs of the binaries except the Go toolchain."""
     digest = hashlib.sha256(f"{platform.system()} {platform.machine()} {_LDFLAGS} kwok {KWOK_VERSION}".encode())
     for path in sorted(_SOURCES.iterdir()):
         digest.update(f"\0{path.name}\0".encode())
@@ -91,7 +91,7 @@ def _locked(path: Path, report: Report) -> Iterator[None]:
         except BlockingIOError:
             report("another process is building the control plane; waiting for it")
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield  # closing the file lets go of the lock, and so does dying
+        yield  # closing the file releases the lock, and so does the end of the process
 
 
 def _build(root: Path, key: str, report: Report) -> Binaries:
@@ -100,8 +100,8 @@ def _build(root: Path, key: str, report: Report) -> Binaries:
         f"building Kubernetes {KUBERNETES_VERSION} and KWOK {KWOK_VERSION} from source with {go}: "
         "the first time takes 6 to 15 minutes on two cores; the result is kept in " + str(root / key)
     )
-    # Beside its final place, so that the rename cannot cross file systems. The sources are copied there too: an
-    # installed package may be read-only, and a checkout should not see Go's temporary files.
+    # In the folder of the final place, so that the rename stays within a file system. The sources are copied too: an
+    # installed package may be read-only, and a checkout should not get Go's temporary files.
     workshop = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=root))
     try:
         sources, output = workshop / "src", workshop / "out"
@@ -120,7 +120,7 @@ def _build(root: Path, key: str, report: Report) -> Binaries:
 
 
 def _build_controlplane(go: Path, sources: Path, output: Path, environment: Mapping[str, str], report: Report) -> None:
-    needed = _Lines()
+    needed = _BuildProgress()
     run_go(
         [go, "list", "-deps", "."],
         cwd=sources,
@@ -128,7 +128,7 @@ def _build_controlplane(go: Path, sources: Path, output: Path, environment: Mapp
         on_line=needed,
         every_ten_seconds=lambda seconds: report(f"fetching Go modules: {needed.fetched} so far, {clock(seconds)}"),
     )
-    compiled = _Lines()
+    compiled = _BuildProgress()
     seconds = run_go(
         [go, "build", "-v", "-trimpath", "-buildvcs=false", f"-ldflags={_LDFLAGS}", "-o", output, "."],
         cwd=sources,
@@ -142,7 +142,7 @@ def _build_controlplane(go: Path, sources: Path, output: Path, environment: Mapp
 
 
 def _build_kwok(go: Path, folder: Path, environment: Mapping[str, str], report: Report) -> None:
-    compiled = _Lines()
+    compiled = _BuildProgress()
     seconds = run_go(
         [go, "install", "-v", "-trimpath", "-ldflags=-s -w", f"sigs.k8s.io/kwok/cmd/kwok@{KWOK_VERSION}"],
         cwd=folder,
@@ -153,8 +153,8 @@ def _build_kwok(go: Path, folder: Path, environment: Mapping[str, str], report: 
     report(f"built KWOK in {clock(seconds)}")
 
 
-class _Lines:
-    """Counts what go prints: a line for each module it fetches, and one for each package it lists or compiles."""
+class _BuildProgress:
+    """Counts lines of go's output: one per downloaded module, and one per listed or compiled package."""
 
     def __init__(self) -> None:
         self.fetched = 0

@@ -1,4 +1,4 @@
-"""A certificate authority of a local control plane's own: short-lived, made in no time, known to nobody else."""
+"""A short-lived certificate authority for a local control plane."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ _LIFETIME: Final = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Paths of a certificate and of its private key, both PEM."""
+    """Paths of a certificate and its private key (PEM)."""
 
     certificate: Path
     key: Path
 
 
 class Authority:
-    """Signs certificates for both ends of a connection, and keeps all of them in one folder.
+    """Signs server and client certificates, and writes them into one folder.
 
     Args:
-        name: of the authority, and of its certificate's file.
+        folder: where the files go.
+        name: name of the authority and of its certificate's file.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, _name(name)
         self._key = ec.generate_private_key(ec.SECP256R1())
         signed = (
-            _draft(self._name, self._name, self._key.public_key())
+            _certificate_builder(self._name, self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs=True), critical=True)
             .sign(self._key, hashes.SHA256())
@@ -46,18 +47,18 @@ class Authority:
         self.certificate.write_bytes(signed.public_bytes(Encoding.PEM))
 
     def server(self, name: str, *addresses: str) -> Pair:
-        """A server's certificate, for these IP addresses."""
-        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(each)) for each in addresses])
+        """A server certificate for these IP addresses."""
+        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address)) for address in addresses])
         return self._issue(name, ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def client(self, name: str) -> Pair:
-        """A client's certificate."""
+        """A client certificate."""
         return self._issue(name, ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
     def _issue(self, name: str, purpose: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
-        draft = (
-            _draft(_name(name), self._name, key.public_key())
+        builder = (
+            _certificate_builder(_name(name), self._name, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
@@ -67,11 +68,11 @@ class Authority:
             )
         )
         if names is not None:
-            draft = draft.add_extension(names, critical=False)
+            builder = builder.add_extension(names, critical=False)
         pair = Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         pair.key.touch(mode=0o600)
         pair.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        pair.certificate.write_bytes(draft.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
+        pair.certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
         return pair
 
 
@@ -79,7 +80,9 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _draft(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _certificate_builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()

@@ -1,4 +1,4 @@
-"""A whole control plane on loopback: started, broken and mended on purpose, stopped."""
+"""A control plane on loopback. Tests can kill and restart its components."""
 
 import asyncio
 import shutil
@@ -20,17 +20,17 @@ from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.processes import Child, until_ready
 
 _READY_SECONDS: Final = 120.0
-"""A few seconds are usual; the rest is for machines that do ten other things."""
+"""A few seconds are usual; the rest is for busy machines."""
 
 
 class ControlPlane:
-    """etcd, kube-apiserver (TLS, RBAC) and, as asked for, controller manager, kube-scheduler and KWOK.
+    """etcd, kube-apiserver (TLS, RBAC) and, by choice, controller manager, kube-scheduler and KWOK.
 
-    `async with ControlPlane(binaries) as plane:` enters when all of it is ready. Components go by the names `etcd`,
-    `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` and `kwok`; each keeps its port for as long as the
-    plane lives, and writes `<name>.log` into the workdir. A workdir of one's own is kept, a temporary one is removed.
+    `async with ControlPlane(binaries) as plane:` enters when all components are ready. The components are named `etcd`,
+    `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` and `kwok`. Each keeps its port until the plane stops,
+    and writes `<name>.log` into the workdir. A given workdir is kept; a temporary workdir is removed.
     `scheduler_config` is a KubeSchedulerConfiguration in which `{kubeconfig}`, quoted or not, stands for the path.
-    Raises ComponentFailed when a component does not come up.
+    Raises ComponentFailed when a component does not become ready.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ControlPlane:
     ) -> None:
         self._binaries = binaries
         self._given_workdir = workdir
-        self._wanted = [
+        self._components = [
             name
             for name, wanted in (
                 (ETCD, True),
@@ -66,18 +66,18 @@ class ControlPlane:
         self._layout = layout = Layout(workdir.resolve(), _free_ports())
         try:
             layout.prepare(self._binaries, self._scheduler_config)
-            for name in self._wanted:
-                command = argv(name, layout, self._binaries, controller_manager=CONTROLLER_MANAGER in self._wanted)
+            for name in self._components:
+                command = argv(name, layout, self._binaries, controller_manager=CONTROLLER_MANAGER in self._components)
                 self._children[name] = Child(name, command, layout.workdir / f"{name}.log")
             await self.start(ETCD)
             await self.start(API_SERVER)
             async with asyncio.TaskGroup() as group:
-                for name in self._wanted[2:]:
+                for name in self._components[2:]:
                     group.create_task(self.start(name))
             await self.wait_ready()
         except BaseException as error:
             await self.stop()
-            # A task group wraps what goes wrong in it; one failed component is all the caller needs to hear of.
+            # A task group wraps its errors; the caller gets the error of the first failed component.
             if isinstance(error, BaseExceptionGroup) and isinstance(error.exceptions[0], ControlPlaneError):
                 raise error.exceptions[0] from None
             raise
@@ -110,37 +110,37 @@ class ControlPlane:
         return f"https://127.0.0.1:{port}/metrics"
 
     async def start(self, component: str) -> None:
-        """Starts it unless it runs, and waits until it is ready. The API server may well be down meanwhile."""
+        """Starts a component unless it runs, and waits until it is ready. The API server may be down meanwhile."""
         child = self._child(component)
         child.start()
         await until_ready(child, partial(self._ready, component), _READY_SECONDS)
 
     async def restart(self, component: str) -> None:
-        """Stops it cleanly, then starts it on the same port with the same data."""
+        """Stops a component cleanly, then starts it on the same port with the same data."""
         await self._child(component).stop()
         await self.start(component)
 
     def configure_scheduler(self, text: str) -> None:
-        """Gives kube-scheduler another KubeSchedulerConfiguration, which it reads at its next start."""
+        """Writes a new KubeSchedulerConfiguration; kube-scheduler reads it at its next start."""
         self._open.write_scheduler_config(text)
 
     async def kill(self, component: str) -> None:
-        """SIGKILL: it is gone when this returns, and stays gone until `start`."""
+        """Kills a component (SIGKILL). It has exited when this returns, and stays down until `start`."""
         self._child(component).kill()
 
     async def wait_ready(self) -> None:
-        """Waits until every component is, and until pods can be created in the namespace `default`."""
+        """Waits until every component is ready, and until pods can be created in the namespace `default`."""
         for name, child in self._children.items():
             await until_ready(child, partial(self._ready, name), _READY_SECONDS)
         paths = ["/api/v1/namespaces/default"]
-        if CONTROLLER_MANAGER in self._wanted:
+        if CONTROLLER_MANAGER in self._components:
             paths.append("/api/v1/namespaces/default/serviceaccounts/default")
         async with Api(self.kubeconfig) as api:
             for path in paths:
                 await api.wait_for(path, lambda _: True, within=_READY_SECONDS, every=0.02)
 
     def check(self) -> None:
-        """Raises ComponentFailed when a component has ended by itself."""
+        """Raises ComponentFailed when a component has exited."""
         for child in self._children.values():
             child.check()
 
@@ -177,11 +177,11 @@ class ControlPlane:
             SCHEDULER: f"https://127.0.0.1:{layout.ports.scheduler}/readyz",
             KWOK: f"http://127.0.0.1:{layout.ports.kwok}/readyz",
         }[component]
-        return await _answers(url, layout.certificate)
+        return await _responds(url, layout.certificate)
 
 
-async def _answers(url: str, certificate: Path) -> bool:
-    """Does it say 200? A certificate that is not there yet, or only half written, means no."""
+async def _responds(url: str, certificate: Path) -> bool:
+    """Whether the URL answers 200. False also while the certificate is missing or half written."""
     try:
         tls = ssl.create_default_context(cafile=certificate) if url.startswith("https:") else True
         async with (
@@ -194,9 +194,9 @@ async def _answers(url: str, certificate: Path) -> bool:
 
 
 def _free_ports() -> Ports:
-    """Ports that nobody listens on now. All are held until the last is chosen, so that they differ."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in Ports.__dataclass_fields__]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return Ports(*(each.getsockname()[1] for each in sockets))
+    """Ports that are free now. All sockets stay open until the last port is chosen, so that the ports differ."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in Ports.__dataclass_fields__]
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        return Ports(*(sock.getsockname()[1] for sock in sockets))

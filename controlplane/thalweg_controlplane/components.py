@@ -1,4 +1,4 @@
-"""How each component is started: its flags and the files it reads. Only `Layout.prepare` writes anything."""
+"""Flags and files of each component. Only `Layout.prepare` and `Layout.write_scheduler_config` write files."""
 
 import json
 import os
@@ -48,14 +48,14 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where one control plane keeps its files, and on which ports it listens."""
+    """Files and ports of one control plane."""
 
     workdir: Path
     ports: Ports
 
     @property
     def url(self) -> str:
-        """Of the API server."""
+        """URL of the API server."""
         return f"https://127.0.0.1:{self.ports.api_server}"
 
     @property
@@ -65,22 +65,22 @@ class Layout:
 
     @property
     def certificate(self) -> Path:
-        """kube-apiserver makes it, self-signed for 127.0.0.1, at its first start; every component serves with it."""
+        """Self-signed certificate for 127.0.0.1. kube-apiserver makes it at its first start; all components use it."""
         return self.workdir / "certs" / "apiserver.crt"
 
     @property
     def certificate_key(self) -> Path:
-        """Beside it."""
+        """Private key of `certificate`."""
         return self.workdir / "certs" / "apiserver.key"
 
     @property
     def service_account_key(self) -> Path:
-        """Signs and verifies service account tokens."""
+        """Key that signs and verifies service account tokens."""
         return self.workdir / "service-account.key"
 
     @property
     def tokens(self) -> Path:
-        """For --token-auth-file: the one user of the kubeconfig."""
+        """File for --token-auth-file with the user of the kubeconfig."""
         return self.workdir / "tokens.csv"
 
     @property
@@ -90,15 +90,15 @@ class Layout:
 
     @property
     def kwok_config(self) -> Path:
-        """All Stages in one file: KWOK takes no folder."""
+        """All Stages in one file, because KWOK takes no folder."""
         return self.workdir / "kwok.yaml"
 
     def prepare(self, binaries: Binaries, scheduler_config: str | None) -> None:
-        """Writes every file that must be there before the first component starts."""
-        made = subprocess.run([binaries.controlplane, "keygen"], capture_output=True, text=True, check=False)  # noqa: S603 - our own argument list, no shell
-        if made.returncode != 0:
-            raise ControlPlaneError(f"{binaries.controlplane} keygen failed: {made.stderr}")
-        _write_secret(self.service_account_key, made.stdout)
+        """Writes every file that the components need at their first start."""
+        keygen = subprocess.run([binaries.controlplane, "keygen"], capture_output=True, text=True, check=False)  # noqa: S603 - our own argument list, no shell
+        if keygen.returncode != 0:
+            raise ControlPlaneError(f"{binaries.controlplane} keygen failed: {keygen.stderr}")
+        _write_secret(self.service_account_key, keygen.stdout)
         token = secrets.token_hex(16)
         _write_secret(self.tokens, f'{token},admin,admin,"system:masters"\n')
         _write_secret(self.kubeconfig, self._kubeconfig(token))
@@ -106,8 +106,8 @@ class Layout:
         self.kwok_config.write_text("---\n".join(path.read_text() for path in sorted(_STAGES.glob("*.yaml"))))
 
     def write_scheduler_config(self, text: str) -> None:
-        """`{kubeconfig}` in it, quoted or not, stands for the path of ours."""
-        # Not str.format: the text is YAML and may hold braces of its own.
+        """Writes kube-scheduler's configuration; `{kubeconfig}`, quoted or not, stands for the kubeconfig's path."""
+        # Not str.format: the text is YAML and may have other braces.
         path = json.dumps(str(self.kubeconfig))
         self.scheduler_config.write_text(text.replace('"{kubeconfig}"', path).replace("{kubeconfig}", path))
 
@@ -122,11 +122,11 @@ class Layout:
             "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
             "current-context": name,
         }
-        return json.dumps(config, indent=2) + "\n"  # which is YAML too
+        return json.dumps(config, indent=2) + "\n"  # JSON is YAML
 
 
 def argv(component: str, layout: Layout, binaries: Binaries, *, controller_manager: bool) -> Sequence[str | Path]:
-    """The command line of one component; `controller_manager` says whether that one runs in this control plane."""
+    """The command line of a component; `controller_manager`: whether the control plane runs a controller manager."""
     if component == KWOK:
         return [binaries.kwok, *_kwok(layout)]
     flags = {
@@ -146,19 +146,20 @@ def _etcd(layout: Layout) -> list[str]:
     ]
 
 
-#: The API of gangs (KEP-4671, KEP-5732): off by default in Kubernetes 1.36. kube-scheduler's own gates stay as they
-#: are: it is to place such pods like any others, and leave gangs to us.
-_GANG_API: Final = (
+#: The API of gangs (KEP-4671, KEP-5732), off by default in Kubernetes 1.36. kube-scheduler's own feature gates keep
+#: their defaults, so that kube-scheduler places such pods like any others and Thalweg handles gangs.
+_GANG_FEATURES: Final = (
     "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
     "--runtime-config=scheduling.k8s.io/v1alpha2=true",
 )
-#: It takes the finalizer off a PodGroup that no pod names any more.
-_GANG_UPKEEP: Final = "--feature-gates=GenericWorkload=true"
+#: Makes the controller manager remove the finalizer of a PodGroup without pods.
+_GANG_CONTROLLER: Final = "--feature-gates=GenericWorkload=true"
 
 
 def _api_server(layout: Layout, *, controller_manager: bool) -> list[str]:
-    # Nobody makes the default service account, takes the not-ready taint off a new node or lets go of a PodGroup that
-    # is deleted, but the controller manager: without it no pod could be created, none be placed, no PodGroup go.
+    # Only the controller manager creates default service accounts, removes the not-ready taint of new nodes, and
+    # removes the finalizer of deleted PodGroups. Without it these admission plugins would block pods, placements and
+    # deletions.
     plugins = "ServiceAccount,TaintNodesByCondition,PodGroupProtection"
     useless = [] if controller_manager else [f"--disable-admission-plugins={plugins}"]
     return [
@@ -173,18 +174,18 @@ def _api_server(layout: Layout, *, controller_manager: bool) -> list[str]:
         f"--service-account-signing-key-file={layout.service_account_key}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         "--service-cluster-ip-range=10.96.0.0/16",
-        # The kubernetes Service has no use for an endpoint on loopback, and a killed server would leave it stale.
+        # The kubernetes Service needs no endpoint on loopback, and a killed server would leave a stale one.
         "--endpoint-reconciler-type=none",
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1000",
         "--profiling=false",
-        *_GANG_API,
+        *_GANG_FEATURES,
         *useless,
     ]
 
 
 def _serving(layout: Layout, port: int) -> list[str]:
-    """For the two that serve health and metrics; one certificate for all saves each of them making its own."""
+    """Serving flags of controller manager and kube-scheduler. They share a certificate instead of making their own."""
     return [
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
@@ -202,7 +203,7 @@ def _controller_manager(layout: Layout) -> list[str]:
         "--leader-elect=false",
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
-        _GANG_UPKEEP,
+        _GANG_CONTROLLER,
         *(f"--concurrent-{controller}-syncs=20" for controller in eager),
         "--profiling=false",
         *_serving(layout, layout.ports.controller_manager),
@@ -224,7 +225,7 @@ def _kwok(layout: Layout) -> list[str]:
 
 
 def _write_secret(path: Path, text: str) -> None:
-    """Writes a file that its owner alone can read, at no moment anybody else."""
+    """Writes a file that only its owner can read, from its creation on."""
     with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        os.fchmod(file.fileno(), 0o600)  # the file may be there from an earlier start
+        os.fchmod(file.fileno(), 0o600)  # the file may exist from an earlier start
         file.write(text)

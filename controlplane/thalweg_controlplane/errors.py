@@ -1,16 +1,16 @@
-"""What can go wrong with a local control plane. Each error carries its facts as fields and words them itself."""
+"""Errors of a local control plane. Each error has its facts as fields and makes its message from them."""
 
 
 class ControlPlaneError(Exception):
-    """Everything this package raises on purpose."""
+    """Base class of all errors of this package."""
 
 
 class BuildError(ControlPlaneError):
-    """The binaries can neither be found nor built; the message says what to install or shows the compiler's words."""
+    """The binaries cannot be found or built; the message says what to install, or shows the compiler's output."""
 
 
 class ComponentFailed(ControlPlaneError):
-    """A component ended by itself, or did not become ready in time (then `exit_code` is None)."""
+    """A component exited, or did not become ready in time (then `exit_code` is None)."""
 
     def __init__(self, component: str, exit_code: int | None, log_tail: str) -> None:
         self.component = component
@@ -24,7 +24,7 @@ class ComponentFailed(ControlPlaneError):
 
 
 class ApiError(ControlPlaneError):
-    """The API server refused a request, or (`status` 0) did not answer it."""
+    """The API server refused a request, or did not answer (`status` 0)."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -36,4 +36,4 @@ class ApiError(ControlPlaneError):
 
 
 class OracleError(ControlPlaneError):
-    """The oracle could not judge a case: the message is its own."""
+    """The oracle could not judge a case; the message comes from the oracle."""

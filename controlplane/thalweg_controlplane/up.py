@@ -1,4 +1,4 @@
-"""`thalweg up`: a control plane with a few fake nodes, and Thalweg in it, until Ctrl-C."""
+"""`thalweg up`: runs a control plane with fake nodes and Thalweg until Ctrl-C."""
 
 import asyncio
 import signal
@@ -26,11 +26,11 @@ async def serve(
 ) -> None:
     """Runs until SIGINT or SIGTERM, then stops everything in reverse order and returns.
 
-    `crds` are installed and established before the operator starts. `scheduler_config` is as for ControlPlane, and may
-    name the operator as kube-scheduler's extender: either may be ready first. `start_operator` is the operator's
-    command line, with `{kubeconfig}` replaced in every word; `try_these` gives commands to print beside the kubeconfig.
-    Building, if need be, comes first and blocks the loop: see `find_or_build`.
-    Raises BuildError, and ComponentFailed when anything, the operator included, ends by itself.
+    `crds` are installed and established before the operator starts. `scheduler_config` is as for ControlPlane and may
+    name the operator as kube-scheduler's extender; either may be ready first. `start_operator` is the operator's
+    command line, with `{kubeconfig}` replaced in every word. `try_these` returns commands to print with the kubeconfig.
+    If the binaries are missing, `find_or_build` builds them first and blocks the loop.
+    Raises BuildError, and ComponentFailed when a component or the operator exits.
     """
     with _interruptible():
         binaries = find_or_build(report)
@@ -57,7 +57,7 @@ async def _run(
         try:
             if operator:
                 operator.start()
-            report(_welcome(plane, nodes, operator, try_these(plane)))
+            report(_print_welcome(plane, nodes, operator, try_these(plane)))
             while True:
                 await asyncio.sleep(_CHECK_SECONDS)
                 plane.check()
@@ -78,8 +78,8 @@ async def _install(api: Api, crds: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _established(crd: Mapping[str, Any]) -> bool:
-    conditions = crd.get("status", {}).get("conditions") or ()  # null until its controller has seen it
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+    conditions = crd.get("status", {}).get("conditions") or ()  # null until the controller sets it
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
 
 
 def _operator(command: Sequence[str], plane: ControlPlane) -> Child:
@@ -87,7 +87,7 @@ def _operator(command: Sequence[str], plane: ControlPlane) -> Child:
     return Child("operator", argv, plane.workdir / "operator.log")
 
 
-def _welcome(plane: ControlPlane, nodes: int, operator: Child | None, commands: Sequence[str]) -> str:
+def _print_welcome(plane: ControlPlane, nodes: int, operator: Child | None, commands: Sequence[str]) -> str:
     return "\n".join(
         [
             f"Kubernetes runs at {plane.url} with {nodes} nodes. Its kubeconfig:",
@@ -102,13 +102,13 @@ def _welcome(plane: ControlPlane, nodes: int, operator: Child | None, commands: 
 
 @contextmanager
 def _cancelled_by_signals() -> Iterator[None]:
-    """SIGINT or SIGTERM cancels what this task is doing, and the block then ends as if it had finished."""
+    """SIGINT or SIGTERM cancels the task inside the block; the block then ends without an error."""
     loop, task = asyncio.get_running_loop(), cast("asyncio.Task[None]", asyncio.current_task())
     asked = False
 
     def ask() -> None:
         nonlocal asked
-        if not asked:  # a second Ctrl-C must not cut the stopping short
+        if not asked:  # a second Ctrl-C must not interrupt the shutdown
             asked = True
             task.cancel()
 
@@ -127,7 +127,7 @@ def _cancelled_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Inside asyncio.run Ctrl-C only cancels a task, which blocking work would never notice: let it raise here."""
+    """Makes Ctrl-C raise KeyboardInterrupt: in asyncio.run it only cancels a task, without effect on blocking work."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -1,28 +1,28 @@
-"""The room of the extender: kube-scheduler's questions, answered from plans made ahead.
+"""The extender: it answers kube-scheduler's requests from plans that are made in advance.
 
-What kube-scheduler sends and reads is in ``wire``, what it is told is worked out by ``answers`` from values alone,
-``server`` joins the two over HTTP, ``listener`` lets callers in, by ``certificates`` and within ``limits``. Who knows
-the plan is a ``guide`` that is handed in: nothing here knows of the operator.
+``wire`` has the request and response types, ``answers`` computes responses (pure), ``server`` serves the verbs over
+HTTP, and ``listener`` accepts connections by ``certificates`` and within ``limits``. The caller passes a ``PlanView``,
+so this package does not depend on the operator.
 """
 
-from thalweg_extender.answers import TAKEN, Outcome
-from thalweg_extender.certificates import Certificates, Files
+from thalweg_extender.answers import INFEASIBLE_MESSAGE, Outcome
+from thalweg_extender.certificates import CertificateFiles, Certificates
 from thalweg_extender.errors import ExtenderError
-from thalweg_extender.guide import Bind, Guide, OnAnswer, OnRefused
-from thalweg_extender.limits import DEFAULT, Limits
+from thalweg_extender.limits import DEFAULT_LIMITS, Limits
 from thalweg_extender.listener import listening
+from thalweg_extender.plan_view import Bind, OnAnswer, OnRefused, PlanView
 
 __all__ = [
-    "DEFAULT",
-    "TAKEN",
+    "DEFAULT_LIMITS",
+    "INFEASIBLE_MESSAGE",
     "Bind",
+    "CertificateFiles",
     "Certificates",
     "ExtenderError",
-    "Files",
-    "Guide",
     "Limits",
     "OnAnswer",
     "OnRefused",
     "Outcome",
+    "PlanView",
     "listening",
 ]

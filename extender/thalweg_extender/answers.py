@@ -1,16 +1,16 @@
-"""What kube-scheduler is told: from what the plan says and what was asked to an answer, values in, values out.
+"""Responses to kube-scheduler, from the plan's advice and the request. Pure.
 
 Source: kube-scheduler 1.36 pkg/scheduler/extender.go, schedule_one.go (findNodesThatPassExtenders),
 framework/preemption/preemption.go (findCandidates, callExtenders).
 
-Nodes that do not pass are named in FailedAndUnresolvableNodes, never in FailedNodes. Those are candidates for
-preemption, and a dry run on a node that in-tree filters let the pod have ends in "expected at least one victim pod".
-Nor would an eviction help: neither a plan nor room that is promised to others comes of it. Either way the pod is tried
-again at the next event of any kind, so room that comes back is not missed.
+Rejected nodes are in FailedAndUnresolvableNodes, never in FailedNodes. kube-scheduler takes FailedNodes as candidates
+for preemption; a dry run on a node that its own filters accept ends in "expected at least one victim pod". An eviction
+would not help either: it makes no plan and frees no reserved capacity. kube-scheduler retries the pod at the next event
+of any kind, so freed capacity is not missed.
 
-One entry carries the text: a node in neither map counts as unresolvable already. The pod's message counts the nodes
-under each text; with an entry for each node the count would change from call to call, each change is written to the
-pod's status, each such write queues the pod again, and that is a hot loop.
+Only one node has an entry with the text, because a node in neither map already counts as unresolvable. The pod's
+message counts the nodes of each text. With an entry for each node the count would change from call to call.
+kube-scheduler would write each change to the pod's status, and each write would queue the pod again: a hot loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final
 
-from flowcore.model.guidance import HELD, UNSEEN, Guidance
+from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE, Advice
 from thalweg_extender.wire import (
     ExtenderFilterResult,
     ExtenderPreemptionResult,
@@ -28,71 +28,77 @@ from thalweg_extender.wire import (
     MetaVictims,
 )
 
-#: Why a node does not pass that kube-scheduler finds room on.
-TAKEN: Final = "no room beside the pods that Thalweg is placing"
+#: Reason for rejecting a node that kube-scheduler's own filters accept.
+INFEASIBLE_MESSAGE: Final = "no room beside the pods that Thalweg is placing"
 #: MaxExtenderPriority; kube-scheduler does not check scores.
-_BEST: Final = 10
+_MAX_PRIORITY: Final = 10
 
 
 class Outcome(StrEnum):
-    """What filter said of a pod."""
+    """Outcome of filter for a pod."""
 
-    #: It may go to the node that the plan has for it, and to no other.
+    #: Only the planned node passes.
     STEERED = "steered"
-    #: It may go nowhere yet.
+    #: No node passes yet: the pod waits for a plan.
     HELD = "held"
-    #: The watch has not shown it, so it may go nowhere yet.
+    #: No node passes yet: the watch has not delivered the pod.
     UNKNOWN = "unknown"
-    #: kube-scheduler chooses among the nodes that pass, which may be none.
+    #: kube-scheduler chooses among the nodes that pass; there may be none.
     PASSED = "passed"
 
 
-def to_filter(guidance: Guidance, names: Sequence[str]) -> tuple[Outcome, list[str], ExtenderFilterResult]:
-    """Which of the nodes asked about pass.
+def to_filter(advice: Advice, node_names: Sequence[str]) -> tuple[Outcome, list[str], ExtenderFilterResult]:
+    """Answer of the verb filter.
 
     Args:
-        names: node names, as asked.
+        advice: the plan's advice for the pod.
+        node_names: names of the candidate nodes, in the order of the request.
 
     Returns:
-        What that is, the nodes that pass in the order asked, and the answer.
+        Outcome, nodes that pass in the order of the request, and response.
     """
-    if not guidance.known:
-        return _filtered(Outcome.UNKNOWN, [], names[:1], UNSEEN)
-    if guidance.node and guidance.node in names and guidance.node not in guidance.taken:
-        return _filtered(Outcome.STEERED, [guidance.node])
-    if guidance.hold:
-        return _filtered(Outcome.HELD, [], names[:1], HELD)
-    if not guidance.taken:
-        return _filtered(Outcome.PASSED, list(names))
-    taken = guidance.taken if isinstance(guidance.taken, AbstractSet) else frozenset(guidance.taken)
-    free = [name for name in names if name not in taken]
-    rejected = [next(name for name in names if name in taken)] if len(free) < len(names) else []
-    return _filtered(Outcome.PASSED, free, rejected, TAKEN)
+    if not advice.known:
+        return _filter_result(Outcome.UNKNOWN, [], node_names[:1], UNSEEN_MESSAGE)
+    if advice.node and advice.node in node_names and advice.node not in advice.infeasible_nodes:
+        return _filter_result(Outcome.STEERED, [advice.node])
+    if advice.hold:
+        return _filter_result(Outcome.HELD, [], node_names[:1], HELD_MESSAGE)
+    if not advice.infeasible_nodes:
+        return _filter_result(Outcome.PASSED, list(node_names))
+    infeasible = (
+        advice.infeasible_nodes
+        if isinstance(advice.infeasible_nodes, AbstractSet)
+        else frozenset(advice.infeasible_nodes)
+    )
+    free = [name for name in node_names if name not in infeasible]
+    rejected = [next(name for name in node_names if name in infeasible)] if len(free) < len(node_names) else []
+    return _filter_result(Outcome.PASSED, free, rejected, INFEASIBLE_MESSAGE)
 
 
-def _filtered(
+def _filter_result(
     outcome: Outcome, passed: list[str], rejected: Sequence[str] = (), why: str = ""
 ) -> tuple[Outcome, list[str], ExtenderFilterResult]:
-    # The list may be empty and must not be null: kube-scheduler would look for whole nodes instead.
+    # An empty list, never null: with null kube-scheduler would read whole nodes instead.
     failed = dict.fromkeys(rejected, why)
     return outcome, passed, ExtenderFilterResult(node_names=passed, failed_and_unresolvable_nodes=failed)
 
 
-def to_prioritize(guidance: Guidance, names: Sequence[str]) -> list[HostPriority]:
-    """Scores of the nodes asked about that the plan knows; none for a pod that no policy steers."""
-    if not guidance.managed:
+def to_prioritize(advice: Advice, node_names: Sequence[str]) -> list[HostPriority]:
+    """Answer of the verb prioritize: scores of the candidate nodes that have one; none for an unmanaged pod."""
+    if not advice.managed:
         return []
-    scores = guidance.scores
-    return [HostPriority(name, min(max(scores[name], 0), _BEST)) for name in names if name in scores]
+    scores = advice.scores
+    return [HostPriority(name, min(max(scores[name], 0), _MAX_PRIORITY)) for name in node_names if name in scores]
 
 
-def to_preempt(guidance: Guidance, candidates: Mapping[str, MetaVictims | None]) -> ExtenderPreemptionResult:
-    """Which of the nodes may be cleared for the pod, and of whom.
+def to_preempt(advice: Advice, candidates: Mapping[str, MetaVictims | None]) -> ExtenderPreemptionResult:
+    """Answer of the verb preempt: the candidate nodes with their victims.
 
-    Nobody is evicted for a pod that a policy steers. For others the candidates stay as they are, but for those without
-    any victim: kube-scheduler takes such a candidate in an answer for an error of all, and null ends its process.
+    For a managed pod there is no candidate, so nothing is evicted. For other pods all candidates stay, except those
+    without a victim: kube-scheduler treats a candidate without victims as an error of the whole answer, and null ends
+    its process.
     """
-    if guidance.managed:
+    if advice.managed:
         return ExtenderPreemptionResult({})
     return ExtenderPreemptionResult(
         {

@@ -1,4 +1,4 @@
-"""Our certificate and the CA of the callers', read again whenever the files change."""
+"""The server certificate and the client CA, reloaded when their files change."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import structlog
 
 from thalweg_extender.errors import BadCertificate
 
-#: Seconds between two looks at the files.
-_LOOK_EVERY: Final = 1.0
+#: Seconds between two checks of the files.
+_CHECK_INTERVAL: Final = 1.0
 
 _log = structlog.get_logger()
 
-#: What tells one version of the files from another: inode, time of change and size of each.
+#: Version of the files: inode, modification time and size of each.
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Where the certificates are (PEM).
+class CertificateFiles:
+    """Paths of the certificates (PEM).
 
     Attributes:
-        certificate: ours, with its chain.
-        key: of ours.
-        client_authority: certificates that a caller's must be signed by; None: callers need none.
+        certificate: server certificate with its chain.
+        key: private key of the server certificate.
+        client_authority: CA that must have signed the client certificate; None: clients need no certificate.
     """
 
     certificate: Path
@@ -40,55 +40,55 @@ class Files:
 class Certificates:
     """The TLS context for new connections.
 
-    Files that cannot be used leave the last good context in place; that is logged once for each version of them.
+    If new files cannot be used, the last good context stays in use. This is logged once per version of the files.
 
     Raises:
-        BadCertificate: the files cannot be used at the start.
+        BadCertificate: the files cannot be used at start-up.
     """
 
-    def __init__(self, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, files: CertificateFiles, clock: Callable[[], float] = time.monotonic) -> None:
         self._files, self._clock = files, clock
-        self._looked, self._stamp = clock(), self._stamp_now()
+        self._checked_at, self._stamp = clock(), self._current_stamp()
         self._context = _context(files)
 
     def context(self) -> ssl.SSLContext:
-        """The context of the files as they are now, or as they were when they were last good."""
-        if self._clock() - self._looked >= _LOOK_EVERY:
-            self._look()
+        """The context of the present files, or of their last good version."""
+        if self._clock() - self._checked_at >= _CHECK_INTERVAL:
+            self._reload_if_changed()
         return self._context
 
-    def _look(self) -> None:
-        self._looked = self._clock()
-        stamp = self._stamp_now()
+    def _reload_if_changed(self) -> None:
+        self._checked_at = self._clock()
+        stamp = self._current_stamp()
         if stamp == self._stamp:
             return
         self._stamp = stamp
         try:
             self._context = _context(self._files)
         except BadCertificate as problem:
-            _log.error("certificates not read again, the former ones stay in use", problem=str(problem))
+            _log.error("certificates not reloaded, old ones stay in use", problem=str(problem))
         else:
-            _log.info("certificates read again", certificate=str(self._files.certificate))
+            _log.info("certificates reloaded", certificate=str(self._files.certificate))
 
-    def _stamp_now(self) -> _Stamp:
-        found = []
+    def _current_stamp(self) -> _Stamp:
+        stamps = []
         for path in (self._files.certificate, self._files.key, self._files.client_authority):
             try:
                 status = None if path is None else path.stat()
             except OSError:
                 status = None
-            found.append((0, 0, 0) if status is None else (status.st_ino, status.st_mtime_ns, status.st_size))
-        return tuple(found)
+            stamps.append((0, 0, 0) if status is None else (status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(stamps)
 
 
-def _context(files: Files) -> ssl.SSLContext:
+def _context(files: CertificateFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A resumed session would outlive the certificates that it began with.
+    # No session resumption: a resumed session would outlive its certificates.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     try:
-        # Without a password of its own OpenSSL would ask for one on the terminal.
+        # With an empty password OpenSSL does not prompt for one on the terminal.
         context.load_cert_chain(files.certificate, files.key, password="")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise BadCertificate(f"{files.certificate} and {files.key} cannot be used: {error}") from error

@@ -1,26 +1,26 @@
-"""The extender's own errors; foreign ones are wrapped at the border."""
+"""Errors of the extender. Errors of libraries are wrapped where they are caught."""
 
 from __future__ import annotations
 
 
 class ExtenderError(Exception):
-    """Base of what the extender raises on purpose."""
+    """Base class of all errors of the extender."""
 
 
 class BadCertificate(ExtenderError):
-    """A certificate, a key or a CA file that cannot be used."""
+    """A certificate, key or CA file cannot be used."""
 
 
 class CannotListen(ExtenderError):
-    """The address cannot be listened on."""
+    """The listener cannot use the address."""
 
 
 class BadRequest(ExtenderError):
-    """A request that cannot be answered; the message says what is wrong with it.
+    """A request is invalid; the message says what is wrong.
 
     Attributes:
-        status: HTTP status of the answer.
-        field: which part of it is wrong, in a word of ours.
+        status: HTTP status of the response.
+        field: name of the invalid part; a fixed set, because it is a label of a metric.
     """
 
     def __init__(self, text: str, status: int = 400, field: str = "body") -> None:

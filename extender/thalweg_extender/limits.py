@@ -1,4 +1,4 @@
-"""How much a caller may ask of us at a time; beyond it is refused, and nothing is kept."""
+"""Limits per listener. A request beyond a limit is refused and leaves no state."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one listener; seconds and bytes.
+    """Limits of one listener, in seconds and bytes.
 
-    kube-scheduler asks about one pod at a time over one connection, so a few replicas of it need a few of each.
+    kube-scheduler sends one request at a time over one connection, so a few replicas need a few of each.
 
     Attributes:
-        body: of the largest request body. A pod is at most 1.5 MiB, and 5,000 node names are 0.3 MiB.
-        connections: open at a time, TLS handshakes under way among them.
-        in_flight: requests between their head and their answer. One more ends the oldest whose body is still under way.
-        handshake: from a connection's beginning to the end of the TLS handshake.
-        head: from there to the end of the first request's head.
-        read: from the end of a request's head to the end of its body.
-        idle: without a request. kube-scheduler keeps an idle connection for 90 s, and does not repeat a POST that meets
-            a closed one.
-        pace: between two answers that are of no use, to all callers together: refusals, and answers about pods that the
-            watch does not show. Known pods are answered at once.
+        body: largest request body. A pod has at most 1.5 MiB, and 5,000 node names have 0.3 MiB.
+        connections: open connections, including those in the TLS handshake.
+        in_flight: requests between the end of their head and their response. At the limit, a new request aborts the
+            oldest request whose body is incomplete.
+        handshake: time from the connection to the end of the TLS handshake.
+        head: time from the end of the handshake to the end of the first request's head.
+        read: time from the end of a request's head to the end of its body.
+        idle: longest time without a request. kube-scheduler keeps an idle connection for 90 s, and does not repeat a
+            POST on a closed connection.
+        unhelpful_interval: interval between two unhelpful responses to all clients: refusals, and responses about pods
+            that the watch has not delivered. Requests about known pods are answered at once.
     """
 
     body: int = 4 * 1024 * 1024
@@ -31,7 +32,7 @@ class Limits:
     head: float = 5.0
     read: float = 5.0
     idle: float = 120.0
-    pace: float = 0.02
+    unhelpful_interval: float = 0.02
 
 
-DEFAULT = Limits()
+DEFAULT_LIMITS = Limits()

@@ -1,7 +1,7 @@
-"""The extender's verbs over HTTP: POST to /extender/filter, /prioritize, /preempt, and /bind where that is asked for.
+"""The extender's verbs over HTTP: POST to /extender/filter, /prioritize, /preempt, and /bind if it is enabled.
 
-kube-scheduler prints the ``Error`` of a filter or bind answer; of any status but 200 it prints the code alone, so
-texts beside other codes are for people with curl.
+kube-scheduler prints the ``Error`` of a filter or bind response. For any status other than 200 it prints only the code;
+the texts of such responses are for people with curl.
 """
 
 from __future__ import annotations
@@ -15,44 +15,46 @@ import structlog
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from flowcore.model.guidance import Asked, Guidance
+from flowcore.model.advice import Advice, ExtenderPod
 from thalweg_extender import wire
 from thalweg_extender.answers import Outcome, to_filter, to_preempt, to_prioritize
 from thalweg_extender.errors import BadRequest, ExtenderError
-from thalweg_extender.guide import Bind, Guide, OnAnswer, OnRefused
 from thalweg_extender.limits import Limits
+from thalweg_extender.plan_view import Bind, OnAnswer, OnRefused, PlanView
 
-#: What kube-scheduler's urlPrefix ends with.
+#: Path of kube-scheduler's urlPrefix.
 PREFIX: Final = "/extender"
 _NEEDS_NAMES: Final = "set nodeCacheCapable: true for this extender in the KubeSchedulerConfiguration: it goes by names"
 
 _log = structlog.get_logger()
 
-#: What became of a request in a word, and the answer's body.
+#: Outcome of a request in a word, and the body of the response.
 _Answer = tuple[str, bytes]
-_Verb = Callable[[bytes], Awaitable[_Answer]]
+_VerbHandler = Callable[[bytes], Awaitable[_Answer]]
 
 
-class _NotNow(ExtenderError):
-    """The guide cannot say anything at present."""
+class _Unavailable(ExtenderError):
+    """The plan view has no advice at present."""
 
 
-class Requests:
-    """Answers requests, so many at a time.
+class VerbDispatcher:
+    """Answers requests, a limited number at a time.
 
     Args:
-        bind: serves the bind verb; without it there is none.
-        on_answer: told of each answer; its second argument is steered, held, unknown, passed, scored, spared,
-            preempted, bound, refused (the request was wrong, or the binding failed), busy, unready or failed.
-        on_refused: told of each request that is refused.
+        plan_view: gives advice about pods.
+        bind: serves the verb bind; None: the verb is not served.
+        limits: limits of the listener.
+        on_answer: called after each response. Its second argument is steered, held, unknown, passed, scored, spared,
+            preempted, bound, refused (the request was invalid, or the binding failed), busy, unready or failed.
+        on_refused: called for each refused request.
     """
 
     def __init__(
-        self, guide: Guide, bind: Bind | None, limits: Limits, on_answer: OnAnswer, on_refused: OnRefused
+        self, plan_view: PlanView, bind: Bind | None, limits: Limits, on_answer: OnAnswer, on_refused: OnRefused
     ) -> None:
         self._limits, self._on_answer, self._on_refused = limits, on_answer, on_refused
-        answers = _Answers(guide, bind)
-        verbs: dict[str, _Verb] = {
+        answers = _Verbs(plan_view, bind)
+        verbs: dict[str, _VerbHandler] = {
             "filter": answers.filter,
             "prioritize": answers.prioritize,
             "preempt": answers.preempt,
@@ -61,23 +63,23 @@ class Requests:
             verbs["bind"] = answers.bind
         self._verbs = {f"{PREFIX}/{verb}": (verb, answer) for verb, answer in verbs.items()}
         self._in_flight = 0
-        #: Ends of those whose bodies are under way, the oldest first.
+        #: Timeouts of the requests whose bodies are incomplete, the oldest first.
         self._reading: dict[asyncio.Timeout, None] = {}
-        #: Answers that are of no use, and when the next of them may be given.
-        self._line, self._next = asyncio.Lock(), 0.0
+        #: Paces unhelpful responses: time when the next one may be sent.
+        self._pace_lock, self._next_unhelpful = asyncio.Lock(), 0.0
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
-        """The answer to one request, whatever it is."""
-        await asyncio.sleep(0)  # connections take turns: one that sends many requests at once does not go first
+        """The response to any request."""
+        await asyncio.sleep(0)  # connections take turns, also if one of them sends many requests at once
         verb, answer = self._verbs.get(request.path, ("", None))
         if answer is None or request.method != "POST":
             status = 404 if answer is None else 405
             return await self._refuse(request, BadRequest("POST a verb to /extender/VERB", status, "path"), keep=True)
-        if self._in_flight >= self._limits.in_flight and not self._make_room():
+        if self._in_flight >= self._limits.in_flight and not self._abort_oldest_body():
             self._on_answer(verb, "busy", 0.0)
-            busy = self._busy()
+            busy = self._busy_error()
             self._on_refused(busy.field, request.remote or "", str(busy))
-            response = _problem(busy.status, str(busy))
+            response = _problem_response(busy.status, str(busy))
             response.headers["Retry-After"] = "1"
             response.force_close()  # its body is not read
             return response
@@ -88,9 +90,9 @@ class Requests:
             body = await self._read(request)
             started = time.perf_counter()
             outcome, response = await _respond(verb, answer, body)
-        except _Unread as problem:
+        except _BodyError as problem:
             self._on_answer(verb, "refused", 0.0)
-            refused, keep = problem.why, False
+            refused, keep = problem.reason, False
         except BadRequest as problem:
             self._on_answer(verb, "refused", time.perf_counter() - started)
             refused = problem
@@ -104,8 +106,8 @@ class Requests:
             await self._pace()
         return response
 
-    def _make_room(self) -> bool:
-        """Ends the oldest request whose body is still under way, if there is one: slow bodies keep nobody out."""
+    def _abort_oldest_body(self) -> bool:
+        """Aborts the oldest request with an incomplete body; returns whether there was one."""
         oldest = next(iter(self._reading), None)
         if oldest is None:
             return False
@@ -113,19 +115,19 @@ class Requests:
         oldest.reschedule(asyncio.get_running_loop().time())
         return True
 
-    def _busy(self) -> BadRequest:
+    def _busy_error(self) -> BadRequest:
         return BadRequest(f"more than {self._limits.in_flight} requests are under way", 503, "requests in flight")
 
     async def _read(self, request: web.BaseRequest) -> bytes:
-        """The body.
+        """Reads the body.
 
         Raises:
-            _Unread: it is too large, too slow, or did not arrive whole.
+            _BodyError: the body is too large, too slow, or did not arrive whole.
         """
         limits = self._limits
         too_large = BadRequest(f"the body is larger than {limits.body // 1024**2} MiB", status=413, field="body size")
         if (request.content_length or 0) > limits.body:
-            raise _Unread(too_large)
+            raise _BodyError(too_large)
         parts, size, ended = [], 0, False
         try:
             async with asyncio.timeout(limits.read) as end:
@@ -134,74 +136,75 @@ class Requests:
                     async for part in request.content.iter_any():
                         size += len(part)
                         if size > limits.body:
-                            raise _Unread(too_large)
+                            raise _BodyError(too_large)
                         parts.append(part)
                 finally:
                     ended = end not in self._reading
                     self._reading.pop(end, None)
         except TimeoutError as error:
             problem = BadRequest(f"the body did not arrive within {limits.read:g} s", status=408, field="body time")
-            raise _Unread(self._busy() if ended else problem) from error
+            raise _BodyError(self._busy_error() if ended else problem) from error
         except (ConnectionError, web.RequestPayloadError, HttpProcessingError) as error:
-            raise _Unread(BadRequest(f"the body did not arrive whole: {error}", field="body end")) from error
+            raise _BodyError(BadRequest(f"the body did not arrive whole: {error}", field="body end")) from error
         return b"".join(parts)
 
     async def _pace(self) -> None:
-        # A caller that leaves meanwhile leaves the line too: nobody can make it longer than there are connections.
-        async with self._line:
+        # A disconnect cancels the wait, so there are never more waiting requests than connections.
+        async with self._pace_lock:
             loop = asyncio.get_running_loop()
-            await asyncio.sleep(max(0.0, self._next - loop.time()))
-            self._next = loop.time() + self._limits.pace
+            await asyncio.sleep(max(0.0, self._next_unhelpful - loop.time()))
+            self._next_unhelpful = loop.time() + self._limits.unhelpful_interval
 
     async def _refuse(self, request: web.BaseRequest, problem: BadRequest, *, keep: bool) -> web.Response:
         self._on_refused(problem.field, request.remote or "", str(problem))
         await self._pace()
-        response = _problem(problem.status, str(problem))
+        response = _problem_response(problem.status, str(problem))
         if not keep:
-            response.force_close()  # what is left of the body is not worth reading
+            response.force_close()  # the rest of the body is not read
         return response
 
 
-class _Unread(Exception):
+class _BodyError(Exception):
     """The body was not read to its end."""
 
-    def __init__(self, why: BadRequest) -> None:
-        super().__init__(str(why))
-        self.why = why
+    def __init__(self, reason: BadRequest) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
-class _Answers:
-    """Each verb from a request's body to the answer's."""
+class _Verbs:
+    """The verbs, each from the body of the request to the body of the response."""
 
-    def __init__(self, guide: Guide, bind: Bind | None) -> None:
-        self._guide, self._bind = guide, bind
+    def __init__(self, plan_view: PlanView, bind: Bind | None) -> None:
+        self._plan_view, self._bind = plan_view, bind
 
     async def filter(self, body: bytes) -> _Answer:
         args = wire.decode(wire.extender_args, body)
         if args.node_names is None:
             return "refused", wire.encode(wire.ExtenderFilterResult(error=_NEEDS_NAMES))
-        asked = wire.to_asked(args.pod)
-        outcome, passed, result = to_filter(self._guidance(asked, args.node_names), args.node_names)
+        extender_pod = wire.to_extender_pod(args.pod)
+        advice = self._advise(extender_pod, args.node_names)
+        outcome, passed, result = to_filter(advice, args.node_names)
         answer = wire.encode(result)
-        self._guide.answered(asked, outcome, passed)
+        self._plan_view.answered(extender_pod, advice, outcome, passed)
         return outcome, answer
 
     async def prioritize(self, body: bytes) -> _Answer:
         args = wire.decode(wire.extender_args, body)
         if args.node_names is None:
             raise BadRequest(_NEEDS_NAMES)
-        guidance = self._guidance(wire.to_asked(args.pod), args.node_names)
-        outcome = "scored" if guidance.known else Outcome.UNKNOWN
-        return outcome, wire.encode(to_prioritize(guidance, args.node_names))
+        advice = self._advise(wire.to_extender_pod(args.pod), args.node_names)
+        outcome = "scored" if advice.known else Outcome.UNKNOWN
+        return outcome, wire.encode(to_prioritize(advice, args.node_names))
 
     async def preempt(self, body: bytes) -> _Answer:
         args = wire.decode(wire.preemption_args, body)
         if args.node_name_to_meta_victims is None:
             raise BadRequest(_NEEDS_NAMES)
-        guidance = self._guidance(wire.to_asked(args.pod), tuple(args.node_name_to_meta_victims))
-        result = to_preempt(guidance, args.node_name_to_meta_victims)
-        found = "preempted" if result.node_name_to_meta_victims else "spared"
-        return found if guidance.known else Outcome.UNKNOWN, wire.encode(result)
+        advice = self._advise(wire.to_extender_pod(args.pod), tuple(args.node_name_to_meta_victims))
+        result = to_preempt(advice, args.node_name_to_meta_victims)
+        outcome = "preempted" if result.node_name_to_meta_victims else "spared"
+        return outcome if advice.known else Outcome.UNKNOWN, wire.encode(result)
 
     async def bind(self, body: bytes) -> _Answer:
         args = wire.decode(wire.binding_args, body)
@@ -211,27 +214,27 @@ class _Answers:
         error = await self._bind(*(name or "" for name in names))
         return "refused" if error else "bound", wire.encode(wire.ExtenderBindingResult(error))
 
-    def _guidance(self, asked: Asked, names: Sequence[str]) -> Guidance:
-        guidance = self._guide.guidance(asked, names)
-        if isinstance(guidance, str):
-            raise _NotNow(guidance)
-        return guidance
+    def _advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice:
+        advice = self._plan_view.advise(extender_pod, node_names)
+        if isinstance(advice, str):
+            raise _Unavailable(advice)
+        return advice
 
 
-async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[str, web.Response]:
-    # A body given as bytes goes out in one write with its headers, its length among them. Nothing follows the JSON: Go
-    # reads no further than the value, and keeps the connection if that was all there is.
+async def _respond(verb: str, answer: _VerbHandler, body: bytes) -> tuple[str, web.Response]:
+    # aiohttp sends a body of bytes in one write with its headers, Content-Length included. Nothing may follow the JSON:
+    # Go stops reading at its end, and keeps the connection only if the body ends there.
     try:
         outcome, text = await answer(body)
     except BadRequest:
         raise
-    except _NotNow as reason:
-        return "unready", _problem(503, str(reason))
-    except Exception:  # noqa: BLE001 - whatever it is, the next pod is answered
-        _log.exception("no answer for kube-scheduler", verb=verb)
-        return "failed", _problem(500, "the extender failed; its log says why")
+    except _Unavailable as reason:
+        return "unready", _problem_response(503, str(reason))
+    except Exception:  # noqa: BLE001 - one bad request must not stop the server
+        _log.exception("request failed", verb=verb)
+        return "failed", _problem_response(500, "the extender failed; its log says why")
     return outcome, web.Response(body=text, content_type="application/json")
 
 
-def _problem(status: int, text: str) -> web.Response:
+def _problem_response(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=f"{text}\n")

@@ -1,7 +1,8 @@
-"""What kube-scheduler sends to an extender and reads from it.
+"""Request and response types of kube-scheduler's extender API.
 
-Source: k8s.io/kube-scheduler extender/v1 types.go (1.36). The types there have no JSON tags: keys are Go's field names.
-Go writes a nil slice, map or pointer as null, so each of these may be. Of the pod only what ``Asked`` needs is read.
+Source: k8s.io/kube-scheduler extender/v1 types.go (1.36). These types have no JSON tags, so keys are Go's field names.
+Go writes a nil slice, map or pointer as null, so these fields may be None. Only the pod fields for ``ExtenderPod`` are
+decoded.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from flowcore.model.guidance import Asked
+from flowcore.model.advice import ExtenderPod
 from thalweg_extender.errors import BadRequest
 
 _NULL: Final = msgspec.Raw(b"null")
@@ -19,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class Wire(msgspec.Struct, rename="pascal"):
-    """Base of the wire structs."""
+    """Base class of the request and response types."""
 
 
 class Meta(msgspec.Struct):
@@ -44,7 +45,7 @@ class Status(msgspec.Struct, rename="camel"):
 
 
 class Pod(msgspec.Struct):
-    """What is read of a pod."""
+    """The decoded fields of a pod."""
 
     metadata: Meta | None = None
     spec: Spec | None = None
@@ -52,10 +53,10 @@ class Pod(msgspec.Struct):
 
 
 class ExtenderArgs(Wire):
-    """Asked by filter and prioritize.
+    """Request of filter and prioritize.
 
     Attributes:
-        nodes: whole Node objects, in place of names, without ``nodeCacheCapable``.
+        nodes: whole Node objects; sent instead of names without ``nodeCacheCapable``.
     """
 
     pod: Pod | None = None
@@ -64,7 +65,7 @@ class ExtenderArgs(Wire):
 
 
 class ExtenderFilterResult(Wire):
-    """Answered by filter: which nodes pass, and why others do not."""
+    """Response of filter: the nodes that pass, and the reasons of rejected nodes."""
 
     nodes: None = None
     node_names: list[str] | None = None
@@ -74,7 +75,7 @@ class ExtenderFilterResult(Wire):
 
 
 class HostPriority(Wire):
-    """One node's score, 0..10; prioritize answers a bare list of them."""
+    """Score of a node, 0..10. The response of prioritize is a list of them."""
 
     host: str
     score: int
@@ -85,17 +86,17 @@ class MetaPod(Wire):
 
 
 class MetaVictims(Wire):
-    """Who would be evicted from a node."""
+    """Victims of a preemption on a node."""
 
     pods: list[MetaPod | None] | None = None
     num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
 class ExtenderPreemptionArgs(Wire):
-    """Asked by preempt.
+    """Request of preempt.
 
     Attributes:
-        node_name_to_victims: whole pods, in place of their UIDs, without ``nodeCacheCapable``.
+        node_name_to_victims: whole pods; sent instead of their UIDs without ``nodeCacheCapable``.
     """
 
     pod: Pod | None = None
@@ -125,10 +126,10 @@ encode: Final = msgspec.json.Encoder().encode
 
 
 def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
-    """A request's body.
+    """Decodes the body of a request.
 
     Raises:
-        BadRequest: it is not JSON, or not of that shape; the message says where.
+        BadRequest: the body is not JSON, or not of this type; the message says where.
     """
     try:
         return decoder.decode(body)
@@ -138,15 +139,15 @@ def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
         raise BadRequest(f"the request is not JSON: {error}") from error
 
 
-def to_asked(pod: Pod | None) -> Asked:
+def to_extender_pod(pod: Pod | None) -> ExtenderPod:
     """The pod of a request.
 
     Raises:
-        BadRequest: there is none, or it has no name.
+        BadRequest: the request has no pod, or the pod has no name.
     """
     if pod is None or pod.metadata is None or not pod.metadata.name:
         raise BadRequest("the request names no pod")
-    return Asked(
+    return ExtenderPod(
         namespace=pod.metadata.namespace or "",
         name=pod.metadata.name,
         uid=pod.metadata.uid or "",

@@ -1,7 +1,7 @@
-"""Arrays with an entry per node, computed once and, from then on, only where they have grown stale.
+"""Arrays with an entry per node, computed once, and again only at nodes where they are stale.
 
-Whoever keeps something here says which events make it stale; whoever hears of an event says at which nodes it happened.
-Each event's last time at each node is noted once for all columns, so an event costs the same however many there are.
+Each column names the events that make it stale; each event is reported with the nodes at which it happened. The time of
+the last event at each node is stored once for all columns, so that an event costs the same for any number of columns.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.model.recent import Recent
-from flowcore.model.snapshot import Int64s
+from flowcore.cluster.snapshot import Int64s
+from flowcore.model.generational_cache import GenerationalCache
 
 #: Bytes of the columns that are kept, twice. At 12,500 nodes a column is between 12 and 100 kB; a round of 1,000
 #: classes asks for about 3,000.
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 #: Bytes of a column beside its entries.
-_COLUMN = 500
+_COLUMN_BYTES = 500
 
-#: Entries for the nodes at these places, all nodes where None; a list that the entries may refer to, to be added to.
+#: Computes entries for the nodes at these positions, None: all nodes; the list is the legend, to which it may add.
 Compute = Callable[[Int64s | None, list[Any]], NDArray[Any]]
 
 
 @dataclass(slots=True)
-class Tally:
+class CacheStats:
     """How often columns were asked for.
 
     Attributes:
-        hits: all of it was up to date.
-        refreshed: some of it was stale, and computed anew.
-        misses: it was not there, or so much of it was stale that all was computed anew.
-        rows: entries that were computed, in refreshed ones and misses.
+        hits: the column was up to date.
+        refreshed: some entries were stale and computed again.
+        misses: there was no column, or so many entries were stale that all were computed again.
+        rows: entries that were computed.
     """
 
     hits: int = 0
@@ -49,15 +49,15 @@ class Column:
 
     Attributes:
         values: [N]; None where every entry is 0.
-        legend: what the entries refer to.
-        when: the time up to which it has heard of everything.
-        mark: what it depends on beside events.
+        legend: the values that entries refer to.
+        time: the time up to which events are taken into account.
+        version: what it depends on beside events.
     """
 
     values: NDArray[Any] | None
     legend: list[Any]
-    when: int
-    mark: Hashable
+    time: int
+    version: Hashable
 
 
 @dataclass(slots=True)
@@ -65,20 +65,20 @@ class Columns:
     """See the module.
 
     Attributes:
-        count: nodes.
-        tallies: by what each column belongs to.
+        node_count: nodes.
+        stats: by owner of the columns.
     """
 
-    count: int
-    most: InitVar[int] = MOST_BYTES
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    node_count: int
+    most: InitVar[int] = MAX_BYTES
+    stats: dict[str, CacheStats] = field(default_factory=dict)
     _time: int = 1
     _last: dict[Hashable, int] = field(default_factory=dict)
     _last_at: dict[Hashable, Int64s] = field(default_factory=dict)
-    _columns: Recent[Hashable, Column] = field(init=False)
+    _columns: GenerationalCache[Hashable, Column] = field(init=False)
 
     def __post_init__(self, most: int) -> None:
-        self._columns = Recent(most)
+        self._columns = GenerationalCache(most)
 
     def __len__(self) -> int:
         return len(self._columns)
@@ -89,98 +89,98 @@ class Columns:
         return self._columns.nbytes
 
     def age(self) -> None:
-        """Forgets what nobody asked for since the last call but one."""
+        """Forgets columns that were not asked for since the last call but one."""
         self._columns.age()
 
     # --- events ---
 
-    def happened(self, event: Hashable, nodes: Iterable[int] = ()) -> None:
+    def record_event(self, event: Hashable, nodes: Iterable[int] = ()) -> None:
         """An event, at these nodes."""
         self._time += 1
         self._last[event] = self._time
         at = np.fromiter(nodes, dtype=np.int64)
         if len(at):
             if event not in self._last_at:
-                self._last_at[event] = np.zeros(self.count, dtype=np.int64)
+                self._last_at[event] = np.zeros(self.node_count, dtype=np.int64)
             self._last_at[event][at] = self._time
 
-    def last(self, event: Hashable) -> int:
-        """When it happened last, 0 for never."""
+    def last_time(self, event: Hashable) -> int:
+        """When an event last happened, 0: never."""
         return self._last.get(event, 0)
 
-    def rearrange(self, places: Int64s) -> None:
-        """Other nodes, or in another order.
+    def reorder_nodes(self, positions: Int64s) -> None:
+        """Nodes came, went, or are in another order.
 
         Args:
-            places: int64[N], where each node was, -1 for those that are new: their entries are 0 until they are stale.
+            positions: int64[N], where each node was, -1 for a new node: its entries are 0 until they are stale.
         """
-        self.count = len(places)
-        self._last_at = {event: _moved(times, places) for event, times in self._last_at.items()}
+        self.node_count = len(positions)
+        self._last_at = {event: _gather(times, positions) for event, times in self._last_at.items()}
         self._columns = self._columns.mapped(
-            lambda _key, each: replace(each, values=None if each.values is None else _moved(each.values, places))
+            lambda _key, each: replace(each, values=None if each.values is None else _gather(each.values, positions))
         )
 
     # --- questions ---
 
     def column(
-        self, owner: str, key: Hashable, stale_when: Iterable[Hashable], compute: Compute, mark: Hashable = None
+        self, owner: str, key: Hashable, stale_when: Iterable[Hashable], compute: Compute, version: Hashable = None
     ) -> Column:
         """The entries under a key, up to date.
 
         Args:
-            owner: whose tally it counts in.
-            stale_when: events that make the entry of a node stale, where they happen.
-            compute: gives entries; all that it depends on must be told as events or be in ``mark``.
-            mark: while this stays equal, ``stale_when`` is all; when it differs, every entry is stale.
+            owner: the name under which requests are counted.
+            stale_when: events that make the entries of their nodes stale.
+            compute: gives entries; everything that it depends on must be an event or part of ``version``.
+            version: when it differs from the column's, every entry is stale.
         """
-        tally = self.tallies.setdefault(owner, Tally())
+        stats = self.stats.setdefault(owner, CacheStats())
         held = self._columns.get(key)
-        if held is None or held.mark != mark:
-            tally.misses += 1
-            tally.rows += self.count
-            return self._keep(key, self._whole(compute, mark))
+        if held is None or held.version != version:
+            stats.misses += 1
+            stats.rows += self.node_count
+            return self._keep(key, self._whole(compute, version))
         stale = self._stale(held, stale_when)
         if stale is None:
-            tally.hits += 1
-            found = replace(held, when=self._time)
+            stats.hits += 1
+            found = replace(held, time=self._time)
             self._columns.renew(key, found)
             return found
-        if 2 * len(stale) > self.count:
-            tally.misses += 1
-            tally.rows += self.count
-            return self._keep(key, self._whole(compute, mark))
-        tally.refreshed += 1
-        tally.rows += len(stale)
+        if 2 * len(stale) > self.node_count:
+            stats.misses += 1
+            stats.rows += self.node_count
+            return self._keep(key, self._whole(compute, version))
+        stats.refreshed += 1
+        stats.rows += len(stale)
         legend = list(held.legend)
         fresh = compute(stale, legend)
-        # Never in place: an earlier round may still hold it.
-        values = np.zeros(self.count, dtype=fresh.dtype) if held.values is None else held.values
+        # Never in place: an earlier round may still hold the array.
+        values = np.zeros(self.node_count, dtype=fresh.dtype) if held.values is None else held.values
         values = values.astype(np.result_type(values, fresh))
         values[stale] = fresh
-        return self._keep(key, Column(_sealed(values), legend, self._time, mark))
+        return self._keep(key, Column(_sealed(values), legend, self._time, version))
 
     def _stale(self, held: Column, stale_when: Iterable[Hashable]) -> Int64s | None:
-        newer = [event for event in stale_when if self._last.get(event, 0) > held.when and event in self._last_at]
+        newer = [event for event in stale_when if self._last.get(event, 0) > held.time and event in self._last_at]
         if not newer:
             return None
-        stale = self._last_at[newer[0]] > held.when
+        stale = self._last_at[newer[0]] > held.time
         for event in newer[1:]:
-            stale |= self._last_at[event] > held.when
+            stale |= self._last_at[event] > held.time
         return np.nonzero(stale)[0] if stale.any() else None
 
-    def _whole(self, compute: Compute, mark: Hashable) -> Column:
+    def _whole(self, compute: Compute, version: Hashable) -> Column:
         legend: list[Any] = []
-        return Column(_sealed(compute(None, legend)), legend, self._time, mark)
+        return Column(_sealed(compute(None, legend)), legend, self._time, version)
 
     def _keep(self, key: Hashable, column: Column) -> Column:
-        self._columns.put(key, column, _COLUMN + (0 if column.values is None else column.values.nbytes))
+        self._columns.put(key, column, _COLUMN_BYTES + (0 if column.values is None else column.values.nbytes))
         return column
 
 
-def _moved(values: NDArray[Any], places: Int64s) -> NDArray[Any]:
-    moved = np.zeros(len(places), dtype=values.dtype)
-    there = places >= 0
-    moved[there] = values[places[there]]
+def _gather(values: NDArray[Any], positions: Int64s) -> NDArray[Any]:
+    moved = np.zeros(len(positions), dtype=values.dtype)
+    there = positions >= 0
+    moved[there] = values[positions[there]]
     return moved
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flowcore.cluster.snapshot import PendingPod
 from flowcore.model.gangs import Gang
-from flowcore.model.neighbours import (
-    Alike,
-    Described,
-    Description,
-    Kind,
-    Neighbours,
-    SelectorIndex,
-    Together,
-    term_matches,
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
+from flowcore.model.pod_index import (
+    AffinityMatch,
+    PodIndex,
+    PodMatch,
+    PodSignature,
+    SpreadMatch,
+    incoming_term_matches,
 )
 from flowcore.model.pods import PodClass
-from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
-from flowcore.model.snapshot import PendingPod
+from flowcore.model.selector_index import SelectorIndex
+from flowcore.topology.limits import limit_match
 
 _NO_CLASSES: Mapping[PodClass, PodClass] = {}
 _NO_GANGS: Mapping[str, Gang] = {}
@@ -35,83 +35,93 @@ class Group:
     Within a group pods are interchangeable, so those that waited longest are placed first.
 
     Attributes:
-        kind: of one of its pods; the others' differ from it in nothing that any rule reads.
+        signature: of one of its pods; those of the others differ only in labels that no rule reads.
     """
 
     pod_class: PodClass
     policy: str
-    kind: Kind
+    signature: PodSignature
     pods: tuple[PendingPod, ...]
 
 
 def group(
     pending: Sequence[PendingPod],
-    neighbours: Neighbours,
+    pod_index: PodIndex,
     classes: Mapping[PodClass, PodClass] = _NO_CLASSES,
     gangs: Mapping[str, Gang] = _NO_GANGS,
 ) -> tuple[Group, ...]:
     """Groups in the order of their first pod; the same pods always give the same groups.
 
-    Pods whose labels differ are interchangeable all the same where their rules are equal and the same rules speak of
-    them, those of running pods and those of the pending ones: where there is no rule at all, labels tell nothing apart.
+    Pods with different labels are interchangeable if their own rules are equal and the same rules of others, running or
+    pending, match them.
 
     Args:
-        classes: what to take for a class of which some part makes no difference here; itself where left out.
-        gangs: by name. Pods of a gang that must be in one domain are interchangeable among each other only: where
-            they may go is decided for them alone.
+        classes: replacements of classes in which some part makes no difference here; other classes stay.
+        gangs: by name. Pods of a gang that must be in one domain are interchangeable among each other only: their nodes
+            are chosen for them alone.
     """
-    fenced = {name for name, gang in gangs.items() if gang.topology}
-    readers = _Readers(pending, neighbours)
-    found: dict[tuple[PodClass, str, Rules | None, str, frozenset[_Reader], tuple[str, ...]], list[PendingPod]] = {}
+    one_domain = {name for name, gang in gangs.items() if gang.topology_key}
+    readers = _LabelReaders(pending, pod_index)
+    found: dict[
+        tuple[PodClass, str, InterPodConstraints | None, str, frozenset[_Reader], tuple[str, ...]], list[PendingPod]
+    ] = {}
     for pod in pending:
-        rules = pod.kind.rules
+        constraints = pod.signature.constraints
         # A spread constraint counts pods of the pod's own namespace.
-        namespace = pod.kind.namespace if rules is not None and (rules.spread or rules.soft_spread) else ""
+        namespace = (
+            pod.signature.namespace
+            if constraints is not None and (constraints.spread or constraints.soft_spread)
+            else ""
+        )
         pod_class = classes.get(pod.pod_class, pod.pod_class)
-        fences = tuple(name for name in pod.gangs if name in fenced) if fenced else ()
-        found.setdefault((pod_class, pod.policy, rules, namespace, readers.of(pod.kind), fences), []).append(pod)
+        own_gangs = tuple(name for name in pod.gangs if name in one_domain) if one_domain else ()
+        found.setdefault(
+            (pod_class, pod.policy, constraints, namespace, readers.of(pod.signature), own_gangs), []
+        ).append(pod)
     return tuple(
-        Group(pod_class, policy, pods[0].kind, tuple(sorted(pods, key=lambda p: (p.waits_since, p.key))))
+        Group(pod_class, policy, pods[0].signature, tuple(sorted(pods, key=lambda p: (p.waiting_since, p.key))))
         for (pod_class, policy, *_), pods in found.items()
     )
 
 
-#: The term of a pod that runs or will, a waiting pod's own term, or what a spread constraint or a policy counts.
-_Reader = AffinityTerm | WeightedTerm | Description
+#: The term of a running or pending pod, or the pods that a pending pod's own term, spread constraint or limit counts.
+_Reader = AffinityTerm | WeightedTerm | PodMatch
 
 
-class _Readers:
-    """All that reads the labels of waiting pods."""
+class _LabelReaders:
+    """All rules that read the labels of pending pods."""
 
-    def __init__(self, pending: Sequence[PendingPod], neighbours: Neighbours) -> None:
-        self._neighbours, self._namespaces = neighbours, neighbours.namespaces
-        self._index: SelectorIndex[AffinityTerm | Description] = SelectorIndex()
-        self._known: dict[Kind, frozenset[_Reader]] = {}
-        readers: set[AffinityTerm | Description] = set(neighbours.repelling)
-        for rules, namespace in {(pod.kind.rules, pod.kind.namespace) for pod in pending}:
-            if rules is not None:
-                readers.update(rules.anti_affinity)
-                readers.update(Together((term,)) for term in (*rules.affinity, *rules.anti_affinity))
-                readers.update(wish.term for wish in rules.preferred)
-                readers.update(Together((wish.term,)) for wish in rules.preferred)
-                readers.update(Alike(namespace, each.selector) for each in (*rules.spread, *rules.soft_spread))
-                readers.update(Described(limit.selectors, limit.namespaces) for limit in rules.limits)
+    def __init__(self, pending: Sequence[PendingPod], pod_index: PodIndex) -> None:
+        self._pod_index, self._namespaces = pod_index, pod_index.namespaces
+        self._index: SelectorIndex[AffinityTerm | PodMatch] = SelectorIndex()
+        self._known: dict[PodSignature, frozenset[_Reader]] = {}
+        readers: set[AffinityTerm | PodMatch] = set(pod_index.anti_affinity_terms)
+        for constraints, namespace in {(pod.signature.constraints, pod.signature.namespace) for pod in pending}:
+            if constraints is not None:
+                readers.update(constraints.anti_affinity)
+                readers.update(AffinityMatch((term,)) for term in (*constraints.affinity, *constraints.anti_affinity))
+                readers.update(weighted_term.term for weighted_term in constraints.preferred)
+                readers.update(AffinityMatch((wish.term,)) for wish in constraints.preferred)
+                readers.update(
+                    SpreadMatch(namespace, each.selector) for each in (*constraints.spread, *constraints.soft_spread)
+                )
+                readers.update(limit_match(limit) for limit in constraints.limits)
         for reader in readers:
             self._index.add(reader, reader.selector)
-        self._any = bool(readers) or neighbours.attracts
+        self._any = bool(readers) or pod_index.has_preferred_terms
 
-    def of(self, kind: Kind) -> frozenset[_Reader]:
-        """Those that speak of the kind."""
+    def of(self, signature: PodSignature) -> frozenset[_Reader]:
+        """The rules that match the signature."""
         if not self._any:
             return frozenset()
-        found = self._known.get(kind)
+        found = self._known.get(signature)
         if found is None:
-            found = self._known[kind] = frozenset(
-                reader for reader in self._index.find(kind.labels) if self._speaks_of(reader, kind)
-            ).union(wish for wish, _ in self._neighbours.attracted(kind))
+            found = self._known[signature] = frozenset(
+                reader for reader in self._index.find(signature.labels) if self._matches(reader, signature)
+            ).union(weighted_term for weighted_term, _ in self._pod_index.preferred_terms_for(signature))
         return found
 
-    def _speaks_of(self, reader: AffinityTerm | Description, kind: Kind) -> bool:
+    def _matches(self, reader: AffinityTerm | PodMatch, signature: PodSignature) -> bool:
         if isinstance(reader, AffinityTerm):
-            return term_matches(reader, kind.namespace, kind.labels, self._namespaces.get(kind.namespace, ()))
-        return reader.includes(kind, self._namespaces)
+            return incoming_term_matches(reader, signature, self._namespaces)
+        return reader.includes(signature, self._namespaces)

@@ -1,7 +1,7 @@
 """Which event makes which verdicts stale, as data: a row for an event and a filter, with where and why.
 
-Source: the seed "equivalence class", section 3. Its table is of 2017; docs/engine.md has both beside each other and
-tells each departure. What is not in the table, an event does not touch.
+Source: the seed "equivalence class", section 3. Its table is of 2017; docs/reference/cached-verdicts.md shows
+both and tells each difference. What is not in the table, an event does not touch.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from flowcore.filters import (
     volume_restrictions,
     volume_zone,
 )
-from flowcore.filters.registry import UNSOUND
+from flowcore.filters.registry import NODE_UNREADABLE
 from flowcore.model.nodes import Node
 
 
 class Event(Enum):
-    """What happens to a cluster, as far as a verdict can hear of it."""
+    """An event in a cluster that may change verdicts."""
 
     POD_ADDED = "a pod takes a node: bound there, or planned and reserved"
     POD_DELETED = "a pod leaves its node: deleted, terminal, reservation dropped"
@@ -55,7 +55,7 @@ class Event(Enum):
     NAMESPACE_LABELS = "a namespace comes, goes or changes its labels"
 
 
-#: What an event is called for each field of a node.
+#: The event for each field of a node.
 NODE_FIELDS: Mapping[str, Event] = {
     "labels": Event.NODE_LABELS,
     "taints": Event.NODE_TAINTS,
@@ -66,7 +66,7 @@ NODE_FIELDS: Mapping[str, Event] = {
     "report": Event.NODE_REPORT,
 }
 
-#: What an event is called for each kind of storage object.
+#: The event for each kind of storage object.
 STORAGE_EVENTS: Mapping[str, Event] = {
     "PersistentVolume": Event.PERSISTENT_VOLUME,
     "PersistentVolumeClaim": Event.CLAIM,
@@ -78,8 +78,10 @@ STORAGE_EVENTS: Mapping[str, Event] = {
 }
 
 
-#: After which what a node has, holds or offers may be another.
-OF_A_NODE = frozenset({*NODE_FIELDS.values(), Event.NODE_ADDED, Event.POD_ADDED, Event.POD_DELETED, Event.POD_RESIZED})
+#: Events that may change what a node offers or what is used there.
+NODE_STATE_EVENTS = frozenset(
+    {*NODE_FIELDS.values(), Event.NODE_ADDED, Event.POD_ADDED, Event.POD_DELETED, Event.POD_RESIZED}
+)
 
 
 class Scope(Enum):
@@ -127,7 +129,7 @@ INVALIDATES: tuple[Row, ...] = (
         "closes to those that wanted it near"),
     Row(Event.POD_RESIZED, _FIT, Scope.NODE, "other amounts are taken there"),
     Row(Event.POD_RESIZED, _PORTS, Scope.NODE, "one pod may have come for another between two rounds"),
-    Row(Event.NODE_ADDED, UNSOUND, Scope.NODE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, NODE_UNREADABLE, Scope.NODE, "there is no verdict for it"),
     Row(Event.NODE_ADDED, node_unschedulable.NAME, Scope.NODE, "there is no verdict for it"),
     Row(Event.NODE_ADDED, node_name.NAME, Scope.NODE, "there is no verdict for it"),
     Row(Event.NODE_ADDED, taint_toleration.NAME, Scope.NODE, "there is no verdict for it"),
@@ -144,7 +146,7 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.NODE_TAINTS, taint_toleration.NAME, Scope.NODE, "taints decide"),
     Row(Event.NODE_TAINTS, _SPREAD, Scope.TAINTS, "with nodeTaintsPolicy Honor its pods and its domain may not count"),
     Row(Event.NODE_UNSCHEDULABLE, node_unschedulable.NAME, Scope.NODE, "the cordon decides"),
-    Row(Event.NODE_ALLOCATABLE, UNSOUND, Scope.NODE, "whether it can be read decides"),
+    Row(Event.NODE_ALLOCATABLE, NODE_UNREADABLE, Scope.NODE, "whether it can be read decides"),
     Row(Event.NODE_ALLOCATABLE, _FIT, Scope.NODE, "there is more room, or less"),
     Row(Event.NODE_ADDED, node_declared_features.NAME, Scope.NODE, "there is no verdict for it"),
     Row(Event.NODE_FEATURES, node_declared_features.NAME, Scope.NODE, "what it declares decides"),

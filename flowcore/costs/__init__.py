@@ -5,15 +5,21 @@ from flowcore.costs.cpu_memory import CPUMemory
 from flowcore.costs.load_spreading import LoadSpreading
 from flowcore.costs.model import CostModel, Load
 from flowcore.costs.network_aware import NetworkAware
+from flowcore.costs.potential import NodePotential
 from flowcore.costs.preferences import preferences, without_idle_images
 from flowcore.costs.unscheduled import unscheduled_prices
+from flowcore.model.policies import KnownModels
 
 #: The models that come with Thalweg, by the name that a policy's ``cost.model`` gives.
 MODELS: dict[str, CostModel] = {
     model.name: model for model in (CPUMemory(), LoadSpreading(), BinPacking(), NetworkAware())
 }
 
+#: Their names, for whoever parses policies without plug-ins.
+BUILT_IN_MODELS = KnownModels(tuple(MODELS))
+
 __all__ = [
+    "BUILT_IN_MODELS",
     "MODELS",
     "BinPacking",
     "CPUMemory",
@@ -21,6 +27,7 @@ __all__ = [
     "Load",
     "LoadSpreading",
     "NetworkAware",
+    "NodePotential",
     "preferences",
     "unscheduled_prices",
     "without_idle_images",

@@ -7,7 +7,7 @@ With ``u_cpu``, ``u_mem`` the utilisation of the node as the round begins, the p
     arc     = 1000
             + 1000 * leastRequested * (1 - (u_cpu + u_mem) / 2)
             +  100 * leastRequested * sqrt(place / nodes)
-    slot(i) = 0
+    potential = 0
 
 ``leastRequested`` weighs the fullness here, a name that then means its opposite; ``balance`` is not read. ``place``
 counts the nodes that have room for the pod, fullest first and among equals in the order of the table.
@@ -31,11 +31,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.scale import OMEGA, share
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
-from flowcore.model.snapshot import Int64s
 
 #: What the last place costs more than the first.
 _PLACES = OMEGA // 10
@@ -60,21 +60,18 @@ class BinPacking:
         cost: Int64s = OMEGA + weights.least_requested * (empty + apart)
         return cost
 
-    def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:  # noqa: ARG002
-        """See CostModel."""
-        return np.zeros((len(load.taken), len(levels)), dtype=np.int64)
+    def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
+        """See CostModel: packing is concave, so nodes have none."""
+        return np.zeros(load.pods.shape)
 
-    def slot_floors(
-        self,
-        load: Load,
-        smallest: Float64s,
-        largest: Float64s,  # noqa: ARG002
-        levels: Int64s,
-        weights: CostWeights,
-    ) -> Int64s:
-        """See CostModel: the slots themselves, which ask for no size."""
-        return self.slot_costs(load, smallest, levels, weights)
-
-    def dearest_slot(self, weights: CostWeights) -> int:  # noqa: ARG002
+    def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
         """See CostModel."""
-        return 0
+        return np.zeros((*load.pods.shape, 4))
+
+    def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel."""
+        return self.gradient(load, unit, weights)
+
+    def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel."""
+        return self.gradient(load, unit, weights)

@@ -4,25 +4,29 @@ Sources: seeds "node selector and node affinity" and "taints and tolerations" (s
 the offset that keeps costs positive), Firmament cpu_cost_model.cc, kube-scheduler's LeastAllocated and
 BalancedAllocation scores.
 
-With ``u_cpu``, ``u_mem`` the utilisation of the node::
+With ``u_cpu``, ``u_mem`` the utilisation of the node and ``room_cpu``, ``room_mem`` its capacity in pods of mean size::
 
-    slot(i) = 1000 * leastRequested * (u_cpu + u_mem) / 2            with i pods of this round there
-            + 1000 * balance * |u_cpu - u_mem| / 2                   with i + 1 pods of this round there
-    arc     = 1000
-            + 1000 * leastRequested * (its cpu / node + its memory / node) / 2
+    potential = 1000 * leastRequested * (room_cpu * u_cpu^2 + room_mem * u_mem^2) / 4
+              + 1000 * balance * min(room_cpu, room_mem) * max(u_cpu, u_mem)^2 / 4
+    arc       = 1000
+
+A pod of mean size pays ``(u_cpu + u_mem) / 2`` of 1000 for the first line, the rising slots of the seeds, and a pod of
+twice the size twice as much. The sum is least where all nodes are equally full. The second line is paid for what a pod
+adds to the resource that the node has least of: pods that need much of one go where there is much of it left.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s, Load
-from flowcore.costs.scale import MOST_SHARE, OMEGA, share
+from flowcore.costs.scale import OMEGA, bend, energy, slope
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
-from flowcore.model.snapshot import Int64s
 
 
 class CPUMemory:
@@ -32,41 +36,78 @@ class CPUMemory:
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
         """See CostModel."""
-        brought = share(size[np.newaxis, :2], load.capacity[:, :2]).sum(axis=1) / 2
-        cost: Int64s = OMEGA + np.rint(OMEGA * weights.least_requested * brought).astype(np.int64)
-        return cost
+        return np.full(len(load.taken), OMEGA, dtype=np.int64)
 
-    def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:
+    def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """See CostModel."""
-        cpu, memory = (_filled(load, size, part, levels) for part in (0, 1))
-        own_cpu, own_memory = (_filled(load, size, part, levels + 1) for part in (0, 1))
-        requested = weights.least_requested * (cpu + memory) / 2
-        imbalance = weights.balance * np.abs(own_cpu - own_memory) / 2
-        cost = np.rint(OMEGA * (requested + imbalance)).astype(np.int64)
-        # A min-cost flow fills slots in order only if they never get cheaper; with balance above leastRequested
-        # a pod that evens a node out would make them fall.
-        rising: Int64s = np.maximum.accumulate(cost, axis=1)
-        return rising
+        cpu, memory = (_Part.of(load, part, float(unit[part])) for part in (0, 1))
+        requested = weights.least_requested * OMEGA / 2
+        found = requested * (cpu.cost() + memory.cost())
+        if weights.balance:
+            fullest = energy(np.maximum(cpu.used, memory.used))
+            found += weights.balance * OMEGA / 2 * (_narrower(cpu, memory) * fullest)
+        return found
 
-    def slot_floors(
-        self, load: Load, smallest: Float64s, largest: Float64s, levels: Int64s, weights: CostWeights
-    ) -> Int64s:
-        """See CostModel: as full as the smallest pods make the node, and as balanced as any pods can make it."""
-        requested = (_filled(load, smallest, 0, levels) + _filled(load, smallest, 1, levels)) / 2
-        low = [_filled(load, smallest, part, levels + 1) for part in (0, 1)]
-        high = [_filled(load, largest, part, levels + 1) for part in (0, 1)]
-        apart = np.maximum(np.maximum(low[0] - high[1], low[1] - high[0]), 0) / 2
-        # The small change keeps a sum that rounds up here from being one that rounds down in ``slot_costs``.
-        cost = OMEGA * (weights.least_requested * requested + weights.balance * apart)
-        floor: Int64s = np.rint(cost - 1e-6).astype(np.int64)
-        return floor
-
-    def dearest_slot(self, weights: CostWeights) -> int:
+    def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """See CostModel."""
-        return OMEGA * MOST_SHARE * (weights.least_requested + weights.balance)
+        cpu, memory = (_Part.of(load, part, float(unit[part])) for part in (0, 1))
+        fuller = cpu.used >= memory.used
+        return self._slopes(cpu, memory, weights, (fuller, ~fuller))
+
+    def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel: that of the first line."""
+        found = np.zeros((*load.pods.shape, 4))
+        for at in (0, 1):
+            part = _Part.of(load, at, float(unit[at]))
+            bent = np.where(part.offered, bend(part.used) / np.maximum(load.capacity[..., at], 1.0), 0.0)
+            found[..., at] = OMEGA / 2 * weights.least_requested / part.unit * bent
+        return found
+
+    def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel: as if both resources were the fuller one."""
+        cpu, memory = (_Part.of(load, part, float(unit[part])) for part in (0, 1))
+        both = np.ones(load.pods.shape, dtype=np.bool_)
+        return self._slopes(cpu, memory, weights, (both, both))
+
+    def _slopes(self, cpu: _Part, memory: _Part, weights: CostWeights, fuller: tuple[Bools, Bools]) -> Float64s:
+        found, narrower = np.zeros((*cpu.used.shape, 4)), _narrower(cpu, memory)
+        for at, (part, decides) in enumerate(zip((cpu, memory), fuller, strict=True)):
+            share = narrower / np.where(part.room > 0, part.room, np.inf)
+            requested = weights.least_requested * np.where(part.offered, slope(part.used), 1.0)
+            unbalanced = weights.balance * np.where(decides, share * slope(part.used), 0.0)
+            found[..., at] = OMEGA / 2 / part.unit * (requested + unbalanced)
+        return found
 
 
-def _filled(load: Load, size: Float64s, part: int, levels: Int64s) -> Float64s:
-    """float64[N, K]: share of cpu (part 0) or memory (1) that is taken once ``levels`` such pods came."""
-    taken = load.taken[:, part, np.newaxis] + levels.astype(np.float64) * size[:, part, np.newaxis]
-    return share(taken, load.capacity[:, part, np.newaxis])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Of cpu or memory: which nodes have it, room for how many pods of mean size, and which share is taken.
+
+    A node without it has room for none and counts as empty; each pod there pays for it as for a full one.
+    """
+
+    offered: Bools
+    room: Float64s
+    used: Float64s
+    taken: Float64s
+    unit: float
+
+    @classmethod
+    def of(cls, load: Load, at: int, unit: float) -> _Part:
+        capacity, taken = load.capacity[..., at], load.taken[..., at]
+        offered = capacity > 0
+        if offered.all():
+            return cls(offered, capacity / unit, taken / capacity, taken, unit)
+        return cls(offered, capacity / unit, np.where(offered, taken / np.maximum(capacity, 1.0), 0.0), taken, unit)
+
+    def cost(self) -> Float64s:
+        found = self.room * energy(self.used)
+        return found if self.offered.all() else np.where(self.offered, found, self.taken / self.unit)
+
+
+def _narrower(cpu: _Part, memory: _Part) -> Float64s:
+    """How many pods of mean size a node has capacity for, by the resources that it has."""
+    least = np.minimum(cpu.room, memory.room)
+    if cpu.offered.all() and memory.offered.all():
+        return least
+    return np.where(cpu.offered & memory.offered, least, np.maximum(cpu.room, memory.room))

@@ -1,4 +1,4 @@
-"""ImageLocality: nodes that hold the images of a pod already.
+"""ImageLocality: nodes that already hold the images of a pod.
 
 Source: kube-scheduler plugins/imagelocality/image_locality.go. An image counts with its size times the share of nodes
 that hold it, so that what few nodes hold does not draw everything there; the sum is cut to 23 MiB below and to
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from flowcore.cluster.node_reports import Reports
+from flowcore.cluster.snapshot import Int64s, NodeTable
 from flowcore.model.pods import PodClass
-from flowcore.model.reports import Reports
-from flowcore.model.snapshot import Int64s, NodeTable
 
 #: The best score.
-MOST = 100
+MAX_SCORE = 100
 _MIB = 1024 * 1024
 _LEAST_SIZE, _MOST_SIZE = 23 * _MIB, 1000 * _MIB
 
@@ -24,11 +24,11 @@ def locality(pod_class: PodClass, reports: Reports, table: NodeTable) -> Int64s:
     found = [reports.holders(name, table.index) for name in pod_class.images]
     count = len(table.nodes)
     if sum(float(sizes.max()) * len(sizes) / count for _, sizes in found if len(sizes)) < _LEAST_SIZE:
-        return np.zeros(count, dtype=np.int64)  # as for most images: no node's sum gets above the least
+        return np.zeros(count, dtype=np.int64)  # as for most images: no node's sum exceeds the least size
     total = np.zeros(count, dtype=np.float64)
     for nodes, sizes in found:
         total[nodes] += np.floor(sizes * (len(nodes) / count))
     most = _MOST_SIZE * max(pod_class.containers, 1)
     cut = np.clip(total, _LEAST_SIZE, most).astype(np.int64)
-    score: Int64s = MOST * (cut - _LEAST_SIZE) // (most - _LEAST_SIZE)
+    score: Int64s = MAX_SCORE * (cut - _LEAST_SIZE) // (most - _LEAST_SIZE)
     return score

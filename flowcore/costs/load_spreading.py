@@ -6,8 +6,10 @@ as in all models, and nodes that allow different numbers of pods fill evenly.
 
 ::
 
-    slot(i) = 1000 * leastRequested * (pods there + i + 1) / pods allowed    with i pods of this round there
-    arc     = 1000
+    potential = 1000 * leastRequested * (pods there)^2 / (2 * pods allowed)
+    arc       = 1000
+
+so that a pod pays ``1000 * leastRequested * (pods there + 1/2) / pods allowed``.
 
 ``leastRequested`` weighs the pods here; ``balance`` is not read. A step is about 9 on a node of 110 pods; where a node
 allows more than 1000 pods a step is less than one unit, and counts that differ by less than a unit count as equal.
@@ -21,11 +23,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import Float64s, Load
-from flowcore.costs.scale import MOST_SHARE, OMEGA, share
+from flowcore.costs.scale import OMEGA, bend, energy, slope
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
-from flowcore.model.snapshot import Int64s
 
 
 class LoadSpreading:
@@ -37,25 +39,25 @@ class LoadSpreading:
         """See CostModel."""
         return np.full(len(load.taken), OMEGA, dtype=np.int64)
 
-    def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:  # noqa: ARG002
+    def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
         """See CostModel."""
-        pods = load.pods[:, np.newaxis] + levels[np.newaxis, :] + 1
-        cost: Int64s = np.rint(OMEGA * weights.least_requested * share(pods, load.pods_allowed[:, np.newaxis])).astype(
-            np.int64
-        )
-        return cost
+        allowed = np.maximum(load.pods_allowed, 1.0)
+        found: Float64s = OMEGA * weights.least_requested * allowed * energy(load.pods / allowed)
+        return found
 
-    def slot_floors(
-        self,
-        load: Load,
-        smallest: Float64s,
-        largest: Float64s,  # noqa: ARG002
-        levels: Int64s,
-        weights: CostWeights,
-    ) -> Int64s:
-        """See CostModel: the slots themselves, which ask for no size."""
-        return self.slot_costs(load, smallest, levels, weights)
-
-    def dearest_slot(self, weights: CostWeights) -> int:
+    def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
         """See CostModel."""
-        return OMEGA * MOST_SHARE * weights.least_requested
+        found = np.zeros((*load.pods.shape, 4))
+        found[..., 3] = OMEGA * weights.least_requested * slope(load.pods / np.maximum(load.pods_allowed, 1.0))
+        return found
+
+    def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
+        """See CostModel."""
+        allowed = np.maximum(load.pods_allowed, 1.0)
+        found = np.zeros((*load.pods.shape, 4))
+        found[..., 3] = OMEGA * weights.least_requested * bend(load.pods / allowed) / allowed
+        return found
+
+    def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel."""
+        return self.gradient(load, unit, weights)

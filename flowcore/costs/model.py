@@ -8,17 +8,19 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.cluster.snapshot import MAX_NON_ZERO_REQUEST, Int64s, NodeTable, Snapshot, non_zero_requests
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS, Amounts
-from flowcore.model.snapshot import MOST_ASSUMED, Int64s, NodeTable, Snapshot, assumed_amounts
 
 Float64s = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How full nodes are, as cost models see it: N rows, all nodes of the table in its order unless it says otherwise.
+    """How full nodes are, as cost models see it: all nodes of the table in its order unless it says otherwise.
+
+    Arrays may have more dimensions than one before the last: a node at several levels of load.
 
     Attributes:
         capacity: float64[N, 3], allocatable cpu (milli), memory (bytes) and network bandwidth (bits per second).
@@ -40,7 +42,7 @@ class Load:
         columns, pods = [snapshot.resources.index(name) for name in (CPU, MEMORY)], snapshot.resources.index(PODS)
         allocatable, used = snapshot.allocatable, snapshot.used
         capacity, taken = np.zeros((len(used), 3)), np.zeros((len(used), 3))
-        capacity[:, :2], taken[:, :2] = allocatable[:, columns], snapshot.assumed
+        capacity[:, :2], taken[:, :2] = allocatable[:, columns], snapshot.non_zero_requested
         if BANDWIDTH in snapshot.resources:
             at = snapshot.resources.index(BANDWIDTH)
             capacity[:, 2] = allocatable[:, at]
@@ -53,7 +55,7 @@ class Load:
             pods=used[:, pods].astype(np.float64),
         )
 
-    def at(self, nodes: Int64s, more: Float64s | float = 0.0, more_pods: Int64s | int = 0) -> Load:
+    def at(self, nodes: Int64s, more: Float64s | Int64s | float = 0.0, more_pods: Int64s | int = 0) -> Load:
         """The load of these nodes, which may come twice, each row with so much more there.
 
         Args:
@@ -71,17 +73,18 @@ class Load:
 
 def counted_amounts(requests: Amounts) -> Float64s:
     """float64[3]: what a pod counts for, in the columns of ``Load.taken``."""
-    bandwidth = min(dict(requests).get(BANDWIDTH, 0), MOST_ASSUMED)
-    return np.array([*assumed_amounts(requests), bandwidth], dtype=np.float64)
+    bandwidth = min(dict(requests).get(BANDWIDTH, 0), MAX_NON_ZERO_REQUEST)
+    return np.array([*non_zero_requests(requests), bandwidth], dtype=np.float64)
 
 
 @runtime_checkable
 class CostModel(Protocol):
-    """Prices the arcs of the network; costs are positive integers, 1000 for one whole node's utilisation.
+    """Prices placements: costs are integers, 1000 for one whole node's utilisation.
 
-    The cost of a pod on a node is ``arc + slot``: the arc from its class to the node is what the class brings,
-    the slot is what the node's other pods of the same round make of it. What pods prefer is no matter of models: the
-    round adds it to the arc (``preferences``). Everything follows from the arguments: equal ones give equal costs.
+    What a pod costs has two parts. The arc from its class to the node is a constant, priced once as the round begins.
+    The node itself has a potential, a convex function of all that is on it, and each pod pays the increase. What
+    pods prefer is no matter of models: the round adds it to the arc (``preferences``). Everything follows from the
+    arguments: equal ones give equal costs.
     """
 
     @property
@@ -89,33 +92,38 @@ class CostModel(Protocol):
         """As a policy's ``cost.model`` names it."""
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:
-        """int64[N], positive: cost of the class on each node, less what ``slot_costs`` says of the node.
+        """int64[N], positive: what a pod of the class pays on each node beside the increase of its potential.
 
         Args:
             size: float64[3], what one pod counts for, in the columns of ``Load.taken``.
             load: of all nodes of the table in its order, as the round begins.
         """
 
-    def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:
-        """int64[N, K]: cost of the slot after ``levels[k]`` other pods of the round, never falling along K.
+    def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """float64[...]: potential of nodes with such a load; convex, and never falling as the load grows.
 
         Args:
-            load: of any nodes, as they are now: a node's slots depend on its own row alone.
-            size: float64[N, 3], what one such pod counts for on each node.
-            levels: int64[K], rising.
+            load: of any nodes, in any shape: a node's potential depends on its own entry alone.
+            unit: float64[3], positive: what a pod of mean size counts for, in the columns of ``Load.taken``.
+            weights: ``least_requested`` and ``balance`` are the policy's; the others are not to be read.
         """
 
-    def slot_floors(
-        self, load: Load, smallest: Float64s, largest: Float64s, levels: Int64s, weights: CostWeights
-    ) -> Int64s:
-        """int64[N, K]: what no pod pays for the node, arc excluded, after exactly ``levels[k]`` others of the round.
+    def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """float64[..., 4]: slopes of the potential along cpu, memory, bandwidth and number of pods.
 
-        Lower bounds rest on it: a floor that is too high is a wrong certificate, one that is too low a weak one.
-
-        Args:
-            smallest, largest: float64[N, 3], bounds on what each pod that may come to the node counts for. Where
-                ``largest`` is infinite the floor never falls along K.
+        Lower bounds rest on it: ``potential(b) >= potential(a) + gradient(a) @ (b - a)`` must hold for all loads. Where
+        the potential has a kink, any slope between those of its two sides will do.
         """
 
-    def dearest_slot(self, weights: CostWeights) -> int:
-        """A bound that no slot of any node costs more than."""
+    def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """float64[N, 4], none negative: how much the potential is at least above its tangents, along the same columns.
+
+        ``potential(b) >= potential(a) + gradient(a) @ (b - a) + curvature(load) @ (b - a)**2 / 2`` must hold for all a
+        and b that are no greater than ``load`` in any column. Zeros will do; higher ones make lower bounds better.
+        """
+
+    def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """float64[N, 4]: bounds that no slope is above for this load and all that are no greater in any column.
+
+        Leaving any pod pending costs more than a placement by this bound. Often it is the gradient itself.
+        """

@@ -7,17 +7,19 @@ different networks fill evenly and 1000 is one whole network, as in all models.
 
 Pods ask for, and nodes offer, the extended resource BANDWIDTH in bits per second; NodeResourcesFit makes it a limit.
 What is measured an agent writes on the node (MEASURED_BANDWIDTH). With ``u`` the bandwidth that pods on the node ask
-for, or that was measured as the round began if that is more, as a share of what the node offers::
+for, or that was measured as the round began if that is more, as a share of what the node offers, and ``network`` what
+it offers in pods of mean size (of those of the round that ask for any)::
 
-    slot(i) = 1000 * leastRequested * u                              with i pods of this round there
-            +  100 * leastRequested * (pods there + i + 1) / pods allowed
-    arc     = 1000
-            + 1000 * leastRequested * its bandwidth / node
+    potential = 1000 * leastRequested * network * u^2 / 2
+              +  100 * leastRequested * (pods there)^2 / (2 * pods allowed)
+    arc       = 1000
+              + 1000 * leastRequested * u          as the round begins, for a pod that asks for no bandwidth
 
-On a node that offers none ``u`` is one half, whatever goes there: neither the best place nor the worst. A pod that
-asks for none adds nothing to ``u``; for such pods the second line spreads them by their number, with a tenth of the
-weight. What pods of this round ask for is added to what was measured, although they may use less: a measurement
-knows nothing of them yet. ``balance`` is not read.
+A pod that asks for bandwidth pays for the network that it takes, so ``u`` times its size. One that asks for none adds
+nothing to ``u`` and pays for it as it is. On a node that offers none ``u`` is one half, whatever goes there: neither
+the best place nor the worst. The second line spreads pods by their number, with a tenth of the weight. What pods of
+this round ask for is added to what was measured, although they may use less: a measurement knows nothing of them yet.
+``balance`` is not read.
 """
 
 from __future__ import annotations
@@ -26,16 +28,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import Float64s, Load
-from flowcore.costs.scale import MOST_SHARE, OMEGA, share
+from flowcore.costs.scale import OMEGA, bend, energy, share, slope
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
-from flowcore.model.snapshot import Int64s
 
 #: The share of a network of which nothing is known.
 _UNKNOWN = 0.5
 #: What a node full of pods costs, for being so.
-_CROWDED = OMEGA // 10
+_FULL_OF_PODS = OMEGA // 10
 
 
 class NetworkAware:
@@ -45,37 +47,41 @@ class NetworkAware:
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
         """See CostModel."""
+        if size[2] > 0:
+            return np.full(len(load.taken), OMEGA, dtype=np.int64)
         offered = load.capacity[:, 2]
-        own = np.where(offered > 0, share(size[2], offered), 0.0)
-        cost: Int64s = OMEGA + np.rint(OMEGA * weights.least_requested * own).astype(np.int64)
+        used = np.where(offered > 0, share(load.taken[:, 2], offered), _UNKNOWN)
+        cost: Int64s = OMEGA + np.rint(OMEGA * weights.least_requested * used).astype(np.int64)
         return cost
 
-    def slot_costs(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Int64s:
+    def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """See CostModel."""
-        cost: Int64s = np.rint(self._slots(load, size, levels, weights)).astype(np.int64)
-        return cost
+        offered, allowed = load.capacity[..., 2], np.maximum(load.pods_allowed, 1.0)
+        network = offered / unit[2] * energy(load.taken[..., 2] / np.maximum(offered, 1.0))
+        pods = allowed * energy(load.pods / allowed)
+        found: Float64s = weights.least_requested * (OMEGA * network + _FULL_OF_PODS * pods)
+        return found
 
-    def slot_floors(
-        self,
-        load: Load,
-        smallest: Float64s,
-        largest: Float64s,  # noqa: ARG002
-        levels: Int64s,
-        weights: CostWeights,
-    ) -> Int64s:
-        """See CostModel: as if all others had asked for as little as any pod does."""
-        # The small change keeps a sum that rounds up here from being one that rounds down in ``slot_costs``.
-        floor: Int64s = np.rint(self._slots(load, smallest, levels, weights) - 1e-6).astype(np.int64)
-        return floor
-
-    def _slots(self, load: Load, size: Float64s, levels: Int64s, weights: CostWeights) -> Float64s:
-        offered = load.capacity[:, np.newaxis, 2]
-        taken = load.taken[:, np.newaxis, 2] + levels[np.newaxis, :] * size[:, np.newaxis, 2]
-        used = np.where(offered > 0, share(taken, offered), _UNKNOWN)
-        pods = share(load.pods[:, np.newaxis] + levels[np.newaxis, :] + 1, load.pods_allowed[:, np.newaxis])
-        cost: Float64s = weights.least_requested * (OMEGA * used + _CROWDED * pods)
-        return cost
-
-    def dearest_slot(self, weights: CostWeights) -> int:
+    def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """See CostModel."""
-        return (OMEGA + _CROWDED) * MOST_SHARE * weights.least_requested
+        offered, found = load.capacity[..., 2], np.zeros((*load.pods.shape, 4))
+        used = np.where(offered > 0, slope(load.taken[..., 2] / np.maximum(offered, 1.0)), 0.0)
+        found[..., 2] = OMEGA * weights.least_requested * used / unit[2]
+        pods = load.pods / np.maximum(load.pods_allowed, 1.0)
+        found[..., 3] = _FULL_OF_PODS * weights.least_requested * slope(pods)
+        return found
+
+    def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel."""
+        offered, allowed = load.capacity[..., 2], np.maximum(load.pods_allowed, 1.0)
+        share_of_one = np.where(offered > 0, 1.0 / np.maximum(offered, 1.0), 0.0)
+        found = np.zeros((*load.pods.shape, 4))
+        found[..., 2] = (
+            OMEGA * weights.least_requested * bend(load.taken[..., 2] * share_of_one) * share_of_one / unit[2]
+        )
+        found[..., 3] = _FULL_OF_PODS * weights.least_requested * bend(load.pods / allowed) / allowed
+        return found
+
+    def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel."""
+        return self.gradient(load, unit, weights)

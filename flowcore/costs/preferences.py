@@ -1,7 +1,7 @@
-"""What a pod would rather have: soft preferences as costs, the same beside every cost model.
+"""Preferences of pods as costs, the same for every cost model.
 
 1000 is the cost of one whole node, here as in all models (scale). Each part is kube-scheduler's raw score of that name,
-held against the real one by a differential test, and priced so that the best node costs nothing::
+compared with kube-scheduler's by a differential test, and priced so that the best node costs nothing::
 
       10 * nodePreference  * (weights of its preferred node affinity - weights of those terms that the node matches)
     + 1000 * taintPreference * PreferNoSchedule taints that it does not tolerate
@@ -10,18 +10,18 @@ held against the real one by a differential test, and priced so that the best no
     +   10 * imageLocality   * (score of the best node - score of the node)
     + 1000 * idleResources   * 1 where the node offers an extended resource that the pod does not ask for
 
-Where the documents subtract matched weights and add an offset, this charges the unmatched ones: the same up to a
-constant per class, and positive whatever the weights. Preferred node affinity counts absolutely: of two pods that want
-the same node, the one that wants it more gets it. (kube-scheduler scales the best node of each pod to 100 points.)
-Attraction grows with every pod that runs: up to a difference of 100 it counts absolutely too, beyond that the
-worst node costs 1000, as kube-scheduler scales it. Crowding is scaled as kube-scheduler does; a node without a
-label that a constraint wants costs the whole 1000.
+Unmatched weights are charged, instead of matched weights subtracted from an offset: the same up to a constant per
+class, and never negative. Preferred node affinity counts absolutely: of two pods that prefer the same node, the pod
+with the higher weight gets it. (kube-scheduler scales the best node of each pod to 100 points.) Attraction grows with
+every running pod: up to a difference of 100 it counts absolutely too; beyond that the worst node costs 1000, as
+kube-scheduler scales it. Crowding is scaled as kube-scheduler does; a node without a label of a constraint costs the
+whole 1000.
 
-The last is no score of kube-scheduler's. Cpu and memory of a GPU node are what its GPUs need to be of use: a pod that
-wants none of them leaves them stranded, and goes elsewhere while it can. (Bandwidth is no such resource.)
+The last part is no score of kube-scheduler. GPUs need the cpu and memory of their node: a pod without GPUs that takes
+these leaves GPUs stranded, so it goes elsewhere while it can. (Bandwidth is no such resource.)
 
-The best is sought among the nodes that the pod may use. What runs is read as the round begins; what pods of the round
-are to each other is added as they are placed (rounds/leaning.py).
+The best node is the best of those that the pod may use. Running pods are counted as the round begins; preferences
+between pods of the round are added as they are placed (costs/soft_constraints.py).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
+from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.image_locality import locality
-from flowcore.costs.pod_affinity import attraction
 from flowcore.costs.scale import OMEGA
-from flowcore.costs.topology_spread import Crowding, crowding
 from flowcore.filters import node_affinity, taint_toleration
-from flowcore.model.neighbours import Kind
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import CostWeights
 from flowcore.model.resources import BANDWIDTH, is_extended
-from flowcore.model.snapshot import Bools, Int64s, Snapshot
+from flowcore.topology.soft_affinity import affinity_weights
+from flowcore.topology.soft_spread import SpreadScore, spread_score
 
 #: Cost of one point of a score or of a preferred weight, both of which go to 100.
 _POINT = OMEGA // 100
@@ -49,12 +49,12 @@ _MOST_POINTS = 10_000
 
 
 def preferences(
-    pod_class: PodClass, kind: Kind, snapshot: Snapshot, allowed: Bools, weights: CostWeights
+    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, allowed: Bools, weights: CostWeights
 ) -> Int64s:  # fmt: skip
-    """int64[N], none negative: what each node costs a class for falling short of what it prefers.
+    """int64[N], none negative: cost of each node for a class by its preferences.
 
     Args:
-        allowed: bool[N], nodes that the class may use; what the others cost means nothing.
+        allowed: bool[N], nodes that the class may use; the costs of others have no meaning.
     """
     table = snapshot.table
     cost = np.zeros(len(table.nodes), dtype=np.int64)
@@ -64,20 +64,20 @@ def preferences(
         taints = np.minimum(taint_toleration.untolerated_preferences(pod_class, table), _MOST_POINTS)
         cost += OMEGA * weights.taint_preference * taints
     if weights.node_preference and pod_class.preferred_affinity:
-        wished = sum(max(term.weight, 0) for term in pod_class.preferred_affinity)
+        preferred = sum(max(term.weight, 0) for term in pod_class.preferred_affinity)
         matched = node_affinity.preference(pod_class, table)
-        cost += _POINT * weights.node_preference * np.minimum(wished - matched, _MOST_POINTS)
+        cost += _POINT * weights.node_preference * np.minimum(preferred - matched, _MOST_POINTS)
     if weights.pod_affinity:
-        drawn = attraction(kind, snapshot.neighbours, table)
-        if drawn is not None:
-            cost += weights.pod_affinity * by_attraction(drawn, allowed)
+        affinity = affinity_weights(signature, snapshot.pod_index, table)
+        if affinity is not None:
+            cost += weights.pod_affinity * affinity_cost(affinity, allowed)
     if weights.spread:
-        crowded = crowding(pod_class, kind, snapshot.neighbours, table, allowed)
-        if crowded is not None:
-            cost += weights.spread * by_crowding(crowded, allowed)
+        spread = spread_score(pod_class, signature, snapshot.pod_index, table, allowed)
+        if spread is not None:
+            cost += weights.spread * spread_cost(spread, allowed)
     if weights.image_locality and pod_class.images:
         score = locality(pod_class, snapshot.reports, table)
-        cost += _POINT * weights.image_locality * _short_of_best(score, allowed)
+        cost += _POINT * weights.image_locality * _below_best(score, allowed)
     if weights.idle_resources:
         cost[_offers_more(pod_class, snapshot)] += OMEGA * weights.idle_resources
     return cost
@@ -101,7 +101,7 @@ def without_idle_images(classes: Iterable[PodClass], snapshot: Snapshot) -> Mapp
 
 
 def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
-    """bool[N]: nodes that offer a device or the like that the pod does not ask for."""
+    """bool[N]: nodes that offer an extended resource that the pod does not request."""
     asked = {name for name, _ in pod_class.requests}
     offers = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     for at, name in enumerate(snapshot.resources):
@@ -110,24 +110,24 @@ def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
     return offers
 
 
-def by_attraction(drawn: Int64s, allowed: Bools) -> Int64s:
-    """int64[N], 0..OMEGA for allowed nodes, of which there must be one: what attraction there costs."""
-    short = _short_of_best(drawn, allowed)
+def affinity_cost(weights: Int64s, allowed: Bools) -> Int64s:
+    """int64[N], 0..OMEGA for allowed nodes, of which there must be one: cost of lower attraction than at the best."""
+    short = _below_best(weights, allowed)
     cost: Int64s = OMEGA * short // max(100, int(short[allowed].max()))
     return cost
 
 
-def by_crowding(crowded: Crowding, allowed: Bools) -> Int64s:
-    """int64[N], 0..OMEGA for allowed nodes: what being crowded costs."""
-    score, judged = crowded.score, allowed & ~crowded.lacking
+def spread_cost(spread: SpreadScore, allowed: Bools) -> Int64s:
+    """int64[N], 0..OMEGA for allowed nodes: cost of crowded domains."""
+    score, judged = spread.score, allowed & ~spread.unlabelled
     if not judged.any():
         return np.zeros(len(score), dtype=np.int64)
     least, most = int(score[judged].min()), int(score[judged].max())
     share = np.clip(OMEGA * (score - least) // most, 0, OMEGA) if most > 0 else np.zeros_like(score)
-    return np.where(crowded.lacking, OMEGA, share)
+    return np.where(spread.unlabelled, OMEGA, share)
 
 
-def _short_of_best(score: Int64s, allowed: Bools) -> Int64s:
-    """int64[N]: how much less than the best of the allowed nodes."""
+def _below_best(score: Int64s, allowed: Bools) -> Int64s:
+    """int64[N]: how far each score is below the best of the allowed nodes."""
     short: Int64s = np.maximum(score[allowed].max() - score, 0)
     return short

@@ -16,3 +16,20 @@ def share(amount: Float64s, capacity: Float64s) -> Float64s:
     """Amount over capacity; a node without the resource counts as full."""
     part = np.where(capacity > 0, amount / np.maximum(capacity, 1.0), 1.0)
     return np.minimum(part, float(MOST_SHARE), out=part)
+
+
+def energy(used: Float64s) -> Float64s:
+    """``used^2 / 2`` for a share of a node; beyond MOST_SHARE it rises no steeper. Its slope is ``slope(used)``."""
+    capped = np.minimum(used, float(MOST_SHARE))
+    found: Float64s = capped * (used - capped / 2)
+    return found
+
+
+def bend(used: Float64s) -> Float64s:
+    """The least curvature of ``energy`` up to such a share."""
+    return np.where(used <= MOST_SHARE, 1.0, 0.0)
+
+
+def slope(used: Float64s) -> Float64s:
+    """How steeply ``energy`` rises."""
+    return np.minimum(used, float(MOST_SHARE))

@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from flowcore.classes.groups import Group
+from flowcore.cluster.snapshot import Int64s
 from flowcore.model.policies import Policy, UnscheduledPrice
-from flowcore.model.snapshot import Int64s
 
 #: Keeps sums of prices over 100,000 pods within int64: of what policy and priority make of a price, and of the rest.
 _LIMIT = 10**13
 #: No pod ages faster than one that takes a hundred mean nodes would.
-_LARGEST = 1000.0
-_LONGEST_WAIT = 10**8
+_MAX_SIZE = 1000.0
+_MAX_WAIT = 10**8
 
 
 def unscheduled_prices(
@@ -47,7 +47,7 @@ def unscheduled_prices(
             it: a pod that has room is never left out for being cheap to leave, and the order of pods stays.
     """
     terms = [policies[found.policy].unscheduled for found in groups]
-    scales = [max(1.0, min(size, _LARGEST)) for size in sizes]
+    scales = [max(1.0, min(size, _MAX_SIZE)) for size in sizes]
     aged = _lifted(
         groups, scales, placeable, terms, [_aged(*each, now) for each in zip(groups, scales, terms, strict=True)]
     )
@@ -62,8 +62,8 @@ def unscheduled_prices(
 
 def _aged(found: Group, scale: float, price: UnscheduledPrice, now: float) -> Int64s:
     """int64[pods]: what waiting adds to the price of each pod of a group."""
-    since = np.array([pod.waits_since or now for pod in found.pods])
-    waited = np.clip(now - since, 0.0, _LONGEST_WAIT)
+    since = np.array([pod.waiting_since or now for pod in found.pods])
+    waited = np.clip(now - since, 0.0, _MAX_WAIT)
     return np.minimum(waited * price.per_waiting_second * scale, _LIMIT).astype(np.int64)
 
 

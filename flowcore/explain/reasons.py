@@ -6,12 +6,12 @@ Source: kube-scheduler framework/types.go (FitError.Error): "0/5 nodes are avail
 from __future__ import annotations
 
 from flowcore.classes.groups import Group
-from flowcore.filters import Verdicts, judge
-from flowcore.filters.registry import Ask, ask
+from flowcore.cluster.snapshot import NodeTable, Snapshot
+from flowcore.filters import Verdicts, run_filters
+from flowcore.filters.registry import FilterRunner, run_filter
 from flowcore.model.gangs import Gang
-from flowcore.model.neighbours import ANY_KIND, Kind
+from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.snapshot import NodeTable, Snapshot
 
 
 def summary(verdicts: Verdicts) -> str:
@@ -27,28 +27,28 @@ def _available(count: int, verdicts: Verdicts) -> str:
     return f"{count}/{total} nodes are available: {listed}." if listed else f"{count}/{total} nodes are available."
 
 
-def reason_for(group: Group, *, before: Snapshot, after: Snapshot, ask: Ask = ask) -> str:
+def reason_for(group: Group, *, before: Snapshot, after: Snapshot, runner: FilterRunner = run_filter) -> str:
     """Why pods of a group stay pending after a round.
 
     Args:
         before: the snapshot that the round began with.
         after: the same with the round's placements counted.
-        ask: who asks the filters.
+        runner: who asks the filters.
     """
-    text = _available(0, judge(group.pod_class, after, group.kind, ask))
-    if judge(group.pod_class, before, group.kind, ask).fits.any():
-        text += " There was room for some pods of this kind; the round gave it to pods that cost more to leave waiting."
+    text = _available(0, run_filters(group.pod_class, after, group.signature, runner))
+    if run_filters(group.pod_class, before, group.signature, runner).fits.any():
+        text += " There was room for some of these pods. It went to pods with a higher cost of waiting."
     return text
 
 
 def no_domain(gang: Gang, table: NodeTable) -> str:
     """Why no node will do for a gang whose pods keep to one domain of a label; "" where some may."""
-    if not gang.topology or bool((table.column(gang.topology).codes >= 0).any()):
+    if not gang.topology_key or bool((table.column(gang.topology_key).codes >= 0).any()):
         return ""
-    return f"{gang.name} keeps to one domain of {gang.topology}, a label that no node has"
+    return f"{gang.name} keeps to one domain of {gang.topology_key}, a label that no node has"
 
 
-def node_reasons(pod_class: PodClass, after: Snapshot, kind: Kind = ANY_KIND) -> dict[str, str]:
+def node_reasons(pod_class: PodClass, after: Snapshot, signature: PodSignature = EMPTY_SIGNATURE) -> dict[str, str]:
     """Each node that a class does not fit on, with the reason."""
-    verdicts = judge(pod_class, after, kind)
+    verdicts = run_filters(pod_class, after, signature)
     return {node.name: verdicts.of_node(at)[1] for at, node in enumerate(after.table.nodes) if not verdicts.fits[at]}

@@ -1,6 +1,6 @@
-"""InterPodAffinity: required rules between pods, those of pods that run and those of the pod that waits.
+"""InterPodAffinity: required affinity and anti-affinity of the waiting pod, and anti-affinity of running pods.
 
-Source: kube-scheduler plugins/interpodaffinity/filtering.go.
+Source: kube-scheduler plugins/interpodaffinity/filtering.go. The arithmetic is in ``topology.affinity``.
 """
 
 from __future__ import annotations
@@ -9,45 +9,50 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from flowcore.filters.rejection import Reads, Rejection
-from flowcore.model.neighbours import Crowd, Kind, Neighbours, Together, own_term_matches
-from flowcore.model.rules import AffinityTerm, Rules
-from flowcore.model.snapshot import Bools, NodeTable
+from flowcore.cluster.snapshot import Bools, NodeTable
+from flowcore.filters.rejection import FilterInputs, Rejection
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.matching_pods import MatchingPods
+from flowcore.model.pod_index import AffinityMatch, PodIndex, PodSignature
+from flowcore.topology.affinity import affinity_matches_itself, min_pods
+from flowcore.topology.counters import DomainCounter
+from flowcore.topology.domains import Domains
+from flowcore.topology.limits import within_limit
 
 NAME = "InterPodAffinity"
 REASON = "node(s) didn't satisfy existing pods anti-affinity rules"
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-#: kube-scheduler goes on with the parser's words.
+#: The parser's words follow in kube-scheduler's message.
 REASON_UNREADABLE = "parsing pod"
 
 
-def reads(kind: Kind, neighbours: Neighbours) -> Reads | None:
-    """The terms of running pods that speak of the kind, and the pods that bring them."""
-    found = neighbours.repelled(kind)
-    if not found:
+def reads(signature: PodSignature, pod_index: PodIndex) -> FilterInputs | None:
+    """The anti-affinity terms of running pods that match the signature, and the pods that have them."""
+    terms = pod_index.anti_affinity_terms_for(signature)
+    if not terms:
         return None
-    return Reads(
-        of_class=frozenset(term for term, _ in found),
-        crowds=tuple(crowd for _, crowd in found),
-        labels=_topologies(term for term, _ in found),
+    return FilterInputs(
+        class_key=frozenset(term for term, _ in terms),
+        matching_pods=tuple(matching_pods for _, matching_pods in terms),
+        label_keys=_topologies(term for term, _ in terms),
     )
 
 
-def own_reads(kind: Kind, neighbours: Neighbours) -> Reads | None:
-    """The kind's own terms, and the pods that they speak of."""
-    rules = kind.rules
-    if rules is None or not (rules.affinity or rules.anti_affinity):
+def own_reads(signature: PodSignature, pod_index: PodIndex) -> FilterInputs | None:
+    """The pod's own terms, and the pods that they match."""
+    constraints = signature.constraints
+    if constraints is None or not (constraints.affinity or constraints.anti_affinity):
         return None
-    crowds = [neighbours.crowd(Together((term,))) for term in rules.anti_affinity]
-    first = False
-    if rules.affinity:
-        crowds.append(neighbours.crowd(Together(rules.affinity)))
-        first = speaks_of_itself(kind, rules, neighbours)
-    return Reads(
-        of_class=(rules.affinity, rules.anti_affinity, first),
-        crowds=tuple(crowds),
-        labels=_topologies((*rules.affinity, *rules.anti_affinity)),
+    matching_pods = [pod_index.matching_pods(AffinityMatch((term,))) for term in constraints.anti_affinity]
+    self_affinity = False
+    if constraints.affinity:
+        matching_pods.append(pod_index.matching_pods(AffinityMatch(constraints.affinity)))
+        self_affinity = affinity_matches_itself(signature, constraints, pod_index.namespaces)
+    return FilterInputs(
+        class_key=(constraints.affinity, constraints.anti_affinity, self_affinity),
+        matching_pods=tuple(matching_pods),
+        label_keys=_topologies((*constraints.affinity, *constraints.anti_affinity)),
     )
 
 
@@ -55,69 +60,61 @@ def _topologies(terms: Iterable[AffinityTerm]) -> tuple[str, ...]:
     return tuple(sorted({term.topology_key for term in terms}))
 
 
-def rejections(kind: Kind, neighbours: Neighbours, table: NodeTable) -> tuple[Rejection, ...]:
-    """Nodes in a domain that a running pod keeps the kind out of."""
-    found = neighbours.repelled(kind)
-    if not found:
-        return ()
-    refused = np.zeros(len(table.nodes), dtype=np.bool_)
-    for term, crowd in found:
-        refused |= _domains_of(crowd, term.topology_key, table)
-    return (Rejection(REASON, refused),)
+def rejections(signature: PodSignature, pod_index: PodIndex, table: NodeTable) -> tuple[Rejection, ...]:
+    """Nodes in a domain that the anti-affinity of a running pod closes to the signature."""
+    terms = pod_index.anti_affinity_terms_for(signature)
+    return (Rejection(REASON, _any_near(terms, table)),) if terms else ()
 
 
-def unreadable(rules: Rules, table: NodeTable) -> tuple[Rejection, ...]:
+def unreadable(constraints: InterPodConstraints, table: NodeTable) -> tuple[Rejection, ...]:
     """Every node, for a pod with a term that cannot be parsed."""
-    if not rules.unreadable_affinity:
+    if not constraints.unreadable_affinity:
         return ()
-    reason = f"{REASON_UNREADABLE}: a selector in {rules.unreadable_affinity} cannot be parsed"
+    reason = f"{REASON_UNREADABLE}: a selector in {constraints.unreadable_affinity} cannot be parsed"
     return (Rejection(reason, np.ones(len(table.nodes), dtype=np.bool_)),)
 
 
-def own_rejections(kind: Kind, neighbours: Neighbours, table: NodeTable) -> tuple[Rejection, ...]:
+def own_rejections(signature: PodSignature, pod_index: PodIndex, table: NodeTable) -> tuple[Rejection, ...]:
     """Nodes that the pod's own terms rule out; a node is given the first of the two reasons only."""
-    rules = kind.rules
-    if rules is None:
+    constraints = signature.constraints
+    if constraints is None:
         return ()
-    found = []
-    decided = np.zeros(len(table.nodes), dtype=np.bool_)
-    if rules.affinity:
-        decided = ~_near(kind, rules, neighbours, table)
-        found.append(Rejection(REASON_AFFINITY, decided))
-    if rules.anti_affinity:
-        met = np.zeros(len(table.nodes), dtype=np.bool_)
-        for term in rules.anti_affinity:
-            met |= _domains_of(neighbours.crowd(Together((term,))), term.topology_key, table)
-        found.append(Rejection(REASON_ANTI_AFFINITY, met & ~decided))
-    return tuple(found)
+    rejected = []
+    undecided = np.ones(len(table.nodes), dtype=np.bool_)
+    if constraints.affinity:
+        undecided = _meets_affinity(signature, constraints, pod_index, table)
+        rejected.append(Rejection(REASON_AFFINITY, ~undecided))
+    if constraints.anti_affinity:
+        terms = [(term, pod_index.matching_pods(AffinityMatch((term,)))) for term in constraints.anti_affinity]
+        rejected.append(Rejection(REASON_ANTI_AFFINITY, _any_near(terms, table) & undecided))
+    return tuple(rejected)
 
 
-def speaks_of_itself(kind: Kind, rules: Rules, neighbours: Neighbours) -> bool:
-    """Whether all affinity terms speak of the pod that has them: it may be the first of its group."""
-    return all(own_term_matches(term, kind, neighbours.namespaces) for term in rules.affinity)
+def _meets_affinity(
+    signature: PodSignature, constraints: InterPodConstraints, pod_index: PodIndex, table: NodeTable
+) -> Bools:
+    """bool[N]: nodes that share every topology with a pod that all affinity terms match."""
+    matching_pods = pod_index.matching_pods(AffinityMatch(constraints.affinity))
+    keys = dict.fromkeys(term.topology_key for term in constraints.affinity)
+    counters = [DomainCounter.of(matching_pods, Domains.unordered(key, table), None, table) for key in keys]
+    needed = min_pods(
+        met=any(counter.initial.any() for counter in counters),
+        self_affinity=affinity_matches_itself(signature, constraints, pod_index.namespaces),
+    )
+    meets = np.ones(len(table.nodes), dtype=np.bool_)
+    for counter in counters:
+        meets &= counter.domains.labelled & (counter.initial_by_node >= needed)
+    return meets
 
 
-def _near(kind: Kind, rules: Rules, neighbours: Neighbours, table: NodeTable) -> Bools:
-    """bool[N]: nodes that share every topology with a pod that all affinity terms speak of."""
-    wanted = neighbours.crowd(Together(rules.affinity))
-    near = np.ones(len(table.nodes), dtype=np.bool_)
-    labelled = np.ones(len(table.nodes), dtype=np.bool_)
-    anywhere = False
-    for term in rules.affinity:
-        with_pods = _domains_of(wanted, term.topology_key, table)
-        anywhere = anywhere or bool(with_pods.any())
-        near &= with_pods
-        labelled &= table.column(term.topology_key).codes >= 0
-    if anywhere:
-        return near
-    # The first pod of a group that wants to be together: its terms speak of itself and of nobody else.
-    return labelled if speaks_of_itself(kind, rules, neighbours) else np.zeros_like(labelled)
-
-
-def _domains_of(crowd: Crowd, key: str, table: NodeTable) -> Bools:
-    """bool[N]: nodes in a domain of the topology where any of these pods runs."""
-    column = table.column(key)
-    inhabited = np.zeros(len(column.values) + 1, dtype=np.bool_)  # the last entry is for nodes without the label
-    inhabited[column.codes[crowd.on(table.index)[0]]] = True
-    inhabited[-1] = False
-    return inhabited[column.codes]
+def _any_near(terms: Iterable[tuple[AffinityTerm, MatchingPods]], table: NodeTable) -> Bools:
+    """bool[N]: nodes in a domain in which any of these pods runs, each in the topology of its term."""
+    domains: dict[str, Domains] = {}
+    closed = np.zeros(len(table.nodes), dtype=np.bool_)
+    for term, matching_pods in terms:
+        key = term.topology_key
+        if key not in domains:
+            domains[key] = Domains.unordered(key, table)
+        counts = DomainCounter.of(matching_pods, domains[key], None, table).initial
+        closed |= ~within_limit(counts, 0, 0)[domains[key].codes]
+    return closed

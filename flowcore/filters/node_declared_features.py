@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.filters.rejection import Reads, Rejection
+from flowcore.cluster.snapshot import NodeTable
+from flowcore.filters.rejection import FilterInputs, Rejection
 from flowcore.model.pods import PodClass
-from flowcore.model.snapshot import NodeTable
 
 NAME = "NodeDeclaredFeatures"
 REASON = "node(s) didn't match Pod's required features"
 
 
-def reads(pod_class: PodClass) -> Reads | None:
+def reads(pod_class: PodClass) -> FilterInputs | None:
     """What the class needs."""
-    return Reads(pod_class.features) if pod_class.features else None
+    return FilterInputs(pod_class.features) if pod_class.features else None
 
 
 def rejections(pod_class: PodClass, table: NodeTable) -> tuple[Rejection, ...]:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.filters.rejection import Reads, Rejection
+from flowcore.cluster.snapshot import NodeTable
+from flowcore.filters.rejection import FilterInputs, Rejection
 from flowcore.model.pods import PodClass
-from flowcore.model.snapshot import NodeTable
 
 NAME = "NodeName"
 REASON = "node(s) didn't match the requested node name"
 
 
-def reads(pod_class: PodClass) -> Reads | None:
+def reads(pod_class: PodClass) -> FilterInputs | None:
     """The node's name."""
-    return Reads(pod_class.node_name) if pod_class.node_name else None
+    return FilterInputs(pod_class.node_name) if pod_class.node_name else None
 
 
 def rejections(pod_class: PodClass, table: NodeTable) -> tuple[Rejection, ...]:

@@ -9,15 +9,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from flowcore.filters.rejection import Reads, Rejection
+from flowcore.cluster.snapshot import Snapshot
+from flowcore.filters.rejection import FilterInputs, Rejection
 from flowcore.model.pods import ANY_ADDRESS, HostPort, PodClass
-from flowcore.model.snapshot import Snapshot
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
 
-class Held:
+class HeldPorts:
     """Host ports by number and protocol, to be compared with others in one pass."""
 
     def __init__(self, ports: Iterable[HostPort]) -> None:
@@ -26,7 +26,7 @@ class Held:
             self._addresses.setdefault((port.protocol, port.port), set()).add(port.ip)
 
     def clashes(self, others: Iterable[HostPort]) -> bool:
-        """Whether any of the others is among these (HostPort.clashes)."""
+        """Whether any of the others is held already: at the same address, or one of the two at every address."""
         addresses = self._addresses
         for other in others:
             there = addresses.get((other.protocol, other.port))
@@ -37,12 +37,12 @@ class Held:
 
 def clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
     """Whether any wanted port is held already."""
-    return Held(wanted).clashes(taken)
+    return HeldPorts(wanted).clashes(taken)
 
 
-def reads(pod_class: PodClass) -> Reads | None:
+def reads(pod_class: PodClass) -> FilterInputs | None:
     """The class's host ports."""
-    return Reads(pod_class.host_ports) if pod_class.host_ports else None
+    return FilterInputs(pod_class.host_ports) if pod_class.host_ports else None
 
 
 def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
@@ -50,7 +50,7 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
     if not pod_class.host_ports or not snapshot.ports:
         return ()
     refused = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
-    wanted = Held(pod_class.host_ports)
+    wanted = HeldPorts(pod_class.host_ports)
     for at, taken in snapshot.ports.items():
         refused[at] = wanted.clashes(taken)
     return (Rejection(REASON, refused),)

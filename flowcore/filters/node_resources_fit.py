@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.filters.rejection import Reads, Rejection
+from flowcore.cluster.snapshot import Int64s, Snapshot
+from flowcore.filters.rejection import FilterInputs, Rejection
 from flowcore.model.pods import PodClass
-from flowcore.model.resources import PODS
-from flowcore.model.snapshot import Int64s, Snapshot
+from flowcore.model.resources import BASE_RESOURCES, PODS
 
 NAME = "NodeResourcesFit"
 TOO_MANY_PODS = "Too many pods"
@@ -22,29 +22,27 @@ def insufficient(resource: str) -> str:
     return f"Insufficient {resource}"
 
 
-def reads(pod_class: PodClass) -> Reads:
+def reads(pod_class: PodClass) -> FilterInputs:
     """What the class asks for."""
-    return Reads(pod_class.requests)
+    return FilterInputs(pod_class.requests)
 
 
 def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
-    """One rejection per resource that is asked for, whether it runs short anywhere or not: a node can be in several."""
-    wanted = snapshot.vector(pod_class.requests)
-    free = snapshot.free
-    found = []
-    order = [snapshot.resources.index(PODS), *(i for i, name in enumerate(snapshot.resources) if name != PODS)]
-    for i in order:
-        if wanted[i] > 0:
-            name = snapshot.resources[i]
-            found.append(Rejection(TOO_MANY_PODS if name == PODS else insufficient(name), free[:, i] < wanted[i]))
+    """One rejection per requested resource, short of it anywhere or not; a node can be in several."""
+    requests, free = snapshot.vector(pod_class.requests), snapshot.free
     # No node offers these, so they have no column.
     everywhere = np.ones(len(free), dtype=np.bool_)
-    found.extend(Rejection(insufficient(name), everywhere) for name in not_offered(pod_class, snapshot))
-    return tuple(found)
+    short = dict.fromkeys(not_offered(pod_class, snapshot), everywhere)
+    short |= {name: free[:, at] < requests[at] for at, name in enumerate(snapshot.resources) if requests[at] > 0}
+    pods = Rejection(TOO_MANY_PODS, short.pop(PODS))
+    # The order depends on names alone, so a verdict reads the same whether a resource has a column by now.
+    first = [name for name in BASE_RESOURCES if name in short]
+    rest = sorted(short.keys() - set(first))
+    return (pods, *(Rejection(insufficient(name), short[name]) for name in (*first, *rest)))
 
 
 def not_offered(pod_class: PodClass, snapshot: Snapshot) -> list[str]:
-    """Resources that the class asks for and no node offers."""
+    """Requested resources that no node offers."""
     return sorted(name for name, amount in pod_class.requests if amount > 0 and name not in snapshot.resources)
 
 

@@ -5,20 +5,20 @@ Source: kube-scheduler plugins/nodeunschedulable.
 
 from __future__ import annotations
 
-from flowcore.filters.rejection import Reads, Rejection
-from flowcore.filters.taint_toleration import tolerates
+from flowcore.cluster.node_matching import tolerates
+from flowcore.cluster.snapshot import NodeTable
+from flowcore.filters.rejection import FilterInputs, Rejection
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import PodClass
-from flowcore.model.snapshot import NodeTable
 
 NAME = "NodeUnschedulable"
 REASON = "node(s) were unschedulable"
 _TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
-def reads(pod_class: PodClass) -> Reads | None:
+def reads(pod_class: PodClass) -> FilterInputs | None:
     """Whether the class tolerates a cordon."""
-    return None if tolerates(pod_class.tolerations, _TAINT) else Reads(())
+    return None if tolerates(pod_class.tolerations, _TAINT) else FilterInputs(())
 
 
 def rejections(pod_class: PodClass, table: NodeTable) -> tuple[Rejection, ...]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from flowcore.cluster.snapshot import Bools, Int64s, NodeTable
+from flowcore.cluster.storage import Storage
 from flowcore.filters.rejection import Rejection
 from flowcore.filters.volume_restrictions import not_found
-from flowcore.model.snapshot import Bools, Int64s, NodeTable
-from flowcore.model.storage import Storage
 from flowcore.model.volumes import (
     CSI_DRIVERS,
     UNMIGRATED,
@@ -34,7 +34,7 @@ _NO_LIMIT = 2**62
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """Volumes by the name that is theirs alone, with their drivers; ``problem`` ended the count."""
+    """Volumes by unique name, with their drivers; ``problem``: the error that ended the count."""
 
     drivers: dict[str, str] = field(default_factory=dict)
     problem: str = ""
@@ -60,7 +60,7 @@ class _Loads:
 
 
 def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Rejection, ...]:
-    """Nodes whose limit would be exceeded, and nodes where something keeps the volumes from being counted."""
+    """Nodes whose limit would be exceeded, and nodes on which an error prevents the count."""
     with_csi = _with_csi(storage, table)
     found = []
     for migrated, nodes in ((False, ~with_csi), (True, with_csi)):
@@ -130,7 +130,7 @@ def _loads(storage: Storage, table: NodeTable) -> _Loads:
 
 
 def _attached(node: str, storage: Storage) -> dict[str, str]:
-    """Volumes that are attached to a node, with their drivers, whether or not a pod uses them still."""
+    """Volumes that are attached to a node, with their drivers, in use or not."""
     found = {}
     for each in storage.attached_to(node):
         volume = storage.volumes.get(each.volume_name)
@@ -169,7 +169,7 @@ def _count(volumes: Iterable[ClaimVolume | Disk], storage: Storage, *, migrated:
             if foreign:
                 return _Count(problem=_failed(foreign))
             attachment = _of_claim(claim, storage, migrated=migrated)
-        # Its own name would be no name without a driver or a handle.
+        # Without a driver or a handle it has no unique name.
         if attachment is not None and not attachment.problem and (isinstance(each, Disk) or _is_whole(attachment)):
             found[f"{attachment.driver}/{attachment.handle}"] = attachment.driver
     return _Count(found)
@@ -180,7 +180,7 @@ def _is_whole(attachment: Attachment) -> bool:
 
 
 def _of_claim(claim: Claim, storage: Storage, *, migrated: bool) -> Attachment | None:
-    """A claim's volume, or the one that will be made for it."""
+    """A claim's volume, or the volume that will be provisioned for it."""
     volume = storage.volumes.get(claim.volume_name) if claim.volume_name else None
     if volume is not None:
         return None if volume.plugin and not migrated else volume.attachment

@@ -1,102 +1,86 @@
-"""PolicyConstraints: what the policy that governs a pod demands across pods. Not a filter of kube-scheduler's.
+"""PolicyConstraints: constraints between pods of the policy that governs a pod. Not a filter of kube-scheduler.
 
-It comes after those of kube-scheduler: where both reject a node, their reason is the one that is given.
+It runs after the filters of kube-scheduler: where both reject a node, their reason is given.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from flowcore.filters import node_affinity
-from flowcore.filters.rejection import Reads, Rejection
-from flowcore.model.neighbours import Described, Kind, Neighbours
-from flowcore.model.rules import Limit, Rules
-from flowcore.model.snapshot import Int64s, NodeTable
+from flowcore.cluster.node_matching import meets_all
+from flowcore.cluster.snapshot import NodeTable
+from flowcore.filters.rejection import FilterInputs, Rejection
+from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
+from flowcore.model.pod_index import PodIndex, PodSignature
+from flowcore.topology.counters import DomainCounter
+from flowcore.topology.domains import Domains
+from flowcore.topology.limits import Cap, counts_itself, limit_match
 
 NAME = "PolicyConstraints"
 
 
-def contradictory(rules: Rules, table: NodeTable) -> tuple[Rejection, ...]:
-    """Every node, for a pod that can never be placed by the words of its policy."""
-    if not rules.contradiction:
+def contradictory(constraints: InterPodConstraints, table: NodeTable) -> tuple[Rejection, ...]:
+    """Every node, for a pod that its policy rules out everywhere."""
+    if not constraints.contradiction:
         return ()
-    reason = f"node(s) are ruled out by a contradiction: {rules.contradiction}"
+    reason = f"node(s) are ruled out by a contradiction: {constraints.contradiction}"
     return (Rejection(reason, np.ones(len(table.nodes), dtype=np.bool_)),)
 
 
-def nodes_reads(kind: Kind) -> Reads | None:
-    """The nodes that constraints leave to the kind."""
-    only_on = () if kind.rules is None else kind.rules.only_on
-    if not only_on:
+def nodes_reads(signature: PodSignature) -> FilterInputs | None:
+    """The nodes that constraints allow the pod."""
+    allowed_nodes = () if signature.constraints is None else signature.constraints.allowed_nodes
+    if not allowed_nodes:
         return None
-    keys = {requirement.key for each in only_on for requirement in each.nodes.requirements}
-    return Reads(only_on, labels=tuple(sorted(keys)))
+    keys = {requirement.key for each in allowed_nodes for requirement in each.nodes.requirements}
+    return FilterInputs(allowed_nodes, label_keys=tuple(sorted(keys)))
 
 
-def nodes_rejections(kind: Kind, table: NodeTable) -> tuple[Rejection, ...]:
-    """Nodes that a constraint does not leave to the kind."""
-    found = []
+def nodes_rejections(signature: PodSignature, table: NodeTable) -> tuple[Rejection, ...]:
+    """Nodes that a constraint does not allow the pod."""
+    rejected = []
     decided = np.zeros(len(table.nodes), dtype=np.bool_)
-    for each in kind.rules.only_on if kind.rules is not None else ():
-        others = ~node_affinity.meets_all(each.nodes.requirements, table) & ~decided
-        found.append(Rejection(f"node(s) are not among those of {each.constraint}", others))
+    for each in signature.constraints.allowed_nodes if signature.constraints is not None else ():
+        others = ~meets_all(each.nodes.requirements, table) & ~decided
+        rejected.append(Rejection(f"node(s) are not among those of {each.constraint}", others))
         decided |= others
-    return tuple(found)
+    return tuple(rejected)
 
 
-def reads(kind: Kind, neighbours: Neighbours) -> Reads | None:
-    """The limits, whether each counts the kind itself, and the pods that they count."""
-    limits = () if kind.rules is None else kind.rules.limits
+def reads(signature: PodSignature, pod_index: PodIndex) -> FilterInputs | None:
+    """The limits, whether each counts the pod itself, and the pods that they count."""
+    limits = () if signature.constraints is None else signature.constraints.limits
     if not limits:
         return None
-    return Reads(
-        of_class=(limits, tuple(counts_itself(limit, kind, neighbours) for limit in limits)),
-        crowds=tuple(neighbours.crowd(description(limit)) for limit in limits),
-        labels=tuple(sorted({limit.topology_key for limit in limits if limit.topology_key})),
+    return FilterInputs(
+        class_key=(limits, tuple(counts_itself(limit, signature, pod_index.namespaces) for limit in limits)),
+        matching_pods=tuple(pod_index.matching_pods(limit_match(limit)) for limit in limits),
+        label_keys=tuple(sorted({limit.topology_key for limit in limits if limit.topology_key})),
     )
 
 
-def rejections(kind: Kind, neighbours: Neighbours, table: NodeTable) -> tuple[Rejection, ...]:
-    """Nodes where one more of the kind would be too many for a limit; a node is given the reason of its first one."""
-    found = []
+def rejections(signature: PodSignature, pod_index: PodIndex, table: NodeTable) -> tuple[Rejection, ...]:
+    """Nodes where the pod would be one too many for a limit; a node is given the reason of the first one."""
+    rejected = []
     decided = np.zeros(len(table.nodes), dtype=np.bool_)
-    for limit in kind.rules.limits if kind.rules is not None else ():
+    for limit in signature.constraints.limits if signature.constraints is not None else ():
         key = limit.topology_key
+        domains = Domains.unordered(key, table) if key else Domains.whole(table)
         if key:
-            lacking = (table.column(key).codes < 0) & ~decided
-            found.append(Rejection(f"node(s) have no label {key} ({limit.constraint})", lacking))
-            decided |= lacking
-        itself = int(counts_itself(limit, kind, neighbours))
-        full = (_counts(limit, neighbours, table) + itself > limit.most) & ~decided
-        found.append(Rejection(reason(limit), full))
+            unlabelled = ~domains.labelled & ~decided
+            rejected.append(Rejection(f"node(s) have no label {key} ({limit.constraint})", unlabelled))
+            decided |= unlabelled
+        counter = DomainCounter.of(pod_index.matching_pods(limit_match(limit)), domains, None, table)
+        cap = Cap(counter, limit.max_pods, int(counts_itself(limit, signature, pod_index.namespaces)))
+        full = ~cap.allowed_domains(counter.initial)[domains.codes] & ~decided
+        rejected.append(Rejection(reason(limit), full))
         decided |= full
-    return tuple(found)
+    return tuple(rejected)
 
 
-def reason(limit: Limit) -> str:
-    """Why a node is not good enough."""
-    if not limit.most:
+def reason(limit: MaxPerDomain) -> str:
+    """Why a limit rejects a node."""
+    if not limit.max_pods:
         return f"node(s) are closed by {limit.constraint} (no other group in the same {limit.topology_key})"
     where = f"per {limit.topology_key}" if limit.topology_key else "in the cluster"
-    return f"node(s) are full by {limit.constraint} (at most {limit.most} {where})"
-
-
-def description(limit: Limit) -> Described:
-    """The pods that a limit counts."""
-    return Described(limit.selectors, limit.namespaces)
-
-
-def counts_itself(limit: Limit, kind: Kind, neighbours: Neighbours) -> bool:
-    """Whether a limit counts the pod that has it."""
-    return description(limit).includes(kind, neighbours.namespaces)
-
-
-def _counts(limit: Limit, neighbours: Neighbours, table: NodeTable) -> Int64s:
-    """int64[N]: how many pods a limit counts in each node's domain."""
-    positions, pods = neighbours.crowd(description(limit)).on(table.index)
-    if not limit.topology_key:
-        return np.full(len(table.nodes), int(pods.sum()), dtype=np.int64)
-    column = table.column(limit.topology_key)
-    counts: Int64s = np.zeros(len(column.values) + 1, dtype=np.int64)  # the last entry is for nodes without the label
-    np.add.at(counts, column.codes[positions], pods)
-    return counts[column.codes]
+    return f"node(s) are full by {limit.constraint} (at most {limit.max_pods} {where})"

@@ -1,21 +1,21 @@
-"""What a filter says, and what it reads to say it."""
+"""The answer of a filter, and what it reads for it."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from flowcore.model.neighbours import Crowd
-from flowcore.model.snapshot import Bools
+from flowcore.cluster.snapshot import Bools
+from flowcore.model.matching_pods import MatchingPods
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Nodes that a filter turns away, and why.
+    """Nodes that a filter rejects, and why.
 
     Attributes:
         reason: kube-scheduler's text.
-        nodes: bool[N], True where it holds.
+        nodes: bool[N].
     """
 
     reason: str
@@ -23,17 +23,17 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class FilterInputs:
     """What a filter reads of a class, and of the cluster for that class.
 
     Attributes:
-        of_class: classes for which this is equal get equal verdicts.
-        crowds: running pods that its verdict depends on.
-        labels: keys of node labels by which it holds nodes together; () for a filter that looks at each node alone.
-        taints: whether a taint of one node may change its verdict on others.
+        class_key: classes for which this is equal get equal verdicts.
+        matching_pods: running pods that its verdict depends on.
+        label_keys: node labels on which its verdict on other nodes depends; () for a filter that reads each node alone.
+        reads_taints: whether a taint of one node may change its verdict on others.
     """
 
-    of_class: Hashable
-    crowds: tuple[Crowd, ...] = ()
-    labels: tuple[str, ...] = ()
-    taints: bool = False
+    class_key: Hashable
+    matching_pods: tuple[MatchingPods, ...] = ()
+    label_keys: tuple[str, ...] = ()
+    reads_taints: bool = False

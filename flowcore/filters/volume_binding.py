@@ -1,4 +1,4 @@
-"""VolumeBinding: a node reaches the volumes of a pod's claims, those that are bound and those that are still to be had.
+"""VolumeBinding: a node reaches the volumes of a pod's claims, bound ones and ones yet to be found or made.
 
 Source: kube-scheduler plugins/volumebinding (volume_binding.go, binder.go), component-helpers storage/volume
 (pv_helpers.go). A claim that waits for its first consumer takes the smallest volume of its class that the node reaches;
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.filters import node_affinity
+from flowcore.cluster.node_matching import meets_all
+from flowcore.cluster.snapshot import Bools, NodeTable
+from flowcore.cluster.storage import Storage
 from flowcore.filters.node_volume_limits import not_for_pod
 from flowcore.filters.rejection import Rejection
 from flowcore.filters.volume_restrictions import not_found
 from flowcore.model.quantities import whole_from_nanos
 from flowcore.model.selectors import NodeSelectorTerm
-from flowcore.model.snapshot import Bools, NodeTable
-from flowcore.model.storage import Storage
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, Volumes
 
 NAME = "VolumeBinding"
@@ -26,13 +26,13 @@ REASON_NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 REASON_NO_SPACE = "node(s) did not have enough free storage"
 REASON_LOST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 REASON_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
-#: kube-scheduler goes on with the parser's words.
+#: The parser's words follow in kube-scheduler's message.
 REASON_UNREADABLE = f'running "{NAME}" filter plugin: error creating internal label selector for claim'
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
-def outright(volumes: Volumes, storage: Storage) -> str:
-    """Why no node will do, "" when some may."""
+def prefilter_reason(volumes: Volumes, storage: Storage) -> str:
+    """Why every node is rejected, "" if some may fit."""
     used = [each for each in volumes if isinstance(each, ClaimVolume)]
     for each in used:
         claim = storage.claims.get(each.key)
@@ -72,7 +72,7 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
     found, failed = _bound([claim for claim in claims if claim.bound], storage, table)
     waiting = [claim for claim in claims if not claim.bound]
     if waiting:
-        # A node that another claim was provisioned for is looked at no further.
+        # A node for which another claim is provisioned is checked no further.
         elsewhere = nobody.copy()
         for claim in waiting:
             if claim.selected_node is not None:
@@ -84,7 +84,7 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
         asked = ~(elsewhere | failed)
         unreadable = next((each for each in waiting if _needs_match(each) and not _is_readable(each)), None)
         if unreadable is not None:
-            # An error is all that is said of a node.
+            # Of a node with an error only the error is reported.
             found = [Rejection(each.reason, each.nodes & ~asked) for each in found]
             found.append(Rejection(f"{REASON_UNREADABLE}: {unreadable.namespace}/{unreadable.name}", asked))
             asked = nobody
@@ -126,18 +126,18 @@ def _migrated(plugin: str, storage: Storage, table: NodeTable) -> Bools:
 
 
 def _reach(affinity: tuple[NodeSelectorTerm, ...] | None, table: NodeTable) -> Bools:
-    """bool[N]: nodes that a volume's affinity names by their labels (CheckNodeAffinity does not know their names)."""
+    """bool[N]: nodes that a volume's affinity selects by labels (CheckNodeAffinity does not read names)."""
     if affinity is None:
         return np.ones(len(table.nodes), dtype=np.bool_)
     near = np.zeros(len(table.nodes), dtype=np.bool_)
     for term in affinity:
         if not term.selects_nothing:
-            near |= node_affinity.meets_all(term.expressions, table)
+            near |= meets_all(term.expressions, table)
     return near
 
 
 def _unbound(waiting: list[Claim], storage: Storage, table: NodeTable, asked: Bools) -> list[Rejection]:
-    """Nodes among those asked about that have no volume for a claim and can have none made.
+    """Nodes, among those asked about, on which a claim has no volume and none can be provisioned.
 
     Args:
         waiting: claims that wait for their first consumer; those with a selected node are being provisioned.
@@ -148,7 +148,7 @@ def _unbound(waiting: list[Claim], storage: Storage, table: NodeTable, asked: Bo
     missing += [(claim, asked & ~_match(claim, storage, table, taken)) for claim in to_match]
     unmet, full = np.zeros_like(asked), np.zeros_like(asked)
     for claim, nodes in missing:
-        # The first claim that cannot be had decides.
+        # The first claim without a volume decides.
         left = nodes & ~(unmet | full)
         can_make, has_space = _provision(claim, storage, table)
         unmet |= left & ~can_make
@@ -157,7 +157,7 @@ def _unbound(waiting: list[Claim], storage: Storage, table: NodeTable, asked: Bo
 
 
 def _needs_match(claim: Claim) -> bool:
-    """Whether a volume is still to be looked for; else one is being made."""
+    """Whether a volume has yet to be found; else one is being provisioned."""
     return claim.selected_node is None
 
 
@@ -168,7 +168,7 @@ def _is_readable(claim: Claim) -> bool:
 def _match(claim: Claim, storage: Storage, table: NodeTable, taken: dict[str, Bools]) -> Bools:
     """bool[N]: nodes with a volume for the claim, which is marked as taken there."""
     nothing = np.zeros(len(table.nodes), dtype=np.bool_)
-    # A volume that is kept for the claim goes before all others, even where it cannot be reached.
+    # A volume reserved for the claim (claimRef) precedes all others, even where no node reaches it.
     kept = [
         volume
         for volume in storage.kept_for(claim)
@@ -192,7 +192,7 @@ def _match(claim: Claim, storage: Storage, table: NodeTable, taken: dict[str, Bo
 
 
 def _may_hold(volume: PersistentVolume, claim: Claim) -> bool:
-    """Whether nothing but its place and its state stands against a volume (FindMatchingVolume)."""
+    """Whether a volume suits the claim but for its nodes and its state (FindMatchingVolume)."""
     return (
         (volume.claim is None or volume.claim.is_to(claim))
         and volume.size >= (claim.size or 0)
@@ -203,7 +203,7 @@ def _may_hold(volume: PersistentVolume, claim: Claim) -> bool:
 
 
 def _is_offered(volume: PersistentVolume, claim: Claim) -> bool:
-    """Whether a volume that is kept for nobody is free for the claim."""
+    """Whether a volume without a claimRef is free for the claim."""
     return (
         volume.available
         and (claim.selector is None or claim.selector.matches(volume.labels))
@@ -212,7 +212,7 @@ def _is_offered(volume: PersistentVolume, claim: Claim) -> bool:
 
 
 def _provision(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools, Bools]:
-    """bool[N] twice: where a volume can be made for the claim, and where there is space for it."""
+    """bool[N] twice: where a volume can be provisioned for the claim, and where there is capacity for it."""
     everywhere = np.ones(len(table.nodes), dtype=np.bool_)
     storage_class = storage.classes[claim.storage_class]
     if storage_class.provisioner in ("", _NO_PROVISIONER):
@@ -228,5 +228,5 @@ def _provision(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools,
             and capacity.topology.is_valid
             and capacity.largest >= whole_from_nanos(claim.size)
         ):
-            has_space |= node_affinity.meets_all(capacity.topology.requirements, table)
+            has_space |= meets_all(capacity.topology.requirements, table)
     return can_make, has_space

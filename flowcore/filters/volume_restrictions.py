@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from flowcore.cluster.snapshot import NodeTable
+from flowcore.cluster.storage import Storage
 from flowcore.filters.rejection import Rejection
-from flowcore.model.snapshot import NodeTable
-from flowcore.model.storage import Storage
 from flowcore.model.volumes import ClaimKey, ClaimVolume, Disk, Volumes
 
 NAME = "VolumeRestrictions"
@@ -25,8 +25,8 @@ def not_found(name: str) -> str:
     return f'persistentvolumeclaim "{name}" not found'
 
 
-def outright(volumes: Volumes, storage: Storage) -> str:
-    """Why no node will do, "" when some may."""
+def prefilter_reason(volumes: Volumes, storage: Storage) -> str:
+    """Why every node is rejected, "" if some may fit."""
     return next((not_found(each.name) for each in named_claims(volumes) if each.key not in storage.claims), "")
 
 
@@ -57,5 +57,5 @@ def _used(storage: Storage, table: NodeTable) -> frozenset[ClaimKey]:
 
 
 def named_claims(volumes: Volumes) -> list[ClaimVolume]:
-    """Claims that a pod names; those made for it are left out."""
+    """Claims that a pod names, without those of its ephemeral volumes."""
     return [each for each in volumes if isinstance(each, ClaimVolume) and each.made_for is None]

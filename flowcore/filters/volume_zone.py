@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from flowcore.cluster.snapshot import Bools, NodeTable
+from flowcore.cluster.storage import Storage
 from flowcore.filters.rejection import Rejection
 from flowcore.filters.volume_restrictions import named_claims, not_found
-from flowcore.model.snapshot import Bools, NodeTable
-from flowcore.model.storage import Storage
 from flowcore.model.volumes import (
     BETA_REGION,
     BETA_ZONE,
@@ -28,8 +28,8 @@ REASON = "node(s) had no available volume zone"
 _TODAY = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 
 
-def outright(volumes: Volumes, storage: Storage) -> str:
-    """Why no node will do, "" when some may."""
+def prefilter_reason(volumes: Volumes, storage: Storage) -> str:
+    """Why every node is rejected, "" if some may fit."""
     for each in named_claims(volumes):
         if not each.name:
             return "PersistentVolumeClaim had no name"
@@ -45,7 +45,7 @@ def outright(volumes: Volumes, storage: Storage) -> str:
 
 
 def _unbound(claim: Claim, storage: Storage) -> str:
-    """Why a claim without a volume will never do as it is, "" when it may."""
+    """Why a claim without a volume rejects every node, "" if it may not."""
     if claim.volume_name:
         return ""
     if not claim.storage_class:
@@ -59,7 +59,7 @@ def _unbound(claim: Claim, storage: Storage) -> str:
 
 
 def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Rejection, ...]:
-    """Nodes that lack a label of a volume, or whose value is none of the volume's."""
+    """Nodes that lack a label of a volume, or have a value that the volume does not list."""
     names = {storage.claims[each.key].volume_name for each in named_claims(volumes)} - {""}
     wanted = {each for name in names for each in _domains(storage.volumes[name])}
     if not wanted:
@@ -82,7 +82,7 @@ def _among(values: frozenset[str], of: tuple[str, ...]) -> Bools:
 
 
 def _domains(volume: PersistentVolume) -> list[tuple[str, frozenset[str]]]:
-    """Zone and region labels of a volume with the values that each lists; one with an empty entry is passed over."""
+    """Zone and region labels of a volume with their values; a label with an empty entry is ignored."""
     found = []
     for key, text in volume.labels:
         values = frozenset(value.strip() for value in text.split(ZONE_DELIMITER))

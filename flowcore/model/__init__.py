@@ -1,6 +1,5 @@
-"""What scheduling reads of a cluster, as frozen values.
+"""What scheduling reads of a cluster, as frozen values: pods, nodes, policies, resources, volumes.
 
-``quantities`` and ``selectors`` are Kubernetes' own small languages, ``pods``, ``nodes`` and
-``policies`` the values, ``wire`` the way from Kubernetes JSON to them, ``snapshot`` one
-consistent view with arrays.
+``quantities`` and ``selectors`` are Kubernetes' own small languages. ``flowcore.api`` makes these values from
+Kubernetes JSON; ``flowcore.cluster`` keeps them and makes snapshots with arrays.
 """

@@ -1,7 +1,8 @@
-"""What a policy demands across the pods that it governs: the words of the seed pod-affinity-and-gangs.md.
+"""Constraints of a policy across the pods that it governs, in the words of the seed pod-affinity-and-gangs.md.
 
-A policy adds to what pods demand themselves, it never loosens. Constraints hold for governed pods as they are placed;
-pods that run count wherever a description meets them, in the namespaces that the policy selects, whoever placed them.
+A policy adds constraints to those of the pods; it never loosens them. A constraint decides about governed pods when
+they are placed. It counts every running pod that its selector matches in the namespaces of the policy, whoever placed
+it.
 """
 
 from __future__ import annotations
@@ -12,27 +13,27 @@ from flowcore.model.selectors import LabelSelector
 
 
 class Conflict(msgspec.Struct, frozen=True, tag=True):
-    """At most ``most`` of these pods in each domain, whoever owns them. Source: Fleet's Conflicts; figure 2, 8, 11."""
+    """At most ``max_per_domain`` of these pods in each domain. Source: Fleet's Conflicts; figure 2, 8, 11."""
 
     name: str
     pods: LabelSelector
     topology_key: str
-    most: int = 1
+    max_per_domain: int = 1
 
 
 class Exclusive(msgspec.Struct, frozen=True, tag=True):
     """Pods of different groups never share a domain ("xor"). Source: figure 7.
 
     Attributes:
-        most: at most so many pods of all groups in a domain, "r"; None: any number.
-        most_placed: at most so many pods of all groups placed at a time, "p"; None: any number.
+        max_per_domain: at most so many pods of all groups in a domain, "r"; None: any number.
+        max_placed: at most so many pods of all groups placed at a time, "p"; None: any number.
     """
 
     name: str
     groups: tuple[LabelSelector, ...]
     topology_key: str
-    most: int | None = None
-    most_placed: int | None = None
+    max_per_domain: int | None = None
+    max_placed: int | None = None
 
 
 class OneDomain(msgspec.Struct, frozen=True, tag=True):
@@ -47,7 +48,7 @@ class Global(msgspec.Struct, frozen=True, tag=True):
     """At most one of these pods on each matching node, and on no other. Source: Fleet's Global; figure 3.
 
     Attributes:
-        all_or_none: every matching node has one, or none is placed; else as many as fit.
+        all_or_none: every matching node gets one, or none is placed; otherwise as many as fit.
     """
 
     name: str

@@ -29,14 +29,16 @@ def device_resources(classes: Iterable[DeviceClass]) -> dict[str, str]:
     return {each.extended_resource: each.name for each in classes if each.extended_resource}
 
 
-def needs_devices(requests: Amounts, backed: Mapping[str, str]) -> str:
+def needs_devices(requests: Amounts, device_class_by_resource: Mapping[str, str]) -> str:
     """Why a pod with these requests is left to kube-scheduler, "" when it need not be.
 
     Args:
-        backed: of ``device_resources``.
+        device_class_by_resource: of ``device_resources``.
     """
     for name, _ in requests:
-        device_class = name[len(IMPLICIT_PREFIX) :] if name.startswith(IMPLICIT_PREFIX) else backed.get(name)
+        device_class = (
+            name[len(IMPLICIT_PREFIX) :] if name.startswith(IMPLICIT_PREFIX) else device_class_by_resource.get(name)
+        )
         if device_class is not None:
             return (
                 f"its extended resource {name} is backed by the DeviceClass {device_class}: devices are allocated by "
@@ -45,11 +47,13 @@ def needs_devices(requests: Amounts, backed: Mapping[str, str]) -> str:
     return ""
 
 
-def with_devices(pod: Pod, backed: Mapping[str, str]) -> Pod:
+def with_devices(pod: Pod, device_class_by_resource: Mapping[str, str]) -> Pod:
     """The pod as it is once DeviceClasses are known: one that needs devices is left to kube-scheduler.
 
     Args:
-        backed: of ``device_resources``.
+        device_class_by_resource: of ``device_resources``.
     """
-    unjudged = pod.unjudged or needs_devices(pod.pod_class.requests, backed)
-    return pod if unjudged == pod.unjudged else msgspec.structs.replace(pod, unjudged=unjudged)
+    unsupported = pod.unsupported_reason or needs_devices(pod.pod_class.requests, device_class_by_resource)
+    return (
+        pod if unsupported == pod.unsupported_reason else msgspec.structs.replace(pod, unsupported_reason=unsupported)
+    )

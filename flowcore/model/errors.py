@@ -15,3 +15,7 @@ class ModelError(ValueError):
         super().__init__(f"{field}: {problem}" if field else problem)
         self.field = field
         self.problem = problem
+
+
+class PolicyError(ModelError):
+    """A FlowSchedulingPolicy that cannot be put in force."""

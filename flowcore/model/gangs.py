@@ -15,21 +15,21 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         name: as its users know it, and unique: "PodGroup ml/train", "together web of policy shop".
-        least: of those that wait, how many must be placed at once: what it needs less what has a node already.
+        min_placed: of those that wait, how many must be placed at once: what it needs less what has a node already.
             Beyond that any number may be placed. Not above zero: it has what it needs, its pods are like any others.
-        unit: gangs with the same unit are placed all or none of them; "": by itself.
-        topology: a label: all of its pods go to nodes with one value of it; "": no such rule.
+        atomic_group: gangs with the same unit are placed all or none of them; "": by itself.
+        topology_key: a label: all of its pods go to nodes with one value of it; "": no such rule.
         domain: the value of that label where some of its pods are already; "": none are, any value will do.
-        flaw: why nothing of it can be placed, whatever room there is; "": it can.
-        started: some of what it needs has a node already: until the rest has, that is no use.
-        guests: keys of its pods that are needed only where there are too few others: of another controller.
+        unschedulable_reason: why nothing of it can be placed, whatever room there is; "": it can.
+        partially_placed: some of what it needs has a node already: until the rest has, that is no use.
+        foreign_pods: keys of its pods that are needed only where there are too few others: of another controller.
     """
 
     name: str
-    least: int
-    unit: str = ""
-    topology: str = ""
+    min_placed: int
+    atomic_group: str = ""
+    topology_key: str = ""
     domain: str = ""
-    flaw: str = ""
-    started: bool = False
-    guests: tuple[str, ...] = ()
+    unschedulable_reason: str = ""
+    partially_placed: bool = False
+    foreign_pods: tuple[str, ...] = ()

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from flowcore.model.gang_terms import GangRef
-from flowcore.model.neighbours import Kind
+from flowcore.model.gang_spec import GangRef
+from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Delivery
 from flowcore.model.resources import Amounts
-from flowcore.model.rules import Rules
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.model.volumes import Volumes
 
@@ -46,12 +46,6 @@ class HostPort(msgspec.Struct, frozen=True, gc=False, order=True):
     protocol: str
     port: int
 
-    def clashes(self, other: HostPort) -> bool:
-        """HostPortInfo.CheckConflict of kube-scheduler's framework/types.go."""
-        if (self.protocol, self.port) != (other.protocol, other.port):
-            return False
-        return self.ip == other.ip or ANY_ADDRESS in (self.ip, other.ip)
-
 
 class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What filters and costs read of a pod; hashable, and the key of its class."""
@@ -76,7 +70,7 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     containers: int = 0
 
 
-def without(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:
+def excluding_nodes(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:
     """The class of pods that are like these but for some nodes that they may not go to."""
     fields = tuple(Requirement("metadata.name", "NotIn", (node,)) for node in nodes)
     if not fields:
@@ -111,25 +105,25 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     #: What it takes on its node: like the class's requests but for in-place resizes.
     usage: Amounts = ()
     #: Why nobody may place it now, whatever room there is; "" when it may be placed.
-    blocked: str = ""
+    blocked_reason: str = ""
     #: Why it cannot be planned here: only kube-scheduler's own judgement will do; "" when it can.
-    unjudged: str = ""
-    #: The field with more entries than are planned (model/wire/limits.py), "" when there is none.
+    unsupported_reason: str = ""
+    #: The field with more entries than are planned (model/api/pod_limits.py), "" when there is none.
     over_limit: str = ""
     #: Why only kube-scheduler can bind it, wherever it is planned to go; "" when the binder can.
-    unbindable: str = ""
+    unbindable_reason: str = ""
     #: Whether our own scheduling gate, and no other, holds it back.
     gated: bool = False
     #: Its status.nominatedNodeName, whoever wrote that.
-    nominated: str = ""
+    nominated_node: str = ""
     #: The node that our own nomination named last, from the annotation written with it.
-    planned: str = ""
+    planned_node: str = ""
     #: The message of its PodScheduled=False condition, "" when it has none.
-    told: str = ""
+    unschedulable_message: str = ""
     #: Seconds since the epoch since when it waits to be placed, by that condition; 0 when nobody tried to place it yet.
-    tried: float = 0.0
+    unschedulable_since: float = 0.0
     #: What it demands of others; None, as for most pods: nothing.
-    rules: Rules | None = None
+    constraints: InterPodConstraints | None = None
     #: The gang that it belongs to, None: to none.
     gang: GangRef | None = None
     #: Terminal, and done what it was to do.
@@ -148,11 +142,15 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
-    def left_alone(self, delivery: Delivery) -> str:
+    def skip_reason(self, delivery: Delivery) -> str:
         """Why a round must not place it under this delivery; "" when it may."""
-        return self.blocked or self.unjudged or ("" if delivery is Delivery.EXTENDER else self.unbindable)
+        return (
+            self.blocked_reason
+            or self.unsupported_reason
+            or ("" if delivery.through_kube_scheduler else self.unbindable_reason)
+        )
 
     @property
-    def kind(self) -> Kind:
+    def signature(self) -> PodSignature:
         """What rules between pods read of it."""
-        return Kind(self.namespace, self.labels, self.deleting, self.rules)
+        return PodSignature(self.namespace, self.labels, self.deleting, self.constraints)

@@ -5,7 +5,8 @@ Which pods of a cluster a policy governs is decided here, so that the operator a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -36,6 +37,16 @@ class Delivery(StrEnum):
     BINDER = "Binder"
     #: kube-scheduler binds them, steered by nominations and its extender.
     EXTENDER = "Extender"
+
+    @property
+    def acts(self) -> bool:
+        """Whether anybody carries the plan out."""
+        return self is not Delivery.OBSERVE
+
+    @property
+    def through_kube_scheduler(self) -> bool:
+        """Whether kube-scheduler binds the pods, and judges by itself what we do not."""
+        return self is Delivery.EXTENDER
 
 
 class Steering(StrEnum):
@@ -74,6 +85,19 @@ class Victims(StrEnum):
     GOVERNED = "Governed"
 
 
+@dataclass(frozen=True, slots=True)
+class KnownModels:
+    """Which cost models there are, without their code.
+
+    Attributes:
+        names: what a policy's ``cost.model`` may say.
+        problems: why a plug-in is not used, by its name.
+    """
+
+    names: tuple[str, ...]
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
 class CostWeights(msgspec.Struct, frozen=True):
     """Weights of the parts of a cost, 0..100: the first two of the cost model's, the others of preferences.
 
@@ -106,7 +130,7 @@ class UnscheduledPrice(msgspec.Struct, frozen=True):
     aging_crosses_priorities: bool = False
 
 
-class GangTerms(msgspec.Struct, frozen=True):
+class GangPolicy(msgspec.Struct, frozen=True):
     """How a policy deals with gangs.
 
     Attributes:
@@ -155,7 +179,7 @@ class Policy(msgspec.Struct, frozen=True):
     cost_model: str = "CPUMemory"
     weights: CostWeights = CostWeights()
     unscheduled: UnscheduledPrice = UnscheduledPrice()
-    gangs: GangTerms = GangTerms()
+    gangs: GangPolicy = GangPolicy()
     constraints: tuple[Constraint, ...] = ()
     victims: Victims = Victims.SAME_CONTROLLER
 
@@ -165,7 +189,7 @@ class Policy(msgspec.Struct, frozen=True):
 BUILT_IN = Policy(name="(built-in)", precedence=-(2**31))
 
 
-def in_order(policies: Iterable[Policy]) -> tuple[Policy, ...]:
+def by_precedence(policies: Iterable[Policy]) -> tuple[Policy, ...]:
     """Highest precedence first, then by name; the built-in default last."""
     return tuple(sorted(policies, key=lambda p: (-p.precedence, p.name)))
 

@@ -19,8 +19,8 @@ Labels = tuple[tuple[str, str], ...]
 
 def value_of(labels: Labels, key: str) -> str | None:
     """The value of one label, None where it is not there; no dict is built for it."""
-    place = bisect_left(labels, (key,))
-    return labels[place][1] if place < len(labels) and labels[place][0] == key else None
+    position = bisect_left(labels, (key,))
+    return labels[position][1] if position < len(labels) and labels[position][0] == key else None
 
 
 _INT64 = re.compile(r"[+-]?\d{1,30}", re.ASCII)

@@ -7,12 +7,15 @@ deterministic time, never a wall clock.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.linear_solver import pywraplp
+from ortools.linear_solver.python.model_builder import Variable
+from ortools.linear_solver.python.model_builder_helper import ModelBuilderHelper, ModelSolverHelper, SolveStatus
 
-from flowcore.model.snapshot import Int64s
+from flowcore.cluster.snapshot import Int64s
 
 Float64s = NDArray[np.float64]
 
@@ -22,15 +25,15 @@ class LinearProgram:
     """Minimise ``costs @ x`` with ``lower <= A x <= upper`` and ``0 <= x <= most``; A in coordinates.
 
     Attributes:
-        costs, most: float64[V].
-        lower, upper: float64[Q], may be infinite.
+        costs, variable_upper: float64[V].
+        row_lower, row_upper: float64[Q], may be infinite.
         rows, columns: int64[Z]; coefficients: float64[Z].
     """
 
     costs: Float64s
-    most: Float64s
-    lower: Float64s
-    upper: Float64s
+    variable_upper: Float64s
+    row_lower: Float64s
+    row_upper: Float64s
     rows: Int64s
     columns: Int64s
     coefficients: Float64s
@@ -42,60 +45,57 @@ class LinearSolution:
 
     values: Float64s
     duals: Float64s
-    optimal: bool
 
 
-def solve_relaxed(program: LinearProgram) -> LinearSolution | None:
+def solve_lp(program: LinearProgram) -> LinearSolution | None:
     """The optimum in fractions, with duals; None where the solver found none."""
-    solver = pywraplp.Solver.CreateSolver("GLOP")
-    variables, constraints = _load(solver, program, integer=False)
-    if solver.Solve() != pywraplp.Solver.OPTIMAL:
+    solver = ModelSolverHelper("glop")
+    solver.solve(_load(program, integer=False))
+    if solver.status() != SolveStatus.OPTIMAL:
         return None
-    return LinearSolution(
-        values=np.array([variable.solution_value() for variable in variables]),
-        duals=np.array([constraint.dual_value() for constraint in constraints]),
-        optimal=True,
-    )
+    return LinearSolution(values=_vector(solver.variable_values()), duals=_vector(solver.dual_values()))
 
 
-def solve_whole(program: LinearProgram, *, work: float, seed: int, hint: Float64s) -> LinearSolution | None:
+def solve_mip(program: LinearProgram, *, deterministic_time: float, seed: int, hint: Float64s) -> LinearSolution | None:
     """The best whole numbers found.
 
     Args:
-        work: limit in CP-SAT's deterministic time, roughly seconds on one core.
+        deterministic_time: limit in CP-SAT's deterministic time, roughly seconds on one core.
         hint: float64[V], where to start from.
     """
-    solver = pywraplp.Solver.CreateSolver("SAT")
-    solver.SetSolverSpecificParametersAsString(
-        f"num_workers:1 random_seed:{seed % 2**31} max_deterministic_time:{work:.6f} cp_model_probing_level:0 "
-        "linearization_level:2"
+    solver = ModelSolverHelper("sat")
+    solver.set_solver_specific_parameters(
+        f"num_workers:1 random_seed:{seed % 2**31} max_deterministic_time:{deterministic_time:.6f} "
+        "cp_model_probing_level:0 linearization_level:2"
     )
-    variables, _ = _load(solver, program, integer=True)
-    solver.SetHint(variables, hint.tolist())
-    status = solver.Solve()
-    if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
+    model = _load(program, integer=True)
+    for column, value in enumerate(hint.tolist()):
+        model.add_hint(column, value)
+    solver.solve(model)
+    if solver.status() not in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE):
         return None
-    return LinearSolution(
-        values=np.rint([variable.solution_value() for variable in variables]),
-        duals=np.zeros(0),
-        optimal=status == pywraplp.Solver.OPTIMAL,
-    )
+    return LinearSolution(values=np.rint(_vector(solver.variable_values())), duals=np.zeros(0))
 
 
-def _load(
-    solver: pywraplp.Solver, program: LinearProgram, *, integer: bool
-) -> tuple[list[pywraplp.Variable], list[pywraplp.Constraint]]:
-    variables = [solver.Var(0, most, integer, "") for most in program.most.tolist()]
-    objective = solver.Objective()
-    for variable, cost in zip(variables, program.costs.tolist(), strict=True):
-        objective.SetCoefficient(variable, cost)
-    objective.SetMinimization()
-    constraints = [
-        solver.Constraint(lower, upper)
-        for lower, upper in zip(program.lower.tolist(), program.upper.tolist(), strict=True)
-    ]
-    for row, column, coefficient in zip(
-        program.rows.tolist(), program.columns.tolist(), program.coefficients.tolist(), strict=True
+def _load(program: LinearProgram, *, integer: bool) -> Any:
+    """The program as OR-Tools wants it: arrays of columns, and one call for each row."""
+    model: Any = ModelBuilderHelper()  # its stubs want arrays of Python's types
+    count = len(program.costs)
+    model.add_var_array_with_bounds(np.zeros(count), program.variable_upper, np.full(count, integer), "")
+    model.set_objective_coefficients(list(range(count)), program.costs.tolist())
+    variables = [Variable(model, column) for column in range(count)]
+    order = np.argsort(program.rows, kind="stable")
+    columns, coefficients = program.columns[order].tolist(), program.coefficients[order].tolist()
+    starts = np.searchsorted(program.rows[order], np.arange(len(program.row_lower) + 1)).tolist()
+    for lower, upper, (start, end) in zip(
+        program.row_lower.tolist(), program.row_upper.tolist(), pairwise(starts), strict=True
     ):
-        constraints[row].SetCoefficient(variables[column], coefficient)
-    return variables, constraints
+        row = model.add_linear_constraint()
+        model.set_constraint_lower_bound(row, lower)
+        model.set_constraint_upper_bound(row, upper)
+        model.add_terms_to_constraint(row, [variables[at] for at in columns[start:end]], coefficients[start:end])
+    return model
+
+
+def _vector(values: Any) -> Float64s:
+    return np.asarray(values, dtype=np.float64).ravel()

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.graph.python import min_cost_flow
 
-from flowcore.model.snapshot import Int64s
-from flowcore.network.slots import Network
+from flowcore.cluster.snapshot import Int64s
+from flowcore.solve.slots import FlowNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Solution:
     status: str
 
 
-def solve(network: Network) -> Solution:
+def solve(network: FlowNetwork) -> Solution:
     """The flow of least cost through the network. A failure is a value, never an exception."""
     solver = min_cost_flow.SimpleMinCostFlow()
     arcs = solver.add_arcs_with_capacity_and_unit_cost(network.tails, network.heads, network.capacities, network.costs)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.model.snapshot import Int64s
-from flowcore.network.slots import Network
+from flowcore.cluster.snapshot import Int64s
+from flowcore.solve.slots import FlowNetwork
 
 #: No path to the sink. Far from overflow when costs are added to it.
 UNREACHABLE = 2**61
 
 
-def potentials(network: Network, flows: Int64s) -> Int64s | None:
+def potentials(network: FlowNetwork, flows: Int64s) -> Int64s | None:
     """int64[V]: residual distance of each network node to the sink; None where the flow is not of least cost.
 
     Vectorised Bellman-Ford: all arcs are relaxed at once, a handful of sweeps. A cycle of negative cost,
@@ -40,20 +40,3 @@ def potentials(network: Network, flows: Int64s) -> Int64s | None:
             return distance
         distance[owners[better]] = best[better]
     return None
-
-
-def is_certified(network: Network, flows: Int64s, distance: Int64s) -> bool:
-    """Whether ``flows`` is a feasible flow of the network and ``distance`` proves that none costs less."""
-    if (flows < 0).any() or (flows > network.capacities).any():
-        return False
-    balance = network.supplies.copy()
-    np.subtract.at(balance, network.tails, flows)
-    np.add.at(balance, network.heads, flows)
-    if balance.any():
-        return False
-    known = (distance[network.tails] < UNREACHABLE) & (distance[network.heads] < UNREACHABLE)
-    reduced = network.costs + distance[network.heads] - distance[network.tails]
-    forward, backward = flows < network.capacities, flows > 0
-    # An arc out of a node that cannot reach the sink into one that can would be a path: there is none.
-    lost = forward & (distance[network.tails] >= UNREACHABLE) & (distance[network.heads] < UNREACHABLE)
-    return not (lost.any() or (reduced[known & forward] < 0).any() or (reduced[known & backward] > 0).any())

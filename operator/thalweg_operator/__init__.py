@@ -1,5 +1,14 @@
-"""The operator: keeps a snapshot of the cluster, runs rounds on it, binds what they place.
+"""The operator: it watches the cluster, plans waiting pods in rounds, and delivers the plans.
 
-``program.run`` wires the parts. Data flows one way: ``reflector`` -> ``state`` -> ``rounds`` (through ``worker``) ->
-``binder`` and ``waiting``. ``policies`` and ``policy_handlers`` serve FlowSchedulingPolicy.
+Data flows one way; ``app.run`` wires the parts:
+
+1. A reflector lists and watches a kind. Its sink (``api.sinks``) turns each object into an event.
+2. ``Shell.apply`` passes the event to the pure step ``reservations.advance``, which changes cluster and ledger and
+   returns effects.
+3. The shell passes each effect to its handler in ``delivery``: bind, nominate, open a gate, evict, write a condition.
+   The answer of the API server is an event too.
+4. The effect ``RequestRound`` triggers the round loop (``planning``). It sends a request to the worker process and
+   passes the plan to ``Shell.apply`` as events.
+
+``policies`` reads FlowSchedulingPolicies; ``delivery.policy_status`` writes their status.
 """

@@ -1,18 +1,18 @@
-"""The operator's own errors; foreign ones are wrapped at the border."""
+"""Errors of the operator. Errors of libraries are wrapped where they are caught."""
 
 from __future__ import annotations
 
 
 class OperatorError(Exception):
-    """Base of what the operator raises on purpose."""
+    """Base class of all errors of the operator."""
 
 
 class ConnectionLost(OperatorError):
-    """The API server could not be reached, or a request may or may not have been carried out."""
+    """The API server did not answer. It may have carried the request out all the same."""
 
 
 class LeaseLost(ConnectionLost):
-    """A write was not sent, since this process does not hold the lease."""
+    """A write was not sent because this process does not hold the lease."""
 
 
 class LeaseHeld(OperatorError):
@@ -25,7 +25,7 @@ class Refused(OperatorError):
     Attributes:
         status: HTTP status.
         reason: message of the answer.
-        retry_after: seconds it asks to wait, 0 when it does not say.
+        retry_after: seconds of the Retry-After header; 0 without one.
     """
 
     def __init__(self, status: int, reason: str, retry_after: float = 0.0) -> None:
@@ -35,8 +35,8 @@ class Refused(OperatorError):
         self.retry_after = retry_after
 
     @property
-    def passing(self) -> bool:
-        """Whether the same request may well succeed a little later."""
+    def transient(self) -> bool:
+        """Whether a retry of the same request may succeed."""
         return self.status in (408, 429, 500, 502, 503, 504)
 
 
@@ -44,13 +44,9 @@ class WorkerLost(OperatorError):
     """The worker process died, failed or did not answer in time.
 
     Attributes:
-        cause: timeout, memory, ended or error.
+        cause: timeout, memory, ended or error; label of the metric thalweg_rounds_failed.
     """
 
     def __init__(self, problem: str, cause: str = "error") -> None:
         super().__init__(problem)
         self.cause = cause
-
-
-class PolicyError(OperatorError):
-    """A FlowSchedulingPolicy that cannot be put in force; the message names the field."""

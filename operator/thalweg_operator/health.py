@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics, and the watch on the event loop itself."""
+"""/healthz, /readyz and /metrics, and the measurement of the event loop's delay."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from thalweg_operator.metrics import Metrics
 
 _SLEEP = 0.02
-#: Seconds without a sign of life of a kind after which the snapshot counts as stale. A silent watch is begun again
-#: after 75 s, and the answer to that is a sign of life.
+#: Seconds without confirmation of a kind after which the snapshot counts as stale. The reflector restarts a silent
+#: watch after 75 s, and an accepted watch is a confirmation.
 STALE = 90.0
 
 
@@ -21,8 +21,8 @@ def application(metrics: Metrics, not_ready: Callable[[], list[str]], stuck: Cal
     """The web application.
 
     Args:
-        not_ready: what is waited for; empty when ready.
-        stuck: why no progress is made; "" when there is progress.
+        not_ready: names of the kinds that are not in sync; empty when ready.
+        stuck: reason why the round loop makes no progress; "" when it does.
     """
 
     async def healthz(_request: web.Request) -> web.Response:
@@ -47,28 +47,31 @@ def application(metrics: Metrics, not_ready: Callable[[], list[str]], stuck: Cal
     return app
 
 
-def lacking(heard: Mapping[str, tuple[bool, float | None]], now: float, never_stale: Collection[str] = ()) -> list[str]:
-    """Kinds of objects that the snapshot lacks, each with the reason where it was there once.
+def missing_kinds(
+    last_heard: Mapping[str, tuple[bool, float | None]], now: float, never_stale: Collection[str] = ()
+) -> list[str]:
+    """Kinds that were never complete or are stale; stale kinds with the reason.
 
     Args:
-        heard: for each kind whether it was ever complete, and when the API server last showed that it is up to date.
-        now: of the same clock.
-        never_stale: kinds that only have to be complete once.
+        last_heard: per kind: whether it was ever complete, and the time of its last confirmation by the API server.
+        now: seconds of the same clock.
+        never_stale: kinds that have to be complete once and never count as stale.
     """
-    found = []
-    for kind, (complete, last) in heard.items():
+    missing = []
+    for kind, (complete, last) in last_heard.items():
         if not complete:
-            found.append(kind)
+            missing.append(kind)
         elif kind not in never_stale and last is not None and now - last > STALE:
-            found.append(f"{kind} (nothing heard for {now - last:.0f} s)")
-    return found
+            missing.append(f"{kind} (nothing heard for {now - last:.0f} s)")
+    return missing
 
 
 class Liveness:
     """Whether the round loop makes progress.
 
-    The loop is well while it waits for work. It is stuck when one turn takes too long, or when no round succeeds for so
-    long that the search for the pods at fault (quarantine.py) must have ended.
+    The loop is healthy while it waits for work. It is stuck in two cases: one turn takes longer than
+    5 x ``round_timeout``, or no round succeeded for 20 x ``round_timeout`` although there was work. By then the search
+    for faulty pods (quarantine.py) must have ended.
     """
 
     def __init__(self, round_timeout: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,20 +80,20 @@ class Liveness:
         self._turn: float | None = None
         self._owed: float | None = None
 
-    def began(self) -> None:
-        """There is work, and a turn begins."""
+    def round_began(self) -> None:
+        """A turn with work begins."""
         self._turn = self._clock()
         if self._owed is None:
             self._owed = self._turn
 
-    def ended(self, *, success: bool) -> None:
-        """The turn is over; ``success`` where a round was concluded."""
+    def round_ended(self, *, success: bool) -> None:
+        """The turn is over; ``success``: its round succeeded."""
         self._turn = None
         if success:
             self._owed = None
 
     def problem(self) -> str:
-        """Why there is no progress, "" where there is."""
+        """Reason why there is no progress; "" if there is."""
         now = self._clock()
         if self._turn is not None and now - self._turn > self._turn_bound:
             return f"one round takes {now - self._turn:.0f} s"
@@ -100,7 +103,7 @@ class Liveness:
 
 
 async def watch_event_loop(metrics: Metrics) -> None:
-    """Measures how late the loop wakes a sleeper, and how much of that was our own work."""
+    """Measures the delay of the event loop, and the CPU time of its thread between two turns."""
     loop = asyncio.get_running_loop()
     longest = busiest = 0.0
     worked = time.thread_time()

@@ -1,4 +1,4 @@
-"""What /metrics serves. One word for one thing: the same words as in the policy's status and the docs."""
+"""The metrics that /metrics serves. Policy status and docs use the same words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class Metrics:
-    """All metrics of one operator process, in a registry of their own."""
+    """All metrics of one operator process, in one registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -18,7 +18,7 @@ class Metrics:
         self.relists = Counter("thalweg_relists", "Lists repeated after the first.", ["kind"], registry=r)
         self.watch_age = Gauge(
             "thalweg_watch_age_seconds",
-            "Since the API server last showed that the snapshot of a kind is up to date.",
+            "Seconds since the API server last confirmed the snapshot of a kind.",
             ["kind"],
             registry=r,
         )
@@ -37,7 +37,7 @@ class Metrics:
             registry=r,
         )
         self.quarantined = Gauge(
-            "thalweg_quarantined", "Pods, gangs and classes of pods that no round is planned with for now.", registry=r
+            "thalweg_quarantined", "Pods, gangs and classes of pods that rounds leave out for now.", registry=r
         )
         self.round_seconds = Histogram(
             "thalweg_round_seconds", "Time from request to plan, by the worker.", buckets=_SECONDS, registry=r
@@ -50,33 +50,33 @@ class Metrics:
         )
         self.verdict_rows = Counter(
             "thalweg_cached_verdict_rows",
-            "Nodes whose verdict was computed anew, by filter, once for each column.",
+            "Node verdicts computed, by filter: one for each node and column.",
             ["filter"],
             registry=r,
         )
-        self.worker_restarts = Counter("thalweg_worker_restarts", "Worker processes replaced.", registry=r)
-        self.worker_memory = Gauge("thalweg_worker_memory_bytes", "Memory that the worker process has now.", registry=r)
+        self.worker_restarts = Counter("thalweg_worker_restarts", "Restarts of the worker process.", registry=r)
+        self.worker_memory = Gauge("thalweg_worker_memory_bytes", "Memory that the worker process uses.", registry=r)
         self.worker_memory_limit = Gauge(
             "thalweg_worker_memory_limit_bytes", "Memory that the worker process may use; 0: no limit.", registry=r
         )
-        self.placements = Counter("thalweg_placements", "Placements by what became of them.", ["outcome"], registry=r)
+        self.placements = Counter("thalweg_placements", "Placements by outcome.", ["outcome"], registry=r)
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
         self.evictions = Counter("thalweg_evictions", "Evictions by the API server's answer.", ["answer"], registry=r)
         self.writes_queued = Gauge(
             "thalweg_queued_writes",
-            "Writes to the API server by queue and state: due, in flight or resting until the next try.",
+            "Writes to the API server by queue and state: due, in flight, or resting until the next attempt.",
             ["queue", "state"],
             registry=r,
         )
         self.write_retries = Counter(
             "thalweg_write_retries",
-            "Writes that are to be tried again, by queue and cause: lost, busy, error, conflict or refused.",
+            "Retries of writes, by queue and cause: lost, busy, error, conflict or refused.",
             ["queue", "cause"],
             registry=r,
         )
         self.events_written = Counter(
             "thalweg_events",
-            "Events by reason and outcome: written, failed, or dropped because too many were in line.",
+            "Events by reason and outcome: written, failed, or dropped because the queue was full.",
             ["reason", "outcome"],
             registry=r,
         )
@@ -88,7 +88,7 @@ class Metrics:
         )
         self.steered = Counter(
             "thalweg_steered",
-            "What became of nominations: bound, elsewhere, erased, rejected, refused or expired.",
+            "Nominations by outcome: bound, elsewhere, erased, rejected, refused or expired.",
             ["outcome"],
             registry=r,
         )
@@ -97,7 +97,7 @@ class Metrics:
         )
         self.extender_seconds = Histogram(
             "thalweg_extender_seconds",
-            "Our own time per answer, from the request read to the answer made.",
+            "Time to compute an answer, from the end of the request's body.",
             ["verb"],
             buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1),
             registry=r,
@@ -111,15 +111,18 @@ class Metrics:
         self.reservations = Gauge("thalweg_reservations", "Planned pods not yet seen bound.", registry=r)
         self.told = Counter("thalweg_reasons_written", "Reasons written to waiting pods.", registry=r)
         self.loop_lag = Histogram(
-            "thalweg_event_loop_lag_seconds", "How late the event loop wakes a sleeper.", buckets=_SECONDS, registry=r
+            "thalweg_event_loop_lag_seconds",
+            "Delay of the event loop: how late it wakes a sleeping task.",
+            buckets=_SECONDS,
+            registry=r,
         )
         self.longest_lag = Gauge(
             "thalweg_event_loop_longest_lag_seconds",
-            "The longest such delay since the snapshot was in sync; other processes that hold the cores count.",
+            "Longest delay of the event loop since the snapshot was in sync; it includes waiting for a CPU.",
             registry=r,
         )
         self.longest_busy = Gauge(
             "thalweg_event_loop_longest_busy_seconds",
-            "Most CPU time that the loop's thread spent between two wakes of the sleeper: no step of ours took longer.",
+            "Most CPU time that the event loop used between two turns: upper bound for one step of the operator.",
             registry=r,
         )

@@ -1,11 +1,11 @@
-"""What the command line decides about a run."""
+"""Settings of the operator, made from the command line."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from thalweg_operator.lease import LeaseName
+from thalweg_operator.api.leader_election import LeaseName
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,21 +13,21 @@ class Settings:
     """Settings of one operator process.
 
     Attributes:
-        kubeconfig: None in a cluster: the pod's service account is used. Several paths with the path separator between
-            them are merged.
-        context: of the kubeconfig; None: its current context.
+        kubeconfig: path, or several paths joined by the path separator; they are merged. None: the service account of
+            the pod.
+        context: context of the kubeconfig; None: its current context.
         source: what named the kubeconfig, for the log.
-        host, port: where /healthz, /readyz and /metrics are served.
-        lease: held while anything is written; one for each cluster.
+        host, port: address of /healthz, /readyz and /metrics.
+        lease: lease that the operator holds while it writes; one per cluster.
         idle_window: seconds without a change after which a round starts.
-        max_window: seconds after the first change at which a round starts in any case.
-        round_timeout: seconds that a round may take at most; usually it is less (deadline.py).
-        worker_memory: bytes that the worker process may use, 0 for no limit; None: half of what the container may use.
-        round_budget: seconds after which a round takes no further step to make its plan better.
-        records: folder in which the last rounds are kept for a replay; None keeps none.
-        bind_concurrency: bindings under way at once for one namespace; for all of them a third more.
-        steer_concurrency: the same of nominations and the like.
-        told_per_second: how many waiting pods are told their reason per second, at most.
+        max_window: longest time in seconds from the first change to the start of a round.
+        round_timeout: upper limit of a round in seconds; the deadline of a round is usually shorter (deadline.py).
+        worker_memory: bytes that the worker process may use, 0 for no limit; None: half of the container's limit.
+        round_budget: seconds that a round may spend on improving its plan.
+        records: folder for the records of the last rounds; None: no records.
+        bind_concurrency: bindings in flight for one namespace; the limit for all namespaces is a third higher.
+        steer_concurrency: the same for nominations and other writes to steered pods.
+        conditions_per_second: conditions of waiting pods written per second, at most.
         resync: seconds between rounds when nothing changes.
     """
 
@@ -45,5 +45,5 @@ class Settings:
     records: Path | None = None
     bind_concurrency: int = 32
     steer_concurrency: int = 16
-    told_per_second: float = 100.0
+    conditions_per_second: float = 100.0
     resync: float = 60.0

@@ -1,148 +1,367 @@
-"""``thalweg demo``: what it prints, and that what it prints is true."""
+"""``thalweg demo``: each scene's claim is true of its table as printed, and each scene fits a terminal window."""
 
-import json
+import asyncio
+import inspect
 import re
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 from support.cli import thalweg
-from support.safety import check_plan, plan_checked
-from thalweg.demo.constraints import across_pods, all_or_none
+from support.safety import check_plan, plan_and_check
+from thalweg.demo import constraints, pods, replacements
+from thalweg.demo.extender import Exchange, answer_text, exchanges
+from thalweg.demo.extender import claim as extender_claim
+from thalweg.demo.outcome import ClaimError, Outcome
 from thalweg.demo.scene import Scene
-from thalweg.demo.scenes import crowd, scenes
-from thalweg_extender import TAKEN
+from thalweg.demo.show import first_scenes, more_scenes
+from thalweg_extender import INFEASIBLE_MESSAGE
 
-from flowcore.model.guidance import HELD
-from flowcore.rounds import run_one_by_one, run_round
+from flowcore.model.advice import HELD_MESSAGE
+from flowcore.planning import RoundResult, run_one_by_one, run_round
 
-SMALL = (*scenes(), *across_pods())
-ALL = (*SMALL, crowd())
+FIRST = first_scenes()
+COMPARED = (*FIRST, *more_scenes())
+TITLES = [*(scene.title for scene in COMPARED), "Through kube-scheduler", "In the place of another"]
+#: Scenes with pods of which all are placed or none; one by one, no pod heeds that.
+ATOMIC = {"Two gangs, room for one": ("red", "blue"), "All in one rack, or none": ("ring",)}
+
+Table = dict[str, tuple[Counter[str], Counter[str]]]
+scenes = pytest.mark.parametrize("scene", COMPARED, ids=lambda scene: scene.title)
 
 
-@pytest.fixture(scope="module")
-def printed() -> str:
+@cache
+def printed(*options: str, columns: int = 200) -> str:
     """What the command prints."""
-    done = thalweg("demo")
+    done = thalweg("demo", *options, columns=columns)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def rows(printed: str, number: int) -> list[list[str]]:
+def pages(text: str) -> dict[str, list[str]]:
+    """Title of each scene -> its lines, the title and the claim included."""
+    found = {}
+    for block in text.split("\n\n"):
+        lines = block.splitlines()
+        heading = re.fullmatch(r"(\d+)\. (.+)", lines[0])
+        if heading:
+            assert int(heading[1]) == len(found) + 1
+            found[heading[2].strip()] = lines
+    return found
+
+
+def cells(page: list[str]) -> list[list[str]]:
     """The cells of a scene's table, header first."""
-    part = re.search(rf"^{number}\. .*?(?=^{number + 1}\. |\Z)", printed, re.MULTILINE | re.DOTALL)
-    assert part is not None
-    lines = part[0].splitlines()
-    (start,) = [at for at, line in enumerate(lines) if line.startswith("POD")]
-    cells = [re.split(r" {2,}", line.strip()) for line in lines[start:]]
-    return [row for at, row in enumerate(cells) if all(len(before) == 4 for before in cells[: at + 1])]
+    (start,) = [at for at, line in enumerate(page) if line.startswith("POD")]
+    split = [re.split(r" {2,}", line.strip()) for line in page[start:]]
+    return [row for at, row in enumerate(split) if all(len(before) == 4 for before in split[: at + 1])]
 
 
-@pytest.mark.parametrize(
-    ("number", "scene"), list(enumerate(SMALL, start=1)), ids=lambda each: getattr(each, "title", None)
-)
-def test_each_scene_shows_both_plans(printed: str, number: int, scene: Scene) -> None:
-    """One row a pod, and in it where a round and where one-by-one scheduling put it."""
-    snapshot = scene.snapshot()
-    runs = plan_checked(snapshot, scene.policies), run_one_by_one(snapshot, scene.policies)
-    plans = [{p.pod.key: p.node for p in run.placements} for run in runs]
-    header, *table = rows(printed, number)
-    assert header == ["POD", "ASKS FOR", "THALWEG", "ONE BY ONE"]
-    assert {row[0]: row[2:] for row in table} == {
-        pod.key.removeprefix("demo/"): [plan.get(pod.key, "waits") for plan in plans] for pod in snapshot.pending
-    }
-    assert scene.title in printed
+def counts(cell: str) -> Counter[str]:
+    """Node -> how many pods a cell puts there; "wait": how many wait."""
+    parts = [part.split() for part in cell.split(", ")]
+    return Counter(
+        {name.replace("waits", "wait"): int(number) for number, name in (["1", *part][-2:] for part in parts)}
+    )
 
 
-def test_the_crowd_is_counted(printed: str) -> None:
-    """One row a kind of pod, with how many of it each plan placed."""
-    header, *table = rows(printed, len(ALL))
-    assert header == ["PODS", "ASK FOR", "THALWEG", "ONE BY ONE"]
-    assert len(table) == len(crowd().wishes)
-    ours = sum(int(row[2].split()[0]) for row in table)
-    assert ours == len(plan_checked(crowd().snapshot()).placements)
+def shown(scene: Scene) -> Table:
+    """A scene's table as printed: set of pods -> what Thalweg and one by one did with it."""
+    header, *rows = cells(pages(printed("--all"))[scene.title])
+    assert header == ["PODS", "EACH ASKS FOR", "THALWEG", "ONE BY ONE"]
+    return {row[0].split()[-1]: (counts(row[2]), counts(row[3])) for row in rows}
 
 
-@pytest.mark.parametrize("scene", ALL, ids=lambda scene: scene.title)
+def gain(title: str) -> str:
+    """A scene's last line as printed."""
+    return pages(printed("--all"))[title][-1].removeprefix("Gained: ")
+
+
+def outcomes(scene: Scene) -> tuple[Outcome, Outcome]:
+    """Both columns of the printed table, as the claim takes them."""
+    table = shown(scene)
+    ours, theirs = (
+        Outcome(
+            {name: {"" if node == "wait" else node: n for node, n in row[at].items()} for name, row in table.items()}
+        )
+        for at in (0, 1)
+    )
+    return ours, theirs
+
+
+def placed(table: Table, column: int, *names: str) -> int:
+    """How many pods of these sets have a node; without names: of all."""
+    return sum(table[name][column].total() - table[name][column]["wait"] for name in names or table)
+
+
+@cache
+def plans(title: str) -> tuple[RoundResult, RoundResult]:
+    """What both ways make of a scene now, ours with all checks done."""
+    (scene,) = [scene for scene in COMPARED if scene.title == title]
+    return (
+        plan_and_check(scene.snapshot(), scene.policies),
+        run_one_by_one(scene.snapshot(), scene.policies_one_by_one),
+    )
+
+
+@scenes
+def test_the_table_shows_both_plans(scene: Scene) -> None:
+    """One row a set of pods, and in it to which nodes its pods went and how many wait."""
+    expected: Table = {each.name: (Counter(), Counter()) for each in scene.sets}
+    for column, plan in enumerate(plans(scene.title)):
+        for each in plan.placements:
+            expected[scene.row(each.pod.key)][column]["placed" if scene.counted else each.node] += 1
+        for left in plan.unplaced:
+            expected[scene.row(left.pod.key)][column]["wait"] += 1
+    assert shown(scene) == expected
+    assert {name: ours.total() for name, (ours, _) in shown(scene).items()} == {s.name: s.count for s in scene.sets}
+
+
+#: Title -> the claim, and whether a table supports it, judged here a second time.
+CLAIMS: dict[str, tuple[str, Callable[[Table], bool]]] = {
+    "Two gangs, room for one": (
+        "1 of 2 gangs can start, not 0; one by one, 6 GPUs are held in vain.",
+        lambda t: (
+            sorted(placed(t, 0, name) for name in ("red", "blue")) == [0, 6]
+            and max(placed(t, 1, name) for name in ("red", "blue")) < 6
+            and placed(t, 1, "red", "blue") == 6
+        ),
+    ),
+    "The only node with GPUs": (
+        "4 training pods run, not 2; one by one, 3 web pods are on the GPU node.",
+        lambda t: (
+            (placed(t, 0, "train"), placed(t, 1, "train")) == (4, 2)
+            and (t["web"][0]["gpu-1"], t["web"][1]["gpu-1"]) == (0, 3)
+        ),
+    ),
+    "A crowd": (
+        "49 solver and 240 training pods run, not 0 and 55.",
+        lambda t: [placed(t, column, name) for column in (0, 1) for name in ("solver", "train")] == [49, 240, 0, 55],
+    ),
+    "Never on the same node": (
+        "11 pods run, not 3; the loud ones use 1 node, not 3.",
+        lambda t: (placed(t, 0), placed(t, 1)) == (11, 3) and [len(column) for column in t["loud"]] == [1, 3],
+    ),
+    "All in one rack, or none": (
+        "the ring is in 1 rack, not 2; the web pods are in the other.",
+        lambda t: (
+            [{node[:5] for node in column} for column in t["ring"]] == [{"rack2"}, {"rack1", "rack2"}]
+            and {node[:5] for node in t["web"][0]} == {"rack1"}
+        ),
+    ),
+    "Mixed sizes, to the last core": (
+        "all 4 pods run, not 3; one by one, the smaller ones use 2 nodes.",
+        lambda t: (
+            (placed(t, 0), placed(t, 1)) == (4, 3) and set(t["small"][1] | t["medium"][1]) == {"node-1", "node-2"}
+        ),
+    ),
+    "The stronger preference": (
+        "a preference of weight 80 is met, not one of 20: db gets the fast node.",
+        lambda t: t["db"] == ({"fast": 1}, {"slow": 1}) and t["cache"] == ({"slow": 1}, {"fast": 1}),
+    ),
+    "More pods than room": (
+        "7 pods with a priority run, not 6; one by one, 1 of batch wait.",
+        lambda t: (
+            [placed(t, column, "checkout", "batch") for column in (0, 1)] == [7, 6]
+            and t["batch"][1]["wait"] == t["checkout"][1]["batch-1"] == 1
+        ),
+    ),
+    "At most two in each zone": (
+        "2 api pods run, not 0; one by one, 2 web pods are in zone a.",
+        lambda t: (
+            [placed(t, column, "api") for column in (0, 1)] == [2, 0]
+            and t["web"][1]["a-1"] == 2
+            and all((t["web"][c] + t["api"][c])[node] <= 2 for c in (0, 1) for node in ("a-1", "b-1", "c-1"))
+        ),
+    ),
+    "One on each GPU node": (
+        "2 agents run, not 1, one on each GPU node; no batch pod waits.",
+        lambda t: (
+            t["agent"][0] == {"gpu-1": 1, "gpu-2": 1, "wait": 1}
+            and placed(t, 1, "agent") == 1
+            and not t["batch"][0]["wait"]
+        ),
+    ),
+    "One host, or one kind of disk": (
+        "all 6 pods run, not 5; one by one, licence waits.",
+        lambda t: (placed(t, 0), placed(t, 1)) == (6, 5) and t["licence"] == ({"licensed": 1}, {"wait": 1}),
+    ),
+}
+
+
+@scenes
+def test_the_claim_is_visible_in_the_table(scene: Scene) -> None:
+    """The printed sentence follows from the printed cells alone, and they support it."""
+    sentence, supported = CLAIMS[scene.title]
+    assert gain(scene.title) == scene.claim(*outcomes(scene)) == sentence
+    assert supported(shown(scene))
+
+
+@scenes
+def test_a_claim_fails_where_nothing_is_gained(scene: Scene) -> None:
+    """Of equal columns and of swapped ones no sentence is made."""
+    ours, theirs = outcomes(scene)
+    for pair in ((ours, ours), (theirs, theirs), (theirs, ours)):
+        with pytest.raises(ClaimError, match="do not support"):
+            scene.claim(*pair)
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("options", [(), ("--all",)])
+def test_each_scene_fits_a_terminal_window(options: tuple[str, ...], columns: int) -> None:
+    """24 lines, the first with the introduction and the last with what follows; no line is cut or runs over."""
+    blocks = [block.splitlines() for block in printed(*options, columns=columns).split("\n\n")]
+    assert max(len(line) for block in blocks for line in block) <= columns
+    assert max(map(len, blocks)) <= 24
+    assert len(blocks[0]) + 1 + len(blocks[1]) <= 24
+    assert len(blocks[-2]) + 1 + len(blocks[-1]) <= 24
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_a_claim_is_one_line(columns: int) -> None:
+    """The last line of each scene."""
+    for page in pages(printed("--all", columns=columns)).values():
+        assert [line.startswith("Gained: ") for line in page] == [False] * (len(page) - 1) + [True]
+
+
+def test_at_most_five_scenes_by_default() -> None:
+    """The first of those that --all shows."""
+    assert 1 <= len(FIRST) <= 5
+    assert list(pages(printed())) == TITLES[: len(FIRST)]
+
+
+def test_all_shows_all() -> None:
+    """Every scene that is written is shown, once."""
+    written = [
+        function()
+        for module in (pods, constraints)
+        for _, function in inspect.getmembers(module, inspect.isfunction)
+        if inspect.get_annotations(function).get("return") == "Scene" and not inspect.signature(function).parameters
+    ]
+    assert sorted(scene.title for scene in written) == sorted(scene.title for scene in COMPARED)
+    assert list(pages(printed("--all"))) == TITLES
+    assert set(CLAIMS) == {scene.title for scene in COMPARED}
+
+
+@pytest.mark.parametrize(("options", "compared"), [((), FIRST), (("--all",), COMPARED)])
+def test_it_ends_with_what_was_gained(options: tuple[str, ...], compared: tuple[Scene, ...]) -> None:
+    """The sums of the printed tables; a gang in part and a ring in two racks count for nothing."""
+    sums = [0, 0]
+    for scene in compared:
+        table = shown(scene)
+        for name in table:
+            for column in (0, 1):
+                whole = not table[name][column]["wait"] and len({node[:5] for node in table[name][column]}) == 1
+                gang = name in ("red", "blue") and not table[name][column]["wait"]
+                if name not in ATOMIC.get(scene.title, ()) or gang or (name == "ring" and whole):
+                    sums[column] += placed(table, column, name)
+    count = sum(each.count for scene in compared for each in scene.sets)
+    assert printed(*options).splitlines()[-1] == (
+        f"Gained in scenes 1 to {len(compared)}: {sums[0]:,} of {count:,} pods run as they ask, not {sums[1]:,}."
+    )
+
+
+def test_it_names_what_to_try_next() -> None:
+    """A newcomer is shown the next command; --all only where there is more to see."""
+    for options in ((), ("--all",)):
+        assert "thalweg simulate -f FILE" in printed(*options).splitlines()[-2]
+    assert "thalweg demo --all" in printed()
+    assert "thalweg demo --all" not in printed("--all")
+
+
+def test_it_says_that_no_kube_scheduler_runs() -> None:
+    """At the start, and where its questions are asked."""
+    introduction = printed().split("\n\n")[0]
+    assert "no kube-scheduler runs here" in introduction
+    assert "No kube-scheduler runs here" in " ".join(pages(printed("--all"))["Through kube-scheduler"])
+
+
+@scenes
+def test_one_by_one_has_kube_schedulers_scores_only(scene: Scene) -> None:
+    """kube-scheduler does not keep pods off idle GPUs; all else is the same for both."""
+    (ours,), (theirs,) = scene.policies.values(), scene.policies_one_by_one.values()
+    assert (ours.weights.idle_resources, theirs.weights.idle_resources) == (1, 0)
+    assert ours.constraints == theirs.constraints
+    assert ours.unscheduled == theirs.unscheduled
+
+
+@scenes
 def test_the_plans_are_sound(scene: Scene) -> None:
     """Both of them obey every rule, and ours is never the dearer one; what is all or none is so at once only."""
     snapshot = scene.snapshot()
-    at_once, one_by_one = plan_checked(snapshot, scene.policies), run_one_by_one(snapshot, scene.policies)
-    if scene.title in {each.title for each in all_or_none()}:
-        return
-    check_plan(snapshot, one_by_one, scene.policies)
-    assert at_once.cost <= one_by_one.cost
+    at_once, one_by_one = plans(scene.title)
     assert len(at_once.placements) >= len(one_by_one.placements)
+    if scene.title not in ATOMIC:
+        check_plan(snapshot, one_by_one, scene.policies_one_by_one)
+        assert at_once.cost <= run_one_by_one(snapshot, scene.policies).cost
 
 
-def test_one_by_one_breaks_up_what_belongs_together() -> None:
-    """Neither gang is whole, and the ring is in two racks: the plans at once, which are checked, are neither."""
-    gangs, together = (run_one_by_one(scene.snapshot(), scene.policies) for scene in all_or_none())
-    assert Counter(name for p in gangs.placements for name in p.pod.gangs) == {"gang demo/red": 2, "gang demo/blue": 2}
-    ring = {p.node for p in together.placements if "ring" in p.pod.key}
-    assert "node-1" in ring
-    assert ring & {"node-3", "node-4"}
+@scenes
+def test_what_waits_is_told_why(scene: Scene) -> None:
+    """Each set of which pods wait in Thalweg's plan has its line, and the line has the reason of the plan."""
+    page = pages(printed("--all"))[scene.title]
+    reasons = Counter((scene.row(left.pod.key), left.reason) for left in plans(scene.title)[0].unplaced)
+    sizes = {each.name: each.count for each in scene.sets}
+    for (name, reason), count in reasons.items():
+        start = f"{name} waits: " if sizes[name] == 1 else f"{count} {name} {'waits' if count == 1 else 'wait'}: "
+        assert f"{start}{reason}" in " ".join(line.strip() for line in page)
 
 
-def test_what_waits_is_told_why(printed: str) -> None:
-    """Each pod that waits has its line."""
-    plans = [plan_checked(scene.snapshot(), scene.policies) for scene in SMALL]
-    waiting = [left.pod.key.removeprefix("demo/") for plan in plans for left in plan.left]
-    assert waiting
-    for name in waiting:
-        assert re.search(
-            rf"^{name} waits: (0/\d+ nodes are available: |.* needs \d pods at once)", printed, re.MULTILINE
-        )
+@cache
+def asked() -> tuple[Exchange, ...]:
+    """What the extender is asked, and its answers."""
+    return tuple(asyncio.run(exchanges(pods.gpu_node())))
 
 
-def test_constraints_are_worth_a_scene() -> None:
-    """What their stories say: planned at once no fewer are placed, and where groups exclude each other more are."""
-    placed = {}
-    for scene in across_pods()[len(all_or_none()) :]:
-        runs = [run(scene.snapshot(), scene.policies) for run in (run_round, run_one_by_one)]
-        placed[scene.title] = [len(run.placements) for run in runs]
-        assert any(run.left for run in runs)
-    assert [at_once > one_by_one for at_once, one_by_one in placed.values()] == [False, True, True, True]
-
-
-def told(printed: str) -> list[tuple[str, str, Any, Any]]:
-    """Of the part through kube-scheduler: verb, pod, what was asked and what was answered."""
-    lines = re.findall(r"^  (\w+) ([\w-]+) (.*)\n {4}(.*)$", printed, re.MULTILINE)
-    return [(verb, pod, json.loads(asked), json.loads(answer)) for verb, pod, asked, answer in lines]
-
-
-def test_the_extender_tells_kube_scheduler_the_plan(printed: str) -> None:
+def test_the_extender_tells_kube_scheduler_the_plan() -> None:
     """Held, then let through to the planned node alone; nobody is evicted, and promised room is kept."""
-    plan = {p.pod.key.removeprefix("demo/"): p.node for p in plan_checked(scenes()[0].snapshot()).placements}
-    held, web, *free, preempted, first, second, stranger = told(printed)
-    assert held == ("filter", "web-0", held[2], {"NodeNames": [], "FailedAndUnresolvableNodes": {held[2][0]: HELD}})
-    assert set(held[2]) == {node.name for node in scenes()[0].nodes}
-    for each, pod in ((web, "web-0"), (first, "train-0"), (second, "train-1")):
-        assert each == ("filter", pod, [plan[pod]], {"NodeNames": [plan[pod]]})
-    (_, _, asked, passed), (verb, _, _, scores) = free
-    assert plan["web-1"] not in asked
-    assert passed == {"NodeNames": asked}
-    assert (verb, [each["Host"] for each in scores]) == ("prioritize", asked)
-    assert sorted(each["Score"] for each in scores) == [0, 10]
-    assert preempted[0] == "preempt"
-    assert preempted[3] == {"NodeNameToMetaVictims": {}}
-    kept = [name for name in stranger[2] if name != plan["train-0"]]
-    assert stranger[3] == {"NodeNames": kept, "FailedAndUnresolvableNodes": {plan["train-0"]: TAKEN}}
+    scene = pods.gpu_node()
+    plan = {
+        p.pod.key.removeprefix("demo/"): p.node for p in plan_and_check(scene.snapshot(), scene.policies).placements
+    }
+    training = [name for name in plan if name.startswith("train")]
+    (home,) = {plan[name] for name in training}
+    held, web, free, scored, preempted, *trained, stranger = asked()
+    assert set(held.asked) == {node.name for node in scene.nodes}
+    assert held.answer["NodeNames"] == []
+    assert held.answer["FailedAndUnresolvableNodes"] == {held.asked[0]: HELD_MESSAGE}
+    for each, pod in ((web, "web-0"), *zip(trained, sorted(training), strict=True)):
+        assert (each.verb, each.pod, each.asked, each.answer["NodeNames"]) == ("filter", pod, [plan[pod]], [plan[pod]])
+    assert plan["web-1"] not in free.asked
+    assert free.answer["NodeNames"] == free.asked
+    assert (scored.verb, [each["Host"] for each in scored.answer]) == ("prioritize", free.asked)
+    assert sorted(each["Score"] for each in scored.answer) == [0, 10]
+    assert (preempted.verb, preempted.answer["NodeNameToMetaVictims"]) == ("preempt", {})
+    assert stranger.answer["NodeNames"] == [name for name in stranger.asked if name != home]
+    assert stranger.answer["FailedAndUnresolvableNodes"] == {home: INFEASIBLE_MESSAGE}
 
 
-def test_the_one_replaced_leaves_where_the_new_one_can_start(printed: str) -> None:
+def test_the_answers_are_shown() -> None:
+    """Each request has its line, and the claim is made from the answers; without them it fails."""
+    page = pages(printed("--all"))["Through kube-scheduler"]
+    lines = [f"  {each.verb} {each.pod} [{', '.join(each.asked)}] -> {answer_text(each.answer)}" for each in asked()]
+    assert [line for line in page if line.startswith("  ")] == lines
+    assert f"filter stranger [plain-2, gpu-1] -> plain-2; not gpu-1: {INFEASIBLE_MESSAGE}" in lines[-1]
+    assert gain("Through kube-scheduler") == extender_claim(asked())
+    assert extender_claim(asked()) == "4 training pods pass to gpu-1, 0 pods are evicted, stranger is kept off."
+    with pytest.raises(ClaimError):
+        extender_claim([*asked()[:-1], asked()[1]])
+
+
+def test_the_one_replaced_leaves_where_the_new_one_can_start() -> None:
     """The larger pod gets the place of the smaller; what does not fit waits; the room between is nobody's."""
-    header, *table = rows(printed, len(ALL) + 2)
+    page = pages(printed("--all"))["In the place of another"]
+    header, *table = cells(page)
     assert header == ["POD", "ASKS FOR", "REPLACES", "THALWEG"]
     assert {row[0]: row[3] for row in table} == {
         "model-2": "node-1, once model-1 has left",
         "cache-2": "waits",
         "small": "waits",
     }
-    assert "cache-2 waits: cannot take the place of demo/cache-1 on node node-2: Insufficient cpu" in printed
-    assert "small waits: 0/2 nodes are available: 2 Insufficient cpu." in printed
-
-
-def test_it_ends_with_what_to_try_next(printed: str) -> None:
-    """A newcomer is shown the next command."""
-    assert "thalweg simulate -f FILE" in printed.splitlines()[-1]
+    assert "cache-2 waits: cannot replace demo/cache-1 on node node-2: Insufficient cpu" in page
+    assert "small waits: 0/2 nodes are available: 2 Insufficient cpu." in page
+    assert gain("In the place of another") == "model-2 gets node-1 from model-1; cache-1 runs on; small waits."
+    nothing_new = run_round(pods.mixed_sizes().snapshot())
+    with pytest.raises(ClaimError):
+        replacements.claim(nothing_new)

@@ -1,4 +1,4 @@
-"""What docs/policies.md and docs/gangs.md show does what they say."""
+"""The examples of the documentation do what the pages say."""
 
 import re
 from collections import Counter
@@ -12,10 +12,12 @@ from support.cli import Manifest, node, simulate
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def example(heading: str, page: str = "policies.md") -> list[Manifest]:
-    """The objects of the last YAML block under a heading."""
-    section = (DOCS / page).read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    return list(yaml.safe_load_all(re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[-1]))
+def example(page: str, heading: str = "") -> list[Manifest]:
+    """The objects of a page's first YAML block, or of the first one below a heading."""
+    section = (DOCS / page).read_text()
+    if heading:
+        section = section.partition(f"## {heading}\n")[2]
+    return list(yaml.safe_load_all(re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[0]))
 
 
 def in_zone(name: str, zone: str) -> Manifest:
@@ -35,7 +37,7 @@ def of(template: Manifest, name: str, on: str = "", cpu: str = "1") -> Manifest:
 @pytest.mark.parametrize("model", ["CPUMemory", "LoadSpreading"])
 def test_zones_and_the_freest_node_within_the_zone(model: str) -> None:
     """The zone with the fewest instances, though its nodes are fuller; there the freest."""
-    deployment, policy = example("Zones, and the freest node within the zone")
+    deployment, policy = example("how-to/spread-over-zones.md")
     policy["spec"]["cost"]["model"] = model
     template = deployment["spec"]["template"]
     other: Manifest = {"metadata": {"labels": {"app": "other"}}, "spec": {}}
@@ -49,7 +51,7 @@ def test_zones_and_the_freest_node_within_the_zone(model: str) -> None:
 
 def test_a_gang_without_any_object() -> None:
     """All four in one zone, or none; the reasons are those that the page lists."""
-    (job,) = example("Where they come from", "gangs.md")
+    (job,) = example("how-to/run-gangs.md")
     template = job["spec"]["template"]
     pods = [of(template, f"train-{at}") for at in range(job["spec"]["parallelism"])]
     other: Manifest = {"metadata": {}, "spec": {}}
@@ -61,12 +63,12 @@ def test_a_gang_without_any_object() -> None:
     assert len(answer["placements"]) == 4
     answer = simulate(*nodes, *pods[:3])
     assert {each["reason"] for each in answer["pending"].values()} == {"Gang default/train: 3 of 4 pods exist."}
-    assert "`Gang ml/train: 3 of 5 pods exist.`" in (DOCS / "gangs.md").read_text()
+    assert "`Gang ml/train: 3 of 5 pods exist.`" in (DOCS / "reference" / "gangs.md").read_text()
 
 
 def test_constraints_across_pods() -> None:
     """Each construct of the example at once: caps on nodes and zones, groups apart, one agent on each GPU node."""
-    (policy,) = example("Constraints across pods")
+    (policy,) = example("reference/policies.md", "Constraints across pods")
     nodes = [in_zone(f"{zone}{at}", zone) for zone in "abc" for at in (1, 2, 3)]
     nodes[0]["metadata"]["labels"]["gpu"] = "true"
 

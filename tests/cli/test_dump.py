@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from support.cli import Manifest, node, pod, to_yaml
-from thalweg.dump import COMMAND
-from thalweg.gaps import NO_CLAIMS
+from thalweg.dump import DUMP_COMMAND
 from thalweg.main import main
+from thalweg.missing_objects import NO_CLAIMS_MESSAGE
 
 COMMANDS = pytest.mark.parametrize("command", ["simulate", "explain"])
 WORKLOADS = ["CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"]
@@ -58,7 +58,7 @@ def test_a_workload_without_pods_is_an_error(command: str, kind: str, tmp_path: 
         said = refused(run(objects, folder=tmp_path, command=command), tmp_path)
         assert said == (
             f"{kind} shop/web: only pods are planned, and no Pod is in the files. Create the {kind} in a cluster and "
-            f"dump that: {COMMAND}"
+            f"dump that: {DUMP_COMMAND}"
         )
 
 
@@ -76,7 +76,7 @@ def test_a_table_is_an_error(command: str, tmp_path: Path) -> None:
     """What the API server answers to those who ask for columns has no specs."""
     table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [], "rows": []}
     said = refused(run([table], folder=tmp_path, command=command), tmp_path)
-    assert said == f"0.json: Table: this lists columns for people; dump whole objects: {COMMAND}"
+    assert said == f"0.json: Table: this lists columns for people; dump whole objects: {DUMP_COMMAND}"
 
 
 @COMMANDS
@@ -84,7 +84,7 @@ def test_a_table_is_an_error(command: str, tmp_path: Path) -> None:
 def test_no_nodes_are_an_error(command: str, objects: list[Manifest], tmp_path: Path) -> None:
     """Nothing can be said of a cluster without nodes; the message has the command that dumps a whole one."""
     said = refused(run(objects, folder=tmp_path, command=command), tmp_path)
-    assert said == f"0.json: no Node is in there. Dump the cluster with: {COMMAND}"
+    assert said == f"0.json: no Node is in there. Dump the cluster with: {DUMP_COMMAND}"
 
 
 def test_a_node_of_another_project_is_none(tmp_path: Path) -> None:
@@ -242,10 +242,10 @@ def test_claims_that_were_not_dumped(tmp_path: Path) -> None:
     done = run(objects, folder=tmp_path, json_output=True)
     answer = json.loads(done.stdout)
     assert answer["placements"] == {"default/r": "a"}
-    assert answer["pending"]["default/p"]["reason"] == f"its volume claims (data) cannot be judged: {NO_CLAIMS}"
+    assert answer["pending"]["default/p"]["reason"] == f"its volume claims (data) cannot be judged: {NO_CLAIMS_MESSAGE}"
     assert "a policy with delivery: Extender plans such pods" in answer["pending"]["default/q"]["reason"]
     assert answer["certified"] is False
-    assert warnings_of(done, tmp_path) == [f"Pod default/p: volume claims are not judged: {NO_CLAIMS}"]
+    assert warnings_of(done, tmp_path) == [f"Pod default/p: volume claims are not judged: {NO_CLAIMS_MESSAGE}"]
     # The binder plans none of these pods, so that plan lacks nothing.
     done = run([node("a"), claiming("q"), pod("r")], folder=tmp_path, json_output=True)
     assert warnings_of(done, tmp_path) == []

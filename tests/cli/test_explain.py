@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from support.cli import Manifest, explain, node, pod, thalweg
 from support.draw import ASPECTS, Case, cases_for
+from support.profiles import examples
 from support.verdicts import namespaces_of, read_pods, snapshot_of, storage_objects
-from thalweg.dump import COMMAND, Dump
+from thalweg.dump import DUMP_COMMAND, ClusterDump
 from thalweg.explain import as_json
 from thalweg.explain import explain as explanations
-from thalweg.gaps import NO_CLAIMS
+from thalweg.missing_objects import NO_CLAIMS_MESSAGE
 
-from flowcore.filters import FILTERS
-from flowcore.model.constrained import HOSTNAME
+from flowcore.filters.registry import IN_ORDER
+from flowcore.model.constraint_limits import HOSTNAME
 
 FITS = {"fits": True, "filter": "", "reason": ""}
 WEB = {"metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}}}
@@ -87,7 +88,7 @@ def test_constraints_of_the_dumps_policies_are_judged() -> None:
         for entry in found
     }
     full = "node(s) are full by constraint az of policy one (at most 1 per kubernetes.io/hostname)"
-    nowhere = "constraint az of policy odd speaks of rack, a label that no node has"
+    nowhere = "constraint az of policy odd names rack, a label that no node has"
     odd = f"node(s) are ruled out by a contradiction: {nowhere}"
     assert reasons == {
         "default/p": {"a": ("PolicyConstraints", full), "b": ("", ""), "c": ("NodeResourcesFit", "Insufficient cpu")},
@@ -202,7 +203,7 @@ def test_a_dump_without_nodes_is_an_error() -> None:
     """As with simulate."""
     done = thalweg("explain", "-f", "-", stdin=dump_of(pod("p")))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"Error: standard input: no Node is in there. Dump the cluster with: {COMMAND}\n"
+    assert done.stderr == f"Error: standard input: no Node is in there. Dump the cluster with: {DUMP_COMMAND}\n"
 
 
 def test_claims_that_were_not_dumped_are_not_said_to_be_missing() -> None:
@@ -210,10 +211,10 @@ def test_claims_that_were_not_dumped_are_not_said_to_be_missing() -> None:
     done = thalweg("explain", "-f", "-", "-o", "json", stdin=dump_of(node("a"), claiming("p", "data"), pod("q")))
     first, second = json.loads(done.stdout)
     assert done.returncode == 0
-    assert first["nodes"] == {"a": {"fits": False, "filter": "VolumeRestrictions", "reason": NO_CLAIMS}}
-    assert NO_CLAIMS.startswith("no PersistentVolumeClaim is in the files (add them: kubectl get pvc,pv,sc,")
+    assert first["nodes"] == {"a": {"fits": False, "filter": "VolumeRestrictions", "reason": NO_CLAIMS_MESSAGE}}
+    assert NO_CLAIMS_MESSAGE.startswith("no PersistentVolumeClaim is in the files (add them: kubectl get pvc,pv,sc,")
     assert second["nodes"] == {"a": FITS}
-    assert done.stderr == f"Warning: Pod default/p: volume claims are not judged: {NO_CLAIMS}\n"
+    assert done.stderr == f"Warning: Pod default/p: volume claims are not judged: {NO_CLAIMS_MESSAGE}\n"
 
 
 def test_claims_of_a_pod_name_the_delivery_that_plans_them() -> None:
@@ -226,17 +227,20 @@ def test_claims_of_a_pod_name_the_delivery_that_plans_them() -> None:
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(cases_for(ASPECTS))
 def test_every_pod_and_node_has_its_verdict(case: Case) -> None:
     """Whatever the cluster: all waiting pods, all nodes, and reasons exactly where a pod does not fit."""
     table = snapshot_of(case).table
-    dump = Dump(
-        nodes={each.name: each for each in table.nodes},
-        pods={each.key: each for each in read_pods([*case.pods, *case.pending])},
-        namespaces=namespaces_of(case),
-        storage={(str(at), "", ""): each for at, each in enumerate(storage_objects(case))},
-    )
+    dump = ClusterDump()
+    for each_node in table.nodes:
+        dump.cluster.put_node(each_node)
+    for each_pod in read_pods([*case.pods, *case.pending]):
+        dump.cluster.put_pod(each_pod)
+    for name, labels in namespaces_of(case).items():
+        dump.cluster.set_namespace(name, labels)
+    for each in storage_objects(case):
+        dump.cluster.put_storage(each)
     waiting = [each.key for each in dump.waiting()]
     answer = json.loads(msgspec.json.encode(as_json(explanations(dump, dump.waiting()))))
     assert [entry["pod"] for entry in answer] == waiting
@@ -244,7 +248,7 @@ def test_every_pod_and_node_has_its_verdict(case: Case) -> None:
         assert list(entry["nodes"]) == [each.name for each in table.nodes]
         for verdict in entry["nodes"].values():
             assert verdict["fits"] == (verdict["filter"] == "") == (verdict["reason"] == "")
-            assert verdict["filter"] in ("", "NodeUnreadable", *FILTERS)
+            assert verdict["filter"] in {"", *(each.name for each in IN_ORDER)}
 
 
 CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}

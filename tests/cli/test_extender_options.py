@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from support.cli import thalweg
-from thalweg.extender import ExtenderOptions, serving
+from thalweg.extender import ExtenderOptions, serve_extender
+from thalweg.option_types import HOST_PORT
 from thalweg_controlplane.certificates import Authority
 
 LOOPBACK, ANYWHERE = "127.0.0.1:8443", "0.0.0.0:8443"
+
+
+def extender(listen: str, *args: Path, **options: Any) -> ExtenderOptions:
+    return ExtenderOptions(HOST_PORT.convert(listen, None, None), *args, **options)
 
 
 @pytest.fixture
@@ -24,20 +30,20 @@ def made(tmp_path: Path) -> dict[str, Path]:
 @pytest.mark.parametrize("listen", [LOOPBACK, "localhost:8443", "[::1]:8443", "127.1.2.3:1"])
 def test_plain_http_on_loopback(listen: str, made: dict[str, Path]) -> None:
     """Callers on the same machine need no certificate; with one they are verified all the same."""
-    assert serving(ExtenderOptions(listen))
-    assert serving(ExtenderOptions(listen, made["certificate"], made["key"]))
-    assert serving(ExtenderOptions(listen, **made))
+    assert serve_extender(extender(listen))
+    assert serve_extender(extender(listen, made["certificate"], made["key"]))
+    assert serve_extender(extender(listen, **made))
 
 
 @pytest.mark.parametrize("listen", [ANYWHERE, ":8443", "[::]:8443", "10.0.0.1:8443", "thalweg.example:8443"])
 def test_everywhere_else_callers_are_verified(listen: str, made: dict[str, Path]) -> None:
     """TLS alone does not say who asks; it takes the CA of the callers, or the word insecure."""
-    assert serving(ExtenderOptions(listen, **made))
-    for options in (ExtenderOptions(listen), ExtenderOptions(listen, made["certificate"], made["key"])):
+    assert serve_extender(extender(listen, **made))
+    for options in (extender(listen), extender(listen, made["certificate"], made["key"])):
         with pytest.raises(click.UsageError, match="could steer kube-scheduler"):
-            serving(options)
-    assert serving(ExtenderOptions(listen, insecure=True))
-    assert serving(ExtenderOptions(listen, made["certificate"], made["key"], insecure=True))
+            serve_extender(options)
+    assert serve_extender(extender(listen, insecure=True))
+    assert serve_extender(extender(listen, made["certificate"], made["key"], insecure=True))
 
 
 def test_contradictions(made: dict[str, Path], tmp_path: Path) -> None:
@@ -49,22 +55,30 @@ def test_contradictions(made: dict[str, Path], tmp_path: Path) -> None:
         (ExtenderOptions(None, certificate, key), "need --extender-listen"),
         (ExtenderOptions(None, bind=True), "need --extender-listen"),
         (ExtenderOptions(None, insecure=True), "need --extender-listen"),
-        (ExtenderOptions(LOOPBACK, certificate), "--extender-cert and --extender-key need each other"),
-        (ExtenderOptions(LOOPBACK, key=key), "--extender-cert and --extender-key need each other"),
-        (ExtenderOptions(LOOPBACK, client_authority=authority), "--extender-client-ca needs"),
-        (ExtenderOptions(LOOPBACK, certificate, key, authority, insecure=True), "contradicts"),
-        (ExtenderOptions(LOOPBACK, broken, key), "cannot be used"),
-        (ExtenderOptions(LOOPBACK, certificate, key, broken), "cannot be used"),
-        (ExtenderOptions("8443"), "is not HOST:PORT"),
-        (ExtenderOptions("127.0.0.1:http"), "is not HOST:PORT"),
+        (extender(LOOPBACK, certificate), "--extender-cert and --extender-key need each other"),
+        (extender(LOOPBACK, key=key), "--extender-cert and --extender-key need each other"),
+        (extender(LOOPBACK, client_authority=authority), "--extender-client-ca needs"),
+        (extender(LOOPBACK, certificate, key, authority, insecure=True), "contradicts"),
+        (extender(LOOPBACK, broken, key), "cannot be used"),
+        (extender(LOOPBACK, certificate, key, broken), "cannot be used"),
     ):
         with pytest.raises(click.UsageError, match=says):
-            serving(options)
+            serve_extender(options)
+
+
+@pytest.mark.parametrize("text", ["8443", "127.0.0.1:http", "127.0.0.1:0", "127.0.0.1:65536", "", ":"])
+def test_what_is_no_address(text: str) -> None:
+    """Every option that takes an address names itself and what it wants."""
+    for option in ("--listen", "--extender-listen"):
+        done = thalweg("run", option, text)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"Invalid value for '{option}'" in done.stderr
+        assert "is not HOST:PORT" in done.stderr
 
 
 def test_nothing_is_served_unless_asked_for() -> None:
     """Without options there is no extender."""
-    assert serving(ExtenderOptions())
+    assert serve_extender(ExtenderOptions())
 
 
 def test_the_command_line_says_so(made: dict[str, Path]) -> None:

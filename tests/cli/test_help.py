@@ -5,7 +5,7 @@ import re
 import click
 import pytest
 from support.cli import thalweg
-from thalweg.dump import COMMAND
+from thalweg.dump import DUMP_COMMAND
 from thalweg.main import main
 
 COMMANDS = sorted(main.commands)
@@ -55,7 +55,7 @@ def test_the_examples_options_exist() -> None:
 def test_the_command_that_dumps_a_cluster_is_shown(name: str) -> None:
     """The one that messages name too, as a shell takes it."""
     text = thalweg(name, "--help").stdout
-    assert COMMAND in " ".join(text.replace("\\\n", "").split())
+    assert DUMP_COMMAND in " ".join(text.replace("\\\n", "").split())
     assert "Exit code 2: " in text
 
 

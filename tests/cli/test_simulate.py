@@ -12,16 +12,17 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli import Manifest, node, pod, simulate, thalweg, to_yaml
-from support.draw import Case, busy_cases
+from support.draw import Case, crowded_cases
+from support.profiles import examples
 from support.safety import check_plan
 from support.verdicts import read_pods, snapshot_of
-from thalweg.dump import Dump
+from thalweg.dump import ClusterDump
 from thalweg.main import main
-from thalweg.reader import read
+from thalweg.reader import read_dump
 from thalweg.simulate import plan
 
+from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node
 from flowcore.model.gangs import Gang
-from flowcore.model.wire import Interner, WireNamespace, WireNode, to_labels, to_node
 
 # -- what is read ------------------------------------------------------------------------------------------------------
 
@@ -70,7 +71,7 @@ def test_a_pod_in_the_place_of_another() -> None:
     assert "that pod is not of the same controller" in answer["pending"]["default/new"]["reason"]
     answer = simulate(node("a", "4"), node("b", "4"), old, pod("there", "1", nodeName="a"), new, allowed)
     check_shape(answer, {"a", "b"}, {"default/new"})
-    reason = "cannot take the place of default/old on node a: Insufficient cpu"
+    reason = "cannot replace default/old on node a: Insufficient cpu"
     assert answer["pending"]["default/new"]["reason"] == reason
 
 
@@ -270,13 +271,15 @@ def test_gangs_of_the_dump_are_the_operators(tmp_path: Path) -> None:
     }
     file = tmp_path / "dump.yaml"
     file.write_text(to_yaml(*manifests, listed, native, {**native, "apiVersion": "example.com/v1", "spec": "else"}))
-    result = plan(read((str(file),)), 0.0).result
+    result = plan(read_dump((str(file),)), 0.0).result
     label_gang = "PodGroup default/eval of scheduling.x-k8s.io"
     assert {**result.after.gangs} == {
-        "gang default/train": Gang("gang default/train", 2, started=True),
-        label_gang: Gang(label_gang, 2, flaw=f"{label_gang}: 1 of 2 pods exist"),
+        "gang default/train": Gang("gang default/train", 2, partially_placed=True),
+        label_gang: Gang(label_gang, 2, unschedulable_reason=f"{label_gang}: 1 of 2 pods exist"),
         "PodGroup default/native": Gang("PodGroup default/native", 1),
-        "PodGroup default/nowhere": Gang("PodGroup default/nowhere", 1, flaw="PodGroup default/nowhere does not exist"),
+        "PodGroup default/nowhere": Gang(
+            "PodGroup default/nowhere", 1, unschedulable_reason="PodGroup default/nowhere does not exist"
+        ),
     }
     assert {each.pod.key: each.pod.gangs for each in result.placements}["default/b"] == ("gang default/train",)
 
@@ -438,8 +441,8 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return []
 
 
-@settings(max_examples=120)
-@given(busy_cases(), st.data())
+@settings(max_examples=examples(120))
+@given(crowded_cases(), st.data())
 def test_no_manifest_makes_a_traceback(case: Case, data: st.DataObject) -> None:
     """With any field of any object replaced by anything: a plan, or exit code 2 and a line that names the file."""
     dump = {"kind": "List", "items": deepcopy([*case.nodes, *case.pods, *case.pending, *case.namespaces])}
@@ -461,7 +464,7 @@ def test_no_manifest_makes_a_traceback(case: Case, data: st.DataObject) -> None:
         assert set(json.loads(done.stdout)) == _ANSWER
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.text(max_size=60) | st.binary(max_size=60))
 def test_no_text_makes_a_traceback(text: str | bytes) -> None:
     """Whatever the file holds."""
@@ -470,24 +473,25 @@ def test_no_text_makes_a_traceback(text: str | bytes) -> None:
     assert done.exit_code == 2
 
 
-@settings(max_examples=80)
-@given(busy_cases())
+@settings(max_examples=examples(80))
+@given(crowded_cases())
 def test_plans_for_dumps_are_sound(case: Case) -> None:
     """All safety checks hold of them, and every pending pod is planned or blocked, never both."""
     for manifest in case.pending:
         manifest["spec"].pop("nodeName", None)
-    dump = Dump()
+    dump = ClusterDump()
     for manifest in case.nodes:
-        dump.nodes[manifest["metadata"]["name"]] = to_node(msgspec.convert(manifest, WireNode), Interner())
+        dump.cluster.put_node(to_node(msgspec.convert(manifest, WireNode), Interner()))
     for manifest in case.namespaces:
         wire = msgspec.convert(manifest, WireNamespace)
-        dump.namespaces[wire.metadata.name] = to_labels(wire.metadata.labels)
-    dump.pods.update({each.key: each for each in read_pods([*case.pods, *case.pending])})
+        dump.cluster.set_namespace(wire.metadata.name, to_labels(wire.metadata.labels))
+    for each_pod in read_pods([*case.pods, *case.pending]):
+        dump.cluster.put_pod(each_pod)
     simulation = plan(dump, now=0.0)
     check_plan(replace(snapshot_of(case, place_blocked=False), generation=0), simulation.result)
-    planned = [entry.pod.key for entry in (*simulation.result.placements, *simulation.result.left)]
-    waiting = [each.key for each in dump.pods.values() if not each.node_name and not each.terminal]
-    assert sorted([*planned, *simulation.blocked]) == sorted(waiting)
+    planned = [entry.pod.key for entry in (*simulation.result.placements, *simulation.result.unplaced)]
+    waiting = [each.key for each in dump.cluster.pods.values() if not each.node_name and not each.terminal]
+    assert sorted([*planned, *simulation.skipped]) == sorted(waiting)
 
 
 def test_a_bound_pod_with_unreadable_requests_fills_its_node() -> None:

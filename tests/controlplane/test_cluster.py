@@ -128,7 +128,7 @@ async def test_a_component_that_fails_shows_its_log(binaries: Binaries) -> None:
 
 
 async def test_a_component_that_dies_later_is_noticed(binaries: Binaries) -> None:
-    """`check` names the one that ended by itself."""
+    """`check_invariants` names the one that ended by itself."""
     async with ControlPlane(binaries, controller_manager=False, scheduler=False) as plane:
         plane.check()
         child = plane._children["kwok"]

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.model import node, pod, snapshot
 
+from flowcore.api import Interner, WirePod, to_pod
+from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.policies import BUILT_IN, GATE, Policy, UnscheduledPrice
-from flowcore.model.snapshot import PendingPod, Snapshot
-from flowcore.model.wire import Interner, WirePod, to_pod
-from flowcore.rounds import run_round
-from flowcore.rounds.demands import demands_of
-from flowcore.rounds.room import Room
+from flowcore.planning import run_round
+from flowcore.problem.demands import demands_of
+from flowcore.problem.free_capacity import FreeCapacity
 
 
 def _rounds_until_placed(waiting: Snapshot, large: str, *, interval: float, most: int) -> int | None:
@@ -44,7 +44,7 @@ def test_a_pod_ages_by_its_size() -> None:
         cluster = snapshot(
             [node("n", 4000), node("full", 4000)], [pod(name, cpu, created=1000.0, node_selector=(("no", "such"),))]
         )
-        young, old = (run_round(replace(cluster, now=now)).left[0].price for now in (1000.0, 2000.0))
+        young, old = (run_round(replace(cluster, now=now)).unplaced[0].price for now in (1000.0, 2000.0))
         rise[name] = old - young
     assert rise == {"large": 5 * 1000 * 10, "small": 5 * 1000}
 
@@ -59,7 +59,7 @@ POLICIES = {BUILT_IN.name: BUILT_IN, CROSSING.name: CROSSING}
 
 def prices(cluster: Snapshot, policies: dict[str, Policy]) -> dict[str, int]:
     """What leaving each pod costs."""
-    demands = demands_of(cluster, Room(cluster).load(), policies)
+    demands = demands_of(cluster, FreeCapacity(cluster).load(), policies)
     return {pod.key: int(price) for each in demands for pod, price in zip(each.group.pods, each.prices, strict=True)}
 
 
@@ -170,7 +170,7 @@ def test_age_never_changes_the_order_of_priorities(drawn: list[tuple[int, int, f
 
 def test_nobody_ages_behind_a_gate() -> None:
     """Age counts from when the pod could first be planned, not from its creation."""
-    gated = replace(pod("gated", 4000, created=NOW - 2 * DAY), since=NOW - 1)
+    gated = replace(pod("gated", 4000, created=NOW - 2 * DAY), plannable_since=NOW - 1)
     honest = pod("honest", 4000, created=NOW - 60)
     result = run_round(snapshot([node("n", 4000)], [gated, honest], now=NOW))
     assert [each.pod.key for each in result.placements] == ["default/honest"]
@@ -198,4 +198,4 @@ def test_since_when_a_pod_waits_by_what_is_written_on_it(
         "spec": {"schedulingGates": [{"name": name} for name in gates]},
         "status": {"conditions": [] if condition is None else [written | condition]},
     }
-    assert to_pod(msgspec.convert(manifest, WirePod), Interner()).tried == tried
+    assert to_pod(msgspec.convert(manifest, WirePod), Interner()).unschedulable_since == tried

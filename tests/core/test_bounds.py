@@ -7,22 +7,23 @@ import msgspec
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.crowds import crowds
+from support.large_snapshots import large_snapshots
 from support.model import amounts, node, pod, snapshot
+from support.profiles import examples
 
+from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, CostWeights, Policy, UnscheduledPrice
 from flowcore.model.resources import BANDWIDTH
-from flowcore.model.snapshot import PendingPod, Snapshot
-from flowcore.rounds import run_round
-from flowcore.rounds.bounds import lower_bound
-from flowcore.rounds.commits import Commit
-from flowcore.rounds.demands import Demand, demands_of
-from flowcore.rounds.field import Field
-from flowcore.rounds.pricing import total_cost
-from flowcore.rounds.room import Room
+from flowcore.planning import run_round
+from flowcore.problem.bounds import lower_bound
+from flowcore.problem.commits import Commit
+from flowcore.problem.cost_matrix import CostMatrix
+from flowcore.problem.demands import Demand, demands_of
+from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.problem.objective import Objective
 
 _small_pods = st.lists(
     st.tuples(st.sampled_from((500, 1000, 1500, 4000)), st.sampled_from((0, 2**30, 3 * 2**30))), min_size=1, max_size=5
@@ -51,17 +52,17 @@ def _asking(name: str, cpu: int, memory: int, bandwidth: int) -> PendingPod:
     return PendingPod(name, name, PodClass(requests=amounts(cpu, memory, **{BANDWIDTH: bandwidth})), BUILT_IN.name)
 
 
-def _all_plans(demands: Sequence[Demand], start: Room) -> Iterator[list[Commit]]:
+def _all_plans(demands: Sequence[Demand], start: FreeCapacity) -> Iterator[list[Commit]]:
     """Every way to place or leave each pod that fits together."""
     pods = [at for at, demand in enumerate(demands) for _ in range(demand.count)]
     for nodes in product((None, *range(len(start.free))), repeat=len(pods)):
         room = start.copy()
         commits = [Commit(at, to, 1) for at, to in zip(pods, nodes, strict=True) if to is not None]
-        if all(room.take(demands[commit.demand], commit.node, 1) for commit in commits):
+        if all(room.place(demands[commit.demand], commit.node, 1) for commit in commits):
             yield commits
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(_small_nodes, _small_pods, _policies)
 @example([4000, 4000], [(500, 2**30)] * 4, BUILT_IN)
 def test_no_plan_beats_the_bound(nodes: list[int], pods: list[tuple[int, int]], policy: Policy) -> None:
@@ -72,29 +73,35 @@ def test_no_plan_beats_the_bound(nodes: list[int], pods: list[tuple[int, int]], 
         [_asking(f"p{at}", cpu, memory, cpu // 4 if at % 3 else 0) for at, (cpu, memory) in enumerate(pods)],
     )
     policies = {BUILT_IN.name: policy}
-    start = Room(cluster)
-    demands = demands_of(cluster, Room(cluster).load(), policies)
-    best = min(total_cost(commits, demands, start.load()) for commits in _all_plans(demands, start))
+    start = FreeCapacity(cluster)
+    demands = demands_of(cluster, FreeCapacity(cluster).load(), policies)
+    best = min(Objective(demands, start).total(commits) for commits in _all_plans(demands, start))
     result = run_round(cluster, policies)
     assert result.lower_bound <= best <= result.cost
     if result.certified:
         assert result.cost == best
 
 
-@settings(max_examples=100)
-@given(crowds(), st.integers(0, 2**32), st.sampled_from((0.0, 1e-6, 1.0, 1e4)), st.sampled_from((0, 10, 10_000)))
-def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, toll: float, worth: int) -> None:
+@settings(max_examples=examples(100))
+@given(
+    large_snapshots(), st.integers(0, 2**32), st.sampled_from((0.0, 1e-6, 1.0, 1e4)), st.sampled_from((0, 10, 10_000))
+)
+def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, highest: float, worth: int) -> None:
     """Whatever prices come from a solver, right or wrong."""
     result = run_round(crowd)
-    start = Room(crowd)
-    demands = demands_of(crowd, Room(crowd).load(), {BUILT_IN.name: BUILT_IN})
+    start = FreeCapacity(crowd)
+    demands = demands_of(crowd, FreeCapacity(crowd).load(), {BUILT_IN.name: BUILT_IN})
     if not demands:
         return
     random = np.random.default_rng(seed)
-    tolls = random.random(start.free.shape) * toll
+    shadow_prices = random.random(start.free.shape) * highest
     slots = random.integers(0, worth + 1, len(start.free))
-    field = Field.of(demands, start)
-    for bound in (lower_bound(field, tolls=tolls), lower_bound(field, worth=slots), lower_bound(field)):
+    field = CostMatrix.of(demands, start)
+    for bound in (
+        lower_bound(field, shadow_prices=shadow_prices),
+        lower_bound(field, marginal_costs=slots),
+        lower_bound(field),
+    ):
         assert bound <= result.cost
 
 

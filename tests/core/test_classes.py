@@ -5,11 +5,11 @@ from support.model import pod
 from support.verdicts import read_pods
 
 from flowcore.classes import group
-from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.cluster.snapshot import PendingPod
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.snapshot import PendingPod
 
 
 def manifest(name: str, owner: str = "web", cpu: str = "1", **spec: object) -> Manifest:
@@ -62,7 +62,7 @@ def test_every_field_that_a_filter_reads_tells_classes_apart() -> None:
 def test_groups_keep_the_order_of_arrival_and_the_oldest_first() -> None:
     """Groups come in the order of their first pod; within one, those that waited longest lead."""
     pods = [pod("b", 1000, created=20), pod("big", 2000), pod("a", 1000, created=10), pod("c", 1000, created=20)]
-    groups = group(pods, Neighbours())
+    groups = group(pods, PodIndex())
     assert [[p.key for p in found.pods] for found in groups] == [
         ["default/a", "default/b", "default/c"],
         ["default/big"],
@@ -73,49 +73,53 @@ def selecting(app: str) -> LabelSelector:
     return LabelSelector((Requirement("app", "In", (app,)),))
 
 
-def sizes(kinds: list[Kind], running: list[Kind] | None = None) -> list[int]:
+def sizes(kinds: list[PodSignature], running: list[PodSignature] | None = None) -> list[int]:
     """Pods in each group, of pods of one class and these kinds."""
-    pending = [PendingPod(f"default/p{at}", "", PodClass(), "p", kind=kind) for at, kind in enumerate(kinds)]
-    return [len(found.pods) for found in group(pending, Neighbours.of(("n", kind) for kind in running or ()))]
+    pending = [PendingPod(f"default/p{at}", "", PodClass(), "p", signature=kind) for at, kind in enumerate(kinds)]
+    return [len(found.pods) for found in group(pending, PodIndex.of(("n", kind) for kind in running or ()))]
 
 
 def test_policies_split_groups() -> None:
     """The same class under another policy is planned for itself."""
     pods = [pod("a", 1000), pod("b", 1000, policy="other"), pod("c", 1000)]
-    assert [len(found.pods) for found in group(pods, Neighbours())] == [2, 1]
+    assert [len(found.pods) for found in group(pods, PodIndex())] == [2, 1]
 
 
 def test_labels_that_no_rule_reads_tell_nothing_apart() -> None:
     """A StatefulSet labels each of its pods with its name."""
-    alone = Rules(anti_affinity=(AffinityTerm("zone", selecting("db"), ("default",)),))
-    named = [Kind("default", (("app", "web"), ("pod", f"web-{at}"))) for at in range(5)]
+    alone = InterPodConstraints(anti_affinity=(AffinityTerm("zone", selecting("db"), ("default",)),))
+    named = [PodSignature("default", (("app", "web"), ("pod", f"web-{at}"))) for at in range(5)]
     assert sizes(named) == [5]
-    assert sizes(named, [Kind("default", (), rules=alone)]) == [5]
-    assert sizes([*named, Kind("default", (("app", "db"),)), Kind("other")]) == [7]
+    assert sizes(named, [PodSignature("default", (), constraints=alone)]) == [5]
+    assert sizes([*named, PodSignature("default", (("app", "db"),)), PodSignature("other")]) == [7]
 
 
 def test_whom_a_running_pod_keeps_away_is_a_group() -> None:
     """In the namespaces that its term speaks of."""
-    alone = Rules(anti_affinity=(AffinityTerm("zone", selecting("web"), ("default",)),))
-    kinds = [Kind("default", (("app", "web"),)), Kind("default", (("app", "db"),)), Kind("other", (("app", "web"),))]
-    assert sizes(kinds, [Kind("default", (), rules=alone)]) == [1, 2]
+    alone = InterPodConstraints(anti_affinity=(AffinityTerm("zone", selecting("web"), ("default",)),))
+    kinds = [
+        PodSignature("default", (("app", "web"),)),
+        PodSignature("default", (("app", "db"),)),
+        PodSignature("other", (("app", "web"),)),
+    ]
+    assert sizes(kinds, [PodSignature("default", (), constraints=alone)]) == [1, 2]
 
 
 def test_whom_a_waiting_pods_rule_speaks_of_is_a_group() -> None:
     """It may run by the end of the round: by affinity, anti-affinity and spread alike."""
-    kinds = [Kind("default", (("app", "web"), ("pod", str(at)))) for at in range(2)]
-    kinds += [Kind("default", (("app", "db"), ("pod", str(at)))) for at in range(2)]
+    kinds = [PodSignature("default", (("app", "web"), ("pod", str(at)))) for at in range(2)]
+    kinds += [PodSignature("default", (("app", "db"), ("pod", str(at)))) for at in range(2)]
     for rules in (
-        Rules(affinity=(AffinityTerm("zone", selecting("web"), ("default",)),)),
-        Rules(anti_affinity=(AffinityTerm("zone", selecting("web"), ("default",)),)),
-        Rules(spread=(SpreadConstraint("zone", 1, selecting("web")),)),
+        InterPodConstraints(affinity=(AffinityTerm("zone", selecting("web"), ("default",)),)),
+        InterPodConstraints(anti_affinity=(AffinityTerm("zone", selecting("web"), ("default",)),)),
+        InterPodConstraints(spread=(SpreadConstraint("zone", 1, selecting("web")),)),
     ):
-        assert sizes([*kinds, Kind("default", (("own", "label"),), rules=rules)]) == [2, 2, 1]
-        ruled = [Kind(kind.namespace, kind.labels, rules=rules) for kind in kinds]
+        assert sizes([*kinds, PodSignature("default", (("own", "label"),), constraints=rules)]) == [2, 2, 1]
+        ruled = [PodSignature(kind.namespace, kind.labels, constraints=rules) for kind in kinds]
         assert sizes(ruled) == [2, 2], "equal rules, and the same rules speak of them"
 
 
 def test_spread_counts_its_own_namespace() -> None:
     """So equal constraints in two namespaces are two rules."""
-    rules = Rules(spread=(SpreadConstraint("zone", 1, selecting("web")),))
-    assert sizes([Kind("a", rules=rules), Kind("b", rules=rules)]) == [1, 1]
+    rules = InterPodConstraints(spread=(SpreadConstraint("zone", 1, selecting("web")),))
+    assert sizes([PodSignature("a", constraints=rules), PodSignature("b", constraints=rules)]) == [1, 1]

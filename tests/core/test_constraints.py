@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.constrained_snapshots import APPS, TOPOLOGIES, constrained_snapshots
 from support.model import amounts, node, pod, snapshot
-from support.safety import check_plan, plan_checked
-from support.tied import APPS, TOPOLOGIES, tied
+from support.profiles import examples
+from support.safety import check_plan, plan_and_check
 
-from flowcore.filters.newer import Newer
-from flowcore.model.constrained import HOSTNAME, constrained
+from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.methods.capped_greedy import capped_greedy, cheapest_per_domain
+from flowcore.model.constraint_limits import HOSTNAME, with_policy_constraints
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
-from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import Policy, Selects
-from flowcore.model.rules import Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.snapshot import PendingPod, Snapshot
-from flowcore.rounds import RoundResult, run_one_by_one
-from flowcore.rounds.capped import cheapest_within, promising
+from flowcore.planning import RoundResult, run_one_by_one
+from flowcore.topology.drift import Drift
 
 ZONE = "zone"
 TEAM = LabelSelector((Requirement("team", "Exists"),))
@@ -57,7 +58,7 @@ _constraints = st.one_of(
 @st.composite
 def governed(draw: st.DrawFn) -> tuple[Snapshot, dict[str, Policy]]:
     """Clusters in which rules between pods meet, the pods under one of two policies with constraints."""
-    cluster = draw(tied())
+    cluster = draw(constrained_snapshots())
     policies = [
         Policy(
             name,
@@ -71,21 +72,21 @@ def governed(draw: st.DrawFn) -> tuple[Snapshot, dict[str, Policy]]:
         fitting = [
             policy.name
             for policy in policies
-            if policy.selects.namespaces is None or each.kind.namespace == "red"  # the namespace of a team
+            if policy.selects.namespaces is None or each.signature.namespace == "red"  # the namespace of a team
         ]
         pending.append(replace(each, policy=draw(st.sampled_from([*fitting, "none"]))))
     known = {policy.name: policy for policy in (*policies, Policy("none"))}
     return replace(cluster, pending=tuple(pending)), known
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(governed())
 def test_no_cap_is_broken_beside_any_rules(drawn: tuple[Snapshot, dict[str, Policy]]) -> None:
     """Counted anew at each pod's turn; and whoever waits fits nowhere beside the plan."""
-    plan_checked(*drawn)
+    plan_and_check(*drawn)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(governed())
 def test_one_by_one_breaks_none_either(drawn: tuple[Snapshot, dict[str, Policy]]) -> None:
     """The same constraints, one pod after the other."""
@@ -107,7 +108,13 @@ def zoned(*zones: str, cpu: int = 4000) -> list[Node]:
 def pods(name: str, count: int, cpu: int = 100, **fields: int) -> list[PendingPod]:
     """So many pods of an app, each of a name of its own."""
     return [
-        pod(f"{name}{at}", cpu, policy="shop", kind=Kind("default", (("app", name), ("pod", f"{name}{at}"))), **fields)
+        pod(
+            f"{name}{at}",
+            cpu,
+            policy="shop",
+            kind=PodSignature("default", (("app", name), ("pod", f"{name}{at}"))),
+            **fields,
+        )
         for at in range(count)
     ]
 
@@ -116,11 +123,11 @@ def plan(
     nodes: Sequence[Node],
     pending: Sequence[PendingPod],
     *constraints: Constraint,
-    running: Sequence[tuple[str, Kind]] = (),
+    running: Sequence[tuple[str, PodSignature]] = (),
 ) -> RoundResult:
     """The plan under one policy."""
     policies = {"shop": Policy("shop", constraints=constraints)}
-    return plan_checked(snapshot(nodes, pending, neighbours=Neighbours.of(running)), policies)
+    return plan_and_check(snapshot(nodes, pending, pod_index=PodIndex.of(running)), policies)
 
 
 def per(key: str, nodes: Sequence[Node], result: RoundResult) -> Counter[str]:
@@ -128,8 +135,8 @@ def per(key: str, nodes: Sequence[Node], result: RoundResult) -> Counter[str]:
     return Counter(labels[placement.node][key] for placement in result.placements)
 
 
-def kind(name: str) -> Kind:
-    return Kind("default", (("app", name),))
+def kind(name: str) -> PodSignature:
+    return PodSignature("default", (("app", name),))
 
 
 def test_conflict_counts_pods_of_all_owners() -> None:
@@ -139,7 +146,7 @@ def test_conflict_counts_pods_of_all_owners() -> None:
     result = plan(nodes, [*pods("web", 4), *pods("api", 4)], both, running=[("n0", kind("web"))])
     assert per(ZONE, nodes, result) == {"a": 1, "b": 2}
     told = "node(s) are full by constraint az of policy shop (at most 2 per zone)"
-    assert all(left.reason.startswith(f"0/4 nodes are available: 4 {told}.") for left in result.left)
+    assert all(left.reason.startswith(f"0/4 nodes are available: 4 {told}.") for left in result.unplaced)
 
 
 def test_a_cap_closes_domains_not_nodes() -> None:
@@ -147,7 +154,7 @@ def test_a_cap_closes_domains_not_nodes() -> None:
     nodes = zoned("a", "a", "b", "c", "c", "")
     result = plan(nodes, pods("web", 9), Conflict("az", app("web"), ZONE))
     assert per(ZONE, nodes, result) == {"a": 1, "b": 1, "c": 1}
-    assert "1 node(s) have no label zone (constraint az of policy shop)" in result.left[0].reason
+    assert "1 node(s) have no label zone (constraint az of policy shop)" in result.unplaced[0].reason
 
 
 def test_the_cheapest_slots_within_caps() -> None:
@@ -155,7 +162,7 @@ def test_the_cheapest_slots_within_caps() -> None:
     nodes = zoned(*"aabbcc", cpu=8000)
     half = [(each.name, amounts(4000), ()) for each in nodes[::2]]
     policies = {"shop": Policy("shop", constraints=(Conflict("az", app("web"), ZONE, 3),))}
-    result = plan_checked(snapshot(nodes, pods("web", 12, 500), half), policies)
+    result = plan_and_check(snapshot(nodes, pods("web", 12, 500), half), policies)
     assert per(HOSTNAME, nodes, result) == {"n1": 3, "n3": 3, "n5": 3}
 
 
@@ -168,7 +175,7 @@ def test_exclusive_groups_share_no_node() -> None:
     assert len(result.placements) == 15
     apps: dict[str, set[str]] = {}
     for placement in result.placements:
-        apps.setdefault(placement.node, set()).add(dict(placement.pod.kind.labels)["app"])
+        apps.setdefault(placement.node, set()).add(dict(placement.pod.signature.labels)["app"])
     assert not any({"loud", "quiet"} <= found for found in apps.values())
     assert "loud" not in apps["n3"]
 
@@ -188,7 +195,7 @@ def test_pods_that_run_count_for_how_many_are_placed() -> None:
     xor = Exclusive("xor", (app("loud"), app("quiet")), HOSTNAME, None, 3)
     result = plan(zoned("a", "b"), pods("loud", 3), xor, running=[("n0", kind("quiet")), ("elsewhere", kind("loud"))])
     assert len(result.placements) == 2
-    assert "(at most 3 in the cluster)" in result.left[0].reason
+    assert "(at most 3 in the cluster)" in result.unplaced[0].reason
 
 
 def test_global_one_a_matching_node() -> None:
@@ -197,7 +204,7 @@ def test_global_one_a_matching_node() -> None:
     agent = Global("agent", app("agent"), LabelSelector((Requirement(ZONE, "In", ("a",)),)))
     result = plan(nodes, pods("agent", 5), agent, running=[("n0", kind("agent"))])
     assert [placement.node for placement in result.placements] == ["n1"]
-    reason = result.left[0].reason
+    reason = result.unplaced[0].reason
     assert "1 node(s) are not among those of constraint agent of policy shop" in reason
     assert "2 node(s) are full by constraint agent of policy shop (at most 1 per kubernetes.io/hostname)" in reason
     assert "1 Insufficient cpu" in reason
@@ -212,8 +219,11 @@ def test_an_empty_selection_of_nodes_is_all_of_them() -> None:
 def test_constraints_do_not_change_what_spread_counts() -> None:
     """The nodes of ``global`` are not the pod's node affinity: kube-scheduler counts the zones that it leaves out."""
     nodes = zoned("a", "a", "b")
-    even = Rules(spread=(SpreadConstraint(ZONE, 1, app("agent")),))
-    agents = [replace(each, kind=Kind("default", each.kind.labels, rules=even)) for each in pods("agent", 2)]
+    even = InterPodConstraints(spread=(SpreadConstraint(ZONE, 1, app("agent")),))
+    agents = [
+        replace(each, signature=PodSignature("default", each.signature.labels, constraints=even))
+        for each in pods("agent", 2)
+    ]
     result = plan(nodes, agents, Global("agent", app("agent"), LabelSelector((Requirement(ZONE, "In", ("a",)),))))
     assert per(ZONE, nodes, result) == {"a": 1}
 
@@ -225,11 +235,14 @@ def test_only_governed_pods_and_selected_namespaces() -> None:
         "shop": Policy("shop", selects=Selects(namespaces=TEAM), constraints=(Conflict("az", app("web"), ZONE, 2),)),
         "free": Policy("free"),
     }
-    neighbours = Neighbours.of([("n0", kind("web"))] * 5, {"default": (), "red": (("team", "one"),)})
-    red = [replace(each, key=f"red/{each.pod_class}", kind=Kind("red", each.kind.labels)) for each in pods("web", 1)]
+    pod_index = PodIndex.of([("n0", kind("web"))] * 5, {"default": (), "red": (("team", "one"),)})
+    red = [
+        replace(each, key=f"red/{each.pod_class}", signature=PodSignature("red", each.signature.labels))
+        for each in pods("web", 1)
+    ]
     red += [replace(red[0], key=f"red/{at}") for at in range(3)]
     free = [replace(each, policy="free") for each in pods("web", 4)]
-    result = plan_checked(snapshot(nodes, [*red, *free], neighbours=neighbours), policies)
+    result = plan_and_check(snapshot(nodes, [*red, *free], pod_index=pod_index), policies)
     assert Counter(placement.pod.policy for placement in result.placements) == {"shop": 2, "free": 4}
 
 
@@ -243,11 +256,11 @@ def test_a_policy_without_a_say_leaves_kinds_alone() -> None:
     """And one that had a say and has none any more takes it back."""
     policy = Policy("shop", constraints=(Conflict("az", app("web"), ZONE),))
     web, other = kind("web"), kind("db")
-    assert constrained(other, policy) is other
-    held = constrained(web, policy)
+    assert with_policy_constraints(other, policy) is other
+    held = with_policy_constraints(web, policy)
     assert held != web
-    assert constrained(held, policy) is held
-    assert constrained(held, Policy("shop")) == web
+    assert with_policy_constraints(held, policy) is held
+    assert with_policy_constraints(held, Policy("shop")) == web
 
 
 @given(
@@ -272,15 +285,15 @@ def test_slots_within_caps_are_the_cheapest_that_there_are(
         return sum(given) <= count and held
 
     for caps in ([of_zones], [of_zones, of_hosts]):
-        found = cheapest_within(steps, caps, count)
+        found = capped_greedy(steps, caps, count)
         ways = product(*(range(len(rises) + 1) for rises, _ in nodes))
         costs = {way: sum(steps[at, :n].sum() for at, n in enumerate(way)) for way in ways if fine(way, caps)}
         most = max(map(sum, costs))
         best = min(cost for way, cost in costs.items() if sum(way) == most)
         assert (found.sum(), costs[tuple(found.tolist())]) == (most, best)
-        kept = promising(steps[:, 0], *of_zones)
-        rest = cheapest_within(np.where(kept[:, np.newaxis], steps, np.inf), [of_zones], count)
-        assert rest.sum() == cheapest_within(steps, [of_zones], count).sum()
+        kept = cheapest_per_domain(steps[:, 0], *of_zones)
+        rest = capped_greedy(np.where(kept[:, np.newaxis], steps, np.inf), [of_zones], count)
+        assert rest.sum() == capped_greedy(steps, [of_zones], count).sum()
 
 
 # -- contradictions ----------------------------------------------------------------------------------------------------
@@ -293,9 +306,9 @@ ACROSS = Exclusive("x", (app("left"), app("right")), HOSTNAME)
     ("constraints", "sentence"),
     [
         ([Conflict("az", app("odd"), ZONE, 0)], "constraint az of policy shop lets no pod in: its maxPerDomain is 0"),
-        ([Conflict("az", app("odd"), "rack")], "constraint az of policy shop speaks of rack, a label that no node has"),
+        ([Conflict("az", app("odd"), "rack")], "constraint az of policy shop names rack, a label that no node has"),
         (
-            [Exclusive("x", (app("odd"), app("other")), ZONE, most_placed=0)],
+            [Exclusive("x", (app("odd"), app("other")), ZONE, max_placed=0)],
             "constraint x of policy shop lets no pod in: its maxPlaced is 0",
         ),
         (
@@ -307,7 +320,7 @@ ACROSS = Exclusive("x", (app("left"), app("right")), HOSTNAME)
             BETWEEN + "3 pods are to share a kubernetes.io/hostname, and a zone takes 2 of them",
         ),
         (
-            [OneDomain("t", app("odd"), ZONE), Exclusive("c", (app("odd"), app("other")), ZONE, most_placed=2)],
+            [OneDomain("t", app("odd"), ZONE), Exclusive("c", (app("odd"), app("other")), ZONE, max_placed=2)],
             BETWEEN + "3 pods are to share a zone, and the cluster takes 2 of them",
         ),
     ],
@@ -318,7 +331,7 @@ def test_contradictions_are_named_and_hold_nobody_else_up(constraints: list[Cons
     assert {placement.pod.key[:-1] for placement in result.placements} == {"default/web"}
     assert [(each.policy, each.sentence) for each in result.contradictions] == [("shop", sentence)]
     whole = f"0/3 nodes are available: 3 node(s) are ruled out by a contradiction: {sentence}."
-    assert {left.reason for left in result.left} == {whole}
+    assert {left.reason for left in result.unplaced} == {whole}
 
 
 @pytest.mark.parametrize(
@@ -329,7 +342,7 @@ def test_together_and_exclusive(inner: str, outer: str, *, contradicts: bool) ->
     both = OneDomain("t", app("left", "right"), inner), Exclusive("x", (app("left"), app("right")), outer)
     result = plan(zoned("a", "a", "b"), [*pods("left", 1), *pods("right", 1), *pods("web", 1)], *both)
     assert bool(result.contradictions) == contradicts
-    assert {left.pod.key for left in result.left} == ({"default/left0", "default/right0"} if contradicts else set())
+    assert {left.pod.key for left in result.unplaced} == ({"default/left0", "default/right0"} if contradicts else set())
 
 
 def test_what_no_pod_meets_is_no_contradiction_of_pods() -> None:
@@ -344,16 +357,16 @@ def test_what_no_pod_meets_is_no_contradiction_of_pods() -> None:
 def test_a_placement_stands_while_there_is_room_under_the_cap() -> None:
     """One that came does not void it where the cap leaves room for both; the next one does."""
     nodes = {each.name: each for each in zoned("a", "a", "b")}
-    held = constrained(kind("web"), Policy("shop", constraints=(Conflict("az", app("web"), ZONE, 2),)))
+    held = with_policy_constraints(kind("web"), Policy("shop", constraints=(Conflict("az", app("web"), ZONE, 2),)))
 
     def breaks(*came: str, counted: bool = False) -> bool:
-        newer, running = Newer(), Neighbours()
+        newer, running = Drift(), PodIndex()
         for name in came:
             newer.pods.change(kind("web"), name, 1)
             running.change(kind("web"), name, 1)
         if counted:
             running.change(kind("web"), "n0", 1)
-        return newer.breaks(held, nodes["n0"], nodes, running, counted=counted)
+        return newer.conflicts(held, nodes["n0"], nodes, running, already_counted=counted)
 
     assert [breaks(*came) for came in ((), ("n1",), ("n1", "n2"), ("n1", "n0"))] == [False, False, False, True]
     assert [breaks(*came, counted=True) for came in (("n1",), ("n1", "n1"))] == [False, True]

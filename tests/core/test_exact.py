@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.model import node, pod, snapshot
-from support.safety import plan_checked
+from support.profiles import examples
+from support.safety import plan_and_check
 
-from flowcore.model.constrained import HOSTNAME
+from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Constraint, Exclusive
 from flowcore.model.gangs import Gang
-from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import Policy, UnscheduledPrice
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.snapshot import PendingPod, Snapshot
-from flowcore.rounds import RoundResult, run_round
+from flowcore.planning import RoundResult, run_round
 
 ZONE = "zone"
 APPS = ("web", "db", "job")
@@ -63,18 +64,18 @@ class Scene:
         """As a snapshot."""
         nodes = [node(f"n{at}", cpu, labels=_labels(at, zone)) for at, (zone, cpu) in enumerate(self.nodes)]
         pending = [each for workload in self.workloads for each in _pods(workload)]
-        neighbours = Neighbours.of((f"n{at}", Kind("default", (("app", app),))) for app, at in self.running)
+        pod_index = PodIndex.of((f"n{at}", PodSignature("default", (("app", app),))) for app, at in self.running)
         gangs = {each.app: Gang(each.app, each.count) for each in self.workloads if each.whole}
-        return replace(snapshot(nodes, pending, neighbours=neighbours), gangs=gangs)
+        return replace(snapshot(nodes, pending, pod_index=pod_index), gangs=gangs)
 
     def planned(self) -> RoundResult:
         """The round's plan, with all checks done."""
-        return plan_checked(self.crowd, self.policies)
+        return plan_and_check(self.crowd, self.policies)
 
     def worth(self, result: RoundResult) -> int:
         """What a plan places."""
         worth = {each.app: each.worth for each in self.workloads}
-        return sum(worth[dict(placement.pod.kind.labels)["app"]] for placement in result.placements)
+        return sum(worth[dict(placement.pod.signature.labels)["app"]] for placement in result.placements)
 
     def most_worth(self) -> int:
         """The same of the best plan, by trying all; rules that only forbid let half a plan be refused."""
@@ -124,16 +125,16 @@ class Scene:
             yield key, tuple(apps.split("+")), int(workload.app in apps.split("+")), False
         for each in self.constraints:
             if isinstance(each, Conflict) and workload.app in _apps(each.pods):
-                yield each.topology_key, _apps(each.pods), each.most, True
+                yield each.topology_key, _apps(each.pods), each.max_per_domain, True
             if isinstance(each, Exclusive):
                 every = tuple(app for group in each.groups for app in _apps(group))
                 mine = next((_apps(group) for group in each.groups if workload.app in _apps(group)), ())
                 if mine:
                     yield each.topology_key, tuple(app for app in every if app not in mine), 0, True
-                if mine and each.most is not None:
-                    yield each.topology_key, every, each.most, True
-                if mine and each.most_placed is not None:
-                    yield "", every, each.most_placed, True
+                if mine and each.max_per_domain is not None:
+                    yield each.topology_key, every, each.max_per_domain, True
+                if mine and each.max_placed is not None:
+                    yield "", every, each.max_placed, True
 
     def _domain(self, key: str, at: int) -> str:
         return {"": "all", ZONE: self.nodes[at][0], HOSTNAME: f"n{at}"}[key]
@@ -159,7 +160,9 @@ def _labels(at: int, zone: str) -> tuple[tuple[str, str], ...]:
 
 def _pods(workload: Workload) -> list[PendingPod]:
     terms = tuple(AffinityTerm(key, app(*apps.split("+")), ("default",), None) for key, apps in workload.apart)
-    kind = Kind("default", (("app", workload.app),), rules=Rules(anti_affinity=terms) if terms else None)
+    kind = PodSignature(
+        "default", (("app", workload.app),), constraints=InterPodConstraints(anti_affinity=terms) if terms else None
+    )
     gangs = (workload.app,) if workload.whole else ()
     return [
         replace(
@@ -219,14 +222,14 @@ def scenes(draw: st.DrawFn, *, gangs: bool = False) -> Scene:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(scenes())
 def test_no_plan_places_more(scene: Scene) -> None:
     """Anti-affinity, conflicts, exclusive groups with r and p, of one resource: the plan places the most worth."""
     assert scene.worth(scene.planned()) == scene.most_worth()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(scenes(gangs=True))
 def test_nor_with_gangs(scene: Scene) -> None:
     """The same where some of the workloads are placed as a whole or not at all."""
@@ -295,8 +298,8 @@ def test_gangs_whose_pods_rules_bind() -> None:
 
 def test_pods_that_must_spread_stay_where_filling_has_them() -> None:
     """The program does not know such rules; what it decides leaves them in force."""
-    spread = Rules(spread=(SpreadConstraint(HOSTNAME, 1, app("cache")),))
-    kind = Kind("default", (("app", "cache"),), rules=spread)
+    spread = InterPodConstraints(spread=(SpreadConstraint(HOSTNAME, 1, app("cache")),))
+    kind = PodSignature("default", (("app", "cache"),), constraints=spread)
     cache = tuple(pod(f"cache{at}", 100, policy="shop", kind=kind, priority=100) for at in range(5))
     nodes = tuple((zone, cpu + 200) for zone, cpu in RING.nodes)
     crowd = replace(RING, nodes=nodes).crowd
@@ -305,7 +308,7 @@ def test_pods_that_must_spread_stay_where_filling_has_them() -> None:
     def where(result: RoundResult) -> dict[str, str]:
         return {each.pod.uid: each.node for each in result.placements if each.pod.uid.startswith("cache")}
 
-    result = plan_checked(crowd, RING.policies)
+    result = plan_and_check(crowd, RING.policies)
     assert result.method == "rules by CP-SAT"
     assert where(result) == where(run_round(crowd, RING.policies, steps=3))
     assert len(where(result)) == 5

@@ -2,7 +2,7 @@
 
 import pytest
 from support.draw import GENEROUS, Case, Manifest
-from support.safety import plan_checked
+from support.safety import plan_and_check
 from support.verdicts import read_pods, snapshot_of
 
 RESTART, HOST_USERS = "RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"
@@ -38,8 +38,8 @@ def test_rounds_place_a_pod_only_where_its_features_are_declared() -> None:
     """Other features than those that are known are passed over."""
     nodes = [node("bare"), node("other", "Aim", HOST_USERS), node("good", "Aim", RESTART)]
     needy = pod(initContainers=[{"name": "i", "restartPolicyRules": [{"action": "RestartAllContainers"}]}])
-    assert [p.node for p in plan_checked(snapshot_of(Case(nodes, [], [needy]))).placements] == ["good"]
-    left = plan_checked(snapshot_of(Case(nodes[:2], [], [needy]))).left
+    assert [p.node for p in plan_and_check(snapshot_of(Case(nodes, [], [needy]))).placements] == ["good"]
+    left = plan_and_check(snapshot_of(Case(nodes[:2], [], [needy]))).unplaced
     assert [each.reason for each in left] == [
         "0/2 nodes are available: 2 node(s) didn't match Pod's required features."
     ]

@@ -8,30 +8,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.model import node, snapshot
 
-from flowcore.model.gang_book import GangBook
-from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
+from flowcore.cluster.gang_registry import GangRegistry
+from flowcore.cluster.snapshot import PendingPod
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import BUILT_IN, Delivery
-from flowcore.model.snapshot import PendingPod
-from flowcore.rounds import run_round
+from flowcore.planning import run_round
 
-TRAIN, OTHER = GangKey(Source.THALWEG, "ml", "train"), GangKey(Source.THALWEG, "ml", "other")
+TRAIN, OTHER = GangKey(GangSource.THALWEG, "ml", "train"), GangKey(GangSource.THALWEG, "ml", "other")
 
 
 def member(name: str, owner: str = "job-1", created: float = 10.0, node: str = "", **terms: Any) -> Pod:
     """A pod that names the gang; it needs two unless said otherwise."""
-    gang = GangRef(TRAIN, Terms(**{"least": 2, **terms}))
+    gang = GangRef(TRAIN, GangSpec(**{"min_member": 2, **terms}))
     return Pod("ml", name, name, PodClass(), gang=gang, owner=owner, created=created, node_name=node)
 
 
 def told(*pods: Pod) -> dict[str, Gang]:
     """The gang that a round is told of, by waiting pod."""
-    book = GangBook()
+    book = GangRegistry()
     for pod in pods:
         book.put(pod)
     waiting = [pod for pod in pods if not pod.node_name]
-    names, gangs = book.of_waiting([(pod, Delivery.BINDER) for pod in waiting], {}, lambda _node, _label: "")
+    names, gangs = book.gangs_for([(pod, Delivery.BINDER) for pod in waiting], {}, lambda _node, _label: "")
     by_name = {gang.name: gang for gang in gangs}
     return {pod.name: by_name[name] for pod, of_it in zip(waiting, names, strict=True) for name in of_it}
 
@@ -40,51 +40,51 @@ def test_a_stranger_changes_nothing() -> None:
     """Another number, topology or group: the gang needs what it needed, the stranger waits and says why."""
     mine = [member("a"), member("b")]
     for terms, why in (
-        ({"least": 100}, "scheduling.thalweg/gang-min-member is 100, not 2"),
-        ({"topology": "rack"}, "topology is rack, not given"),
+        ({"min_member": 100}, "scheduling.thalweg/gang-min-member is 100, not 2"),
+        ({"topology_key": "rack"}, "topology is rack, not given"),
         ({"group": (OTHER, TRAIN)}, "group of gangs is another one"),
     ):
         stranger = member("x", owner="job-2", created=20.0, **terms)
         found = told(*mine, stranger)
         assert found["a"] == found["b"] == Gang("gang ml/train", 2)
-        assert found["x"].flaw == f"gang ml/train belongs to another controller, and this pod's {why}"
+        assert found["x"].unschedulable_reason == f"gang ml/train belongs to another controller, and this pod's {why}"
         assert found["x"].name != "gang ml/train"
 
 
 def test_a_stranger_is_no_member() -> None:
     """It does not count toward what the gang needs, waiting or bound, and the gang may be whole without it."""
-    assert told(member("a"), member("x", owner="job-2", created=20.0, least=3))["a"].flaw == (
+    assert told(member("a"), member("x", owner="job-2", created=20.0, min_member=3))["a"].unschedulable_reason == (
         "gang ml/train: 1 of 2 pods exist"
     )
-    with_node = member("x", owner="job-2", created=20.0, least=3, node="n")
+    with_node = member("x", owner="job-2", created=20.0, min_member=3, node="n")
     assert told(member("a"), member("b"), with_node)["a"] == Gang("gang ml/train", 2)
 
 
 def test_the_oldest_controller_decides() -> None:
     """Whichever pod is seen first; when its pods are gone, the next one does."""
-    old, new = member("a", created=1.0, least=1), member("b", owner="job-2", created=2.0, least=3)
+    old, new = member("a", created=1.0, min_member=1), member("b", owner="job-2", created=2.0, min_member=3)
     for pods in ((old, new), (new, old)):
         assert told(*pods)["a"] == Gang("gang ml/train", 1)
-        assert "not 1" in told(*pods)["b"].flaw
-    book = GangBook()
+        assert "not 1" in told(*pods)["b"].unschedulable_reason
+    book = GangRegistry()
     book.put(old)
     book.put(new)
     book.drop(old.key)
-    _, gangs = book.of_waiting([(new, Delivery.BINDER)], {}, lambda _node, _label: "")
-    assert gangs[0].flaw == "gang ml/train: 1 of 3 pods exist"
+    _, gangs = book.gangs_for([(new, Delivery.BINDER)], {}, lambda _node, _label: "")
+    assert gangs[0].unschedulable_reason == "gang ml/train: 1 of 3 pods exist"
 
 
 def test_pods_without_a_controller() -> None:
     """They decide together, the largest number counts; beside pods of a controller they are strangers, however old."""
-    assert told(member("a", owner="", least=1), member("b", owner=""))["a"] == Gang("gang ml/train", 2)
-    found = told(member("a"), member("b"), member("x", owner="", created=1.0, least=9))
+    assert told(member("a", owner="", min_member=1), member("b", owner=""))["a"] == Gang("gang ml/train", 2)
+    found = told(member("a"), member("b"), member("x", owner="", created=1.0, min_member=9))
     assert found["a"] == Gang("gang ml/train", 2)
-    assert "not 2" in found["x"].flaw
+    assert "not 2" in found["x"].unschedulable_reason
 
 
 def test_controllers_that_agree_share_a_gang() -> None:
     """A launcher and its workers: they say the same, or some of them say nothing."""
-    pods = [member("launcher", least=3), *(member(name, owner="set", least=3) for name in "bc")]
+    pods = [member("launcher", min_member=3), *(member(name, owner="set", min_member=3) for name in "bc")]
     assert set(told(*pods).values()) == {Gang("gang ml/train", 3)}
     silent = msgspec.structs.replace(pods[0], gang=GangRef(TRAIN), created=0.0)
     assert set(told(silent, *pods[1:]).values()) == {Gang("gang ml/train", 3)}
@@ -92,10 +92,10 @@ def test_controllers_that_agree_share_a_gang() -> None:
 
 def test_a_guest_is_needed_last() -> None:
     """A pod of another controller that says the same: where the gang has pods enough, it cannot be in its way."""
-    mine = [member(name, least=4) for name in "abcd"]
-    guest = member("x", owner="job-2", created=20.0, least=4)
+    mine = [member(name, min_member=4) for name in "abcd"]
+    guest = member("x", owner="job-2", created=20.0, min_member=4)
     gang = told(*mine, guest)["a"]
-    assert gang == Gang("gang ml/train", 4, guests=("ml/x",))
+    assert gang == Gang("gang ml/train", 4, foreign_pods=("ml/x",))
     assert told(*mine[:3], guest)["a"] == Gang("gang ml/train", 4)
     # The guest asks for three of four cores, and has waited longer: with it the gang would not fit.
     pending = [
@@ -110,7 +110,7 @@ def test_a_guest_is_needed_last() -> None:
 
 
 _TERMS = st.fixed_dictionaries(
-    {"least": st.sampled_from((None, 1, 2, 50)), "topology": st.sampled_from(("", "rack", "zone"))}
+    {"min_member": st.sampled_from((None, 1, 2, 50)), "topology_key": st.sampled_from(("", "rack", "zone"))}
 )
 
 
@@ -121,6 +121,6 @@ def test_no_stranger_changes_what_a_gang_is(strangers: list[tuple[str, dict[str,
     others = [
         member(f"x{at}", owner=owner, created=20.0 + at, node="n" if bound else "", **terms)
         for at, (owner, terms, bound) in enumerate(strangers)
-        if (terms["least"], terms["topology"]) not in ((2, ""), (None, ""))
+        if (terms["min_member"], terms["topology_key"]) not in ((2, ""), (None, ""))
     ]
-    assert msgspec.structs.replace(told(*mine, *others)["a"], guests=()) == told(*mine)["a"]
+    assert msgspec.structs.replace(told(*mine, *others)["a"], foreign_pods=()) == told(*mine)["a"]

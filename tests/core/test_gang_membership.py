@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
-from flowcore.model.pods import Pod
-from flowcore.model.wire import (
+from flowcore.api import (
     Interner,
     WirePod,
     WirePodGroup,
@@ -17,6 +15,8 @@ from flowcore.model.wire import (
     to_pod_group,
     to_unreadable_pod_group,
 )
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.pods import Pod
 
 OURS, KOORDINATOR = "scheduling.thalweg/gang", "gang.scheduling.koordinator.sh/"
 
@@ -33,19 +33,19 @@ def pod(
     return to_pod(msgspec.json.decode(raw, type=WirePod), Interner())
 
 
-def ref(source: Source, name: str = "train", **terms: Any) -> GangRef:
+def ref(source: GangSource, name: str = "train", **terms: Any) -> GangRef:
     """A membership in namespace ml."""
-    return GangRef(GangKey(source, "ml", name), Terms(**terms))
+    return GangRef(GangKey(source, "ml", name), GangSpec(**terms))
 
 
 def test_every_source_names_a_gang() -> None:
     """The field, two labels, three annotations and ours; what is said on the pod comes along."""
     assert pod().gang is None
-    assert pod(spec={"schedulingGroup": {"podGroupName": "train"}}).gang == ref(Source.NATIVE)
-    assert pod(labels={"scheduling.x-k8s.io/pod-group": "train"}).gang == ref(Source.COSCHEDULING)
-    assert pod(labels={"pod-group.scheduling.sigs.k8s.io": "train"}).gang == ref(Source.COSCHEDULING)
-    assert pod({"scheduling.k8s.io/group-name": "train"}).gang == ref(Source.VOLCANO)
-    assert pod({"scheduling.volcano.sh/group-name": "train"}).gang == ref(Source.VOLCANO)
+    assert pod(spec={"schedulingGroup": {"podGroupName": "train"}}).gang == ref(GangSource.NATIVE)
+    assert pod(labels={"scheduling.x-k8s.io/pod-group": "train"}).gang == ref(GangSource.COSCHEDULING)
+    assert pod(labels={"pod-group.scheduling.sigs.k8s.io": "train"}).gang == ref(GangSource.COSCHEDULING)
+    assert pod({"scheduling.k8s.io/group-name": "train"}).gang == ref(GangSource.VOLCANO)
+    assert pod({"scheduling.volcano.sh/group-name": "train"}).gang == ref(GangSource.VOLCANO)
     said = {
         "min-available": "3",
         "groups": '["ml/train", "web/eval"]',
@@ -53,13 +53,19 @@ def test_every_source_names_a_gang() -> None:
         "mode": "NonStrict",
     }
     found = pod({KOORDINATOR + "name": "train", **{KOORDINATOR + key: value for key, value in said.items()}})
-    group = (GangKey(Source.KOORDINATOR, "ml", "train"), GangKey(Source.KOORDINATOR, "web", "eval"))
-    assert (found.gang, found.blocked) == (ref(Source.KOORDINATOR, least=3, group=group, timeout=3630), "")
+    group = (GangKey(GangSource.KOORDINATOR, "ml", "train"), GangKey(GangSource.KOORDINATOR, "web", "eval"))
+    assert (found.gang, found.blocked_reason) == (
+        ref(GangSource.KOORDINATOR, min_member=3, group=group, timeout=3630),
+        "",
+    )
     found = pod(
         {OURS: "train", OURS + "-min-member": "4", OURS + "-group": "web/b, a", OURS + "-topology": "x.io/rack"}
     )
-    group = tuple(GangKey(Source.THALWEG, ns, name) for ns, name in (("ml", "a"), ("ml", "train"), ("web", "b")))
-    assert (found.gang, found.blocked) == (ref(Source.THALWEG, least=4, group=group, topology="x.io/rack"), "")
+    group = tuple(GangKey(GangSource.THALWEG, ns, name) for ns, name in (("ml", "a"), ("ml", "train"), ("web", "b")))
+    assert (found.gang, found.blocked_reason) == (
+        ref(GangSource.THALWEG, min_member=4, group=group, topology_key="x.io/rack"),
+        "",
+    )
 
 
 def test_the_first_source_counts() -> None:
@@ -72,12 +78,12 @@ def test_the_first_source_counts() -> None:
         OURS + "-min-member": "none",
     }
     labels = {"scheduling.x-k8s.io/pod-group": "label"}
-    order = [(Source.NATIVE, "native"), (Source.COSCHEDULING, "label"), (Source.VOLCANO, "volcano")]
+    order = [(GangSource.NATIVE, "native"), (GangSource.COSCHEDULING, "label"), (GangSource.VOLCANO, "volcano")]
     found = pod(every, labels, {"schedulingGroup": {"podGroupName": "native"}})
-    assert (found.gang, found.blocked) == (ref(*order[0]), "")
+    assert (found.gang, found.blocked_reason) == (ref(*order[0]), "")
     assert pod(every, labels).gang == ref(*order[1])
     found = pod(every)
-    assert (found.gang, found.blocked) == (ref(*order[2]), "")
+    assert (found.gang, found.blocked_reason) == (ref(*order[2]), "")
 
 
 @pytest.mark.parametrize(
@@ -97,9 +103,9 @@ def test_the_first_source_counts() -> None:
 )
 def test_an_annotation_that_does_not_parse_blocks_the_pod(annotations: dict[str, str], problem: str) -> None:
     """With a reason that names it; a pod that has its node is as it was."""
-    assert problem in pod(annotations).blocked
+    assert problem in pod(annotations).blocked_reason
     bound = pod(annotations, spec={"nodeName": "n"})
-    assert bound.blocked == ""
+    assert bound.blocked_reason == ""
     assert bound.gang is not None
 
 
@@ -111,7 +117,7 @@ def test_garbage_in_annotations_never_raises(one: str, two: str, three: str, fou
         assert found.gang is None or found.gang.key.name == one
     koordinator = dict(zip(("name", "min-available", "groups", "waiting-time"), (one, two, three, four), strict=True))
     found = pod({KOORDINATOR + key: value for key, value in koordinator.items()})
-    assert found.gang is None or (found.gang.terms.least or 1) > 0
+    assert found.gang is None or (found.gang.spec.min_member or 1) > 0
 
 
 def test_pods_that_succeeded_say_so_and_whose_they_are() -> None:
@@ -123,29 +129,29 @@ def test_pods_that_succeeded_say_so_and_whose_they_are() -> None:
     assert (pod(phase="Failed").terminal, pod(phase="Failed").succeeded) == (True, False)
 
 
-def group_of(source: Source, spec: dict[str, Any] | None, **annotations: str) -> tuple[Terms, str]:
+def group_of(source: GangSource, spec: dict[str, Any] | None, **annotations: str) -> tuple[GangSpec, str]:
     """Terms and problem of a decoded PodGroup."""
     said = {key.replace("_", "/", 1): value for key, value in annotations.items()}
     raw = {"metadata": {"name": "train", "namespace": "ml", "annotations": said}, "spec": spec}
     found = to_pod_group(msgspec.convert(raw, WirePodGroup), source, Interner())
     assert found.key == GangKey(source, "ml", "train")
-    return found.terms, found.problem
+    return found.spec, found.problem
 
 
 def test_pod_groups_of_all_sources() -> None:
     """Native gang and basic policy with a topology, the coscheduling plugin's with its timeout, Volcano's."""
     gang = {"schedulingPolicy": {"gang": {"minCount": 5}}, "schedulingConstraints": {"topology": [{"key": "rack"}]}}
-    assert group_of(Source.NATIVE, gang) == (Terms(least=5, topology="rack"), "")
-    assert group_of(Source.NATIVE, {"schedulingPolicy": {"basic": {}}}) == (Terms(least=0), "")
-    assert group_of(Source.NATIVE, None) == (Terms(least=0), "")
+    assert group_of(GangSource.NATIVE, gang) == (GangSpec(min_member=5, topology_key="rack"), "")
+    assert group_of(GangSource.NATIVE, {"schedulingPolicy": {"basic": {}}}) == (GangSpec(min_member=0), "")
+    assert group_of(GangSource.NATIVE, None) == (GangSpec(min_member=0), "")
     spec = {"minMember": 3, "scheduleTimeoutSeconds": 90, "minResources": {"cpu": "3"}}
-    assert group_of(Source.COSCHEDULING, spec) == (Terms(least=3, timeout=90), "")
+    assert group_of(GangSource.COSCHEDULING, spec) == (GangSpec(min_member=3, timeout=90), "")
     spec = {"minMember": 2, "queue": "q", "minTaskMember": {"a": 1}}
-    assert group_of(Source.VOLCANO, spec) == (Terms(least=2), "")
-    keys = tuple(GangKey(Source.COSCHEDULING, "ml", name) for name in ("eval", "train"))
+    assert group_of(GangSource.VOLCANO, spec) == (GangSpec(min_member=2), "")
+    keys = tuple(GangKey(GangSource.COSCHEDULING, "ml", name) for name in ("eval", "train"))
     said = {"gang.scheduling.koordinator.sh_groups": '["ml/eval"]'}
-    assert group_of(Source.COSCHEDULING, {"minMember": 1}, **said)[0].group == keys
-    terms, problem = group_of(Source.VOLCANO, {"minMember": 1}, **{"scheduling.thalweg_gang-group": "/"})
+    assert group_of(GangSource.COSCHEDULING, {"minMember": 1}, **said)[0].group == keys
+    terms, problem = group_of(GangSource.VOLCANO, {"minMember": 1}, **{"scheduling.thalweg_gang-group": "/"})
     assert (terms.group, problem) == ((), 'annotation scheduling.thalweg/gang-group: "/" is no name of a gang')
 
 
@@ -154,5 +160,5 @@ def test_a_pod_group_of_another_shape_keeps_its_name() -> None:
     raw = b'{"metadata": {"name": "train", "namespace": "ml"}, "spec": {"minMember": "three"}}'
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(raw, type=WirePodGroup)
-    found = to_unreadable_pod_group(raw, Source.VOLCANO, "no")
-    assert (found.key, found.problem) == (GangKey(Source.VOLCANO, "ml", "train"), "no")
+    found = to_unreadable_pod_group(raw, GangSource.VOLCANO, "no")
+    assert (found.key, found.problem) == (GangKey(GangSource.VOLCANO, "ml", "train"), "no")

@@ -9,7 +9,7 @@ from support.safety import check_plan
 
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
-from flowcore.rounds import RoundResult, run_round
+from flowcore.planning import RoundResult, run_round
 
 
 def plan(nodes: list[Node], gang: Gang, count: int, *others: str) -> RoundResult:
@@ -28,12 +28,12 @@ def racks(*cores: int) -> list[Node]:
 
 def reasons(result: RoundResult) -> set[str]:
     """Of all pods of the gang that are left."""
-    return {each.reason for each in result.left if each.pod.gangs}
+    return {each.reason for each in result.unplaced if each.pod.gangs}
 
 
 def test_a_topology_label_that_no_node_has() -> None:
     """Nodes with room do not help: the label is what is missing."""
-    gang = Gang("gang ml/train", 2, topology="zone")
+    gang = Gang("gang ml/train", 2, topology_key="zone")
     result = plan(racks(4, 4), gang, 2)
     assert reasons(result) == {"Gang ml/train keeps to one domain of zone, a label that no node has."}
 
@@ -41,7 +41,7 @@ def test_a_topology_label_that_no_node_has() -> None:
 def test_a_label_that_only_full_nodes_have() -> None:
     """The node without the label has room, which is none for this gang."""
     nodes = [*racks(0), node("free", 8000)]
-    result = plan(nodes, Gang("gang ml/train", 2, topology="rack"), 2)
+    result = plan(nodes, Gang("gang ml/train", 2, topology_key="rack"), 2)
     assert reasons(result) == {
         "gang ml/train keeps to one domain of rack, and no node that has this label has room for it."
     }
@@ -49,7 +49,7 @@ def test_a_label_that_only_full_nodes_have() -> None:
 
 def test_a_gang_that_no_domain_can_hold() -> None:
     """There is room for all of it, but not in one rack."""
-    result = plan(racks(2, 2), Gang("gang ml/train", 3, topology="rack"), 3, "other")
+    result = plan(racks(2, 2), Gang("gang ml/train", 3, topology_key="rack"), 3, "other")
     assert reasons(result) == {
         "gang ml/train needs 3 pods at once in one domain of rack, and none can hold them even when empty."
     }
@@ -63,6 +63,6 @@ def test_a_gang_that_is_larger_than_the_cluster() -> None:
 
 def test_more_pods_than_the_domain_of_the_gang_has_room_for() -> None:
     """The gang is placed; those beyond what it needs keep to its rack, though another one has room."""
-    result = plan(racks(3, 2), Gang("gang ml/train", 3, topology="rack"), 4)
+    result = plan(racks(3, 2), Gang("gang ml/train", 3, topology_key="rack"), 4)
     assert len(result.placements) == 3
     assert reasons(result) == {"gang ml/train is planned for rack r0, where no further node has room for it."}

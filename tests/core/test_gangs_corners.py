@@ -4,17 +4,18 @@ from dataclasses import replace
 
 import pytest
 from support.model import node, pod, snapshot
-from support.safety import check_plan, plan_checked
+from support.safety import check_plan, plan_and_check
 
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot, Victim
 from flowcore.model.constraints import Conflict, OneDomain
 from flowcore.model.gangs import Gang
-from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Policy
-from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.snapshot import NodeTable, PendingPod, Replaced, Snapshot, build_snapshot
-from flowcore.rounds import RoundResult, run_round
+from flowcore.planning import RoundResult, run_round
 
 
 def members(gang: str, count: int, cpu: int = 1000, **fields: object) -> list[PendingPod]:
@@ -50,21 +51,21 @@ def test_a_gang_that_made_room_looks_for_another_domain() -> None:
     pending = [*members("G", 2, priority=1000), *members("H", 3, node_selector=(("only", "a"),))]
     running = [(f"b{i}", (("cpu", 1000),), ()) for i in range(3)]
     made = snapshot(first + second, pending, running=running, now=100.0)
-    result = plan_checked(with_gangs(made, Gang("G", 2, topology="rack"), Gang("H", 3)))
+    result = plan_and_check(with_gangs(made, Gang("G", 2, topology_key="rack"), Gang("H", 3)))
     assert len(result.placements) == 5
 
 
 @pytest.mark.parametrize("racks", [8, 9, 12])
 def test_a_domain_is_open_beyond_many_that_rules_close(racks: int) -> None:
     """All racks but the busiest run what the gang's anti-affinity shuns: that one is found, however many there are."""
-    shuns = Rules(anti_affinity=(AffinityTerm("rack", labelled("x"), ("default",)),))
+    shuns = InterPodConstraints(anti_affinity=(AffinityTerm("rack", labelled("x"), ("default",)),))
     names = [f"n{i:02}" for i in range(racks)]
     nodes = [node(name, 4000, labels=(("rack", name),)) for name in names]
-    shunned = [(name, Kind("default", (("app", "x"),))) for name in names[:-1]]
+    shunned = [(name, PodSignature("default", (("app", "x"),))) for name in names[:-1]]
     running = [(name, (("cpu", 100),), ()) for name in names[:-1]] + [(names[-1], (("cpu", 1000),), ())]
-    pending = members("G", 2, kind=Kind("default", (("app", "w"),), rules=shuns))
-    made = snapshot(nodes, pending, running=running, now=100.0, neighbours=Neighbours.of(shunned))
-    assert set(placed(plan_checked(with_gangs(made, Gang("G", 2, topology="rack")))).values()) == {names[-1]}
+    pending = members("G", 2, kind=PodSignature("default", (("app", "w"),), constraints=shuns))
+    made = snapshot(nodes, pending, running=running, now=100.0, pod_index=PodIndex.of(shunned))
+    assert set(placed(plan_and_check(with_gangs(made, Gang("G", 2, topology_key="rack")))).values()) == {names[-1]}
 
 
 def test_a_table_that_lived_long_gives_the_same_plan() -> None:
@@ -81,7 +82,7 @@ def test_a_table_that_lived_long_gives_the_same_plan() -> None:
     plans, contradictions = [], []
     for table in (NodeTable.of(racked("a", "b")), lived("a", "b")):  # type: ignore[arg-type]
         made = build_snapshot(generation=1, now=100.0, table=table, running=(), pending=tuple(members("G", 2)))
-        plans.append(placed(run_round(with_gangs(made, Gang("G", 2, topology="rack")))))
+        plans.append(placed(run_round(with_gangs(made, Gang("G", 2, topology_key="rack")))))
     policy = Policy("p", constraints=(Conflict("c", LabelSelector(()), "rack", 1),))
     for table in (NodeTable.of(racked("", "")), lived("", "")):  # type: ignore[arg-type]
         waiting = (pod("x", 1000, policy="p"),)
@@ -96,31 +97,31 @@ def test_room_that_was_kept_for_a_gang_that_is_placed() -> None:
     overdue = members("U", 2, created=1.0)
     others = [pod(f"s{i}", 1000, created=999.0) for i in range(2)]
     pending = [*overdue, pod("big", 3000, created=990.0, priority=2500), *others]
-    result = plan_checked(with_gangs(snapshot([node("a", 4000)], pending, now=1000.0), Gang("U", 2)))
+    result = plan_and_check(with_gangs(snapshot([node("a", 4000)], pending, now=1000.0), Gang("U", 2)))
     assert set(placed(result)) == {"U-0", "U-1", "s0", "s1"}
-    assert "kept" not in result.left[0].reason
+    assert "kept" not in result.unplaced[0].reason
 
 
 def test_together_with_a_pod_that_takes_anothers_place() -> None:
     """What cannot be is said of all that it concerns, and names the pod."""
-    kind = Kind("default", (("app", "w"),))
+    kind = PodSignature("default", (("app", "w"),))
     policy = Policy("p", constraints=(OneDomain("t", labelled("w"), "rack"),))
     nodes = [node(f"n{i}", 4000, labels=(("rack", "a"),)) for i in range(2)]
     pending = [pod(f"w{i}", 1000, policy="p", kind=kind) for i in range(2)]
-    pending[0] = replace(pending[0], replaces=Replaced("default/old", "n0", (("cpu", 1000),), kind=kind))
+    pending[0] = replace(pending[0], victim=Victim("default/old", "n0", (("cpu", 1000),), signature=kind))
     running = [("n0", (("cpu", 1000),), ())]
-    made = snapshot(nodes, pending, running=running, now=100.0, neighbours=Neighbours.of([("n0", kind)]))
+    made = snapshot(nodes, pending, running=running, now=100.0, pod_index=PodIndex.of([("n0", kind)]))
     result = run_round(made, {"p": policy})
     assert not result.placements
-    assert all("constraint t of policy p" in left.reason.lower() for left in result.left)
+    assert all("constraint t of policy p" in left.reason.lower() for left in result.unplaced)
 
 
 @pytest.mark.parametrize("order", [("db", "cache"), ("cache", "db")])
 def test_what_a_preference_tells_apart(order: tuple[str, str]) -> None:
     """Two pods differ by a label that only a waiting pod's preference reads: it goes to the one that it means."""
-    near = Rules(preferred=(WeightedTerm(100, AffinityTerm("host", labelled("cache"), ("default",))),))
+    near = InterPodConstraints(preferred=(WeightedTerm(100, AffinityTerm("host", labelled("cache"), ("default",))),))
     nodes = [node(f"n{i}", 4000, labels=(("host", f"n{i}"),)) for i in range(3)]
-    pending = [pod(app, 1000, kind=Kind("default", (("app", app),)), priority=10) for app in order]
-    pending.append(pod("web", 1000, kind=Kind("default", (("app", "web"),), rules=near)))
-    where = placed(run_round(snapshot(nodes, pending, neighbours=Neighbours())))
+    pending = [pod(app, 1000, kind=PodSignature("default", (("app", app),)), priority=10) for app in order]
+    pending.append(pod("web", 1000, kind=PodSignature("default", (("app", "web"),), constraints=near)))
+    where = placed(run_round(snapshot(nodes, pending, pod_index=PodIndex())))
     assert where["web"] == where["cache"] != where["db"]

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowcore.model.policies import BUILT_IN, Policy, Selects, governing, in_order
+from flowcore.model.policies import BUILT_IN, Policy, Selects, by_precedence, governing
 from flowcore.model.selectors import LabelSelector, Requirement
 
 
@@ -40,15 +40,15 @@ def test_the_highest_precedence_governs_and_among_equals_the_first_name() -> Non
     """Whatever order they come in; the built-in default is the last resort."""
     policies = [Policy("b", 5), Policy("a", 5), Policy("low", -(10**9)), Policy("top", 6), BUILT_IN]
     for order in itertools.permutations(policies):
-        names = [policy.name for policy in in_order(order)]
+        names = [policy.name for policy in by_precedence(order)]
         assert names == ["top", "a", "b", "low", BUILT_IN.name]
-    found = governing(in_order(policies), "thalweg", (), ())
+    found = governing(by_precedence(policies), "thalweg", (), ())
     assert [policy.name for policy in found] == ["top", "a", "b", "low", BUILT_IN.name]
 
 
 def test_who_does_not_match_does_not_govern() -> None:
     """However high its precedence."""
-    policies = in_order([Policy("picky", 100, Selects(pods=selector("app", "web"))), Policy("plain"), BUILT_IN])
+    policies = by_precedence([Policy("picky", 100, Selects(pods=selector("app", "web"))), Policy("plain"), BUILT_IN])
     assert governing(policies, "thalweg", (("app", "db"),), ())[0].name == "plain"
     assert governing(policies, "default-scheduler", (("app", "web"),), ()) == []
 
@@ -59,4 +59,4 @@ def test_who_does_not_match_does_not_govern() -> None:
 def test_order_does_not_depend_on_order(drawn: list[tuple[str, int]]) -> None:
     """Sorting what is sorted, or reversed, changes nothing."""
     policies = [Policy(name, precedence) for name, precedence in drawn]
-    assert in_order(policies) == in_order(reversed(policies)) == in_order(in_order(policies))
+    assert by_precedence(policies) == by_precedence(reversed(policies)) == by_precedence(by_precedence(policies))

@@ -13,17 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.model import amounts, node, pod, snapshot
+from support.profiles import examples
 from support.safety import check_plan
 
+from flowcore.cluster.snapshot import PendingPod
+from flowcore.model.backfill_history import MAX_BACKOFF, BackfillHistory, BackfillRecord
 from flowcore.model.gangs import Gang
-from flowcore.model.holds import LONGEST_REST, Hold, Holds
-from flowcore.model.lasting import ALWAYS, Lasting
-from flowcore.model.policies import BUILT_IN, GangTerms, Policy
-from flowcore.model.snapshot import PendingPod
-from flowcore.rounds import RoundResult, run_round
+from flowcore.model.persistent_usage import ALWAYS, PersistentUsage
+from flowcore.model.policies import BUILT_IN, GangPolicy, Policy
+from flowcore.planning import RoundResult, run_round
 
 NODES = [node(f"n{at}", 8000) for at in range(4)]
-DAEMONS = tuple(Lasting(f"n{at}", ALWAYS, amounts(100), 1) for at in range(4))
+DAEMONS = tuple(PersistentUsage(f"n{at}", ALWAYS, amounts(100), 1) for at in range(4))
 DAY = 86_400.0
 
 
@@ -42,9 +43,9 @@ def plan(
     *,
     now: float = 2000.0,
     taken: Sequence[tuple[str, int]] = (),
-    lasting: tuple[Lasting, ...] | None = DAEMONS,
-    holds: Holds | None = None,
-    terms: GangTerms | None = None,
+    lasting: tuple[PersistentUsage, ...] | None = DAEMONS,
+    holds: BackfillHistory | None = None,
+    terms: GangPolicy | None = None,
 ) -> RoundResult:
     """A round on four nodes of eight cores with a daemon of a tenth of a core each.
 
@@ -58,10 +59,10 @@ def plan(
     crowd = replace(
         crowd,
         gangs={name: Gang(name, count) for name, count in needs.items()},
-        lasting=lasting,
-        holds=holds or Holds(now),
+        persistent_usage=lasting,
+        backfill_history=holds or BackfillHistory(now),
     )
-    policies: dict[str, Policy] = {BUILT_IN.name: msgspec.structs.replace(BUILT_IN, gangs=terms or GangTerms())}
+    policies: dict[str, Policy] = {BUILT_IN.name: msgspec.structs.replace(BUILT_IN, gangs=terms or GangPolicy())}
     result = run_round(crowd, policies)
     check_plan(crowd, result)
     return result
@@ -86,9 +87,9 @@ def test_a_gang_that_can_never_be_whole_keeps_nothing(age: float, priority: int)
 def test_room_counts_only_where_it_can_come_free() -> None:
     """Pods of a higher priority than the gang's stay, those of its own priority may leave."""
     large, new = gang("large", 28), [pod("new", 1000, created=1999.0)]
-    taken, all_of_it = [("n0", 1000)], GangTerms(hold_room_share=100)
+    taken, all_of_it = [("n0", 1000)], GangPolicy(hold_room_share=100)
     assert not placed(plan([*large, *new], taken=taken, terms=all_of_it), "new")
-    higher = (*DAEMONS, Lasting("n0", 1, amounts(1000), 1))
+    higher = (*DAEMONS, PersistentUsage("n0", 1, amounts(1000), 1))
     assert placed(plan([*large, *new], taken=taken, terms=all_of_it, lasting=higher), "new") == 1
     same = gang("large", 28, priority=1)
     assert not placed(plan([*same, *new], taken=taken, terms=all_of_it, lasting=higher), "new")
@@ -110,18 +111,20 @@ def test_a_share_of_the_cluster_is_kept_at_most() -> None:
     """A gang may need more: what is beyond its policy's share goes to others as it comes free."""
     new = [pod(f"new{at}", 1000, created=1999.0) for at in range(21)]
     taken = [("n0", 7000)]
-    half = plan([*gang("large", 28), *new], taken=taken, terms=GangTerms(hold_room_share=50))
+    half = plan([*gang("large", 28), *new], taken=taken, terms=GangPolicy(hold_room_share=50))
     assert placed(half, "new") == 5
-    assert any("room for 16 is kept for it" in each.reason for each in half.left)
-    assert placed(plan([*gang("large", 28), *new], taken=taken, terms=GangTerms(hold_room_share=0)), "new") == 21
+    assert any("room for 16 pods is held for it" in each.reason for each in half.unplaced)
+    assert placed(plan([*gang("large", 28), *new], taken=taken, terms=GangPolicy(hold_room_share=0)), "new") == 21
 
 
 def held(pending: Callable[[float], Sequence[PendingPod]], seconds: int, every: int = 30) -> list[str]:
     """For each round of some time, whom room is kept for: one core never comes free."""
-    holds, found = Holds(), []
+    holds, found = BackfillHistory(), []
     for now in range(2000, 2000 + seconds, every):
-        result = plan(pending(float(now)), now=float(now), taken=[("n0", 7000)], holds=Holds(float(now), holds.known))
-        kept = [each.pod.gangs[0] for each in result.left if "is kept for it" in each.reason]
+        result = plan(
+            pending(float(now)), now=float(now), taken=[("n0", 7000)], holds=BackfillHistory(float(now), holds.records)
+        )
+        kept = [each.pod.gangs[0] for each in result.unplaced if "is held for it" in each.reason]
         found.append(kept[0] if kept else "")
         holds = result.holds
     return found
@@ -152,49 +155,51 @@ def test_another_gang_has_its_turn_when_one_rests() -> None:
 
 def test_a_gang_that_can_be_whole_is_placed_in_the_end() -> None:
     """Small pods come for ever; as others end, room is kept until all of it is there; then nothing is remembered."""
-    holds, running = Holds(), [(f"n{at}", 1000) for at in range(4) for _ in range(7)]
+    holds, running = BackfillHistory(), [(f"n{at}", 1000) for at in range(4) for _ in range(7)]
     for number in range(30):
         now = 2000.0 + 20 * number
         running = running[2:]
         new = [pod(f"new{number}-{at}", 1000, created=now - 1) for at in range(2)]
-        holds = Holds(now, holds.known)
+        holds = BackfillHistory(now, holds.records)
         result = plan([*gang("large", 20), *new], now=now, taken=running, holds=holds)
         holds = result.holds
         if placed(result, "large"):
             assert number > 1
-            assert holds.known == ()
+            assert holds.records == ()
             return
         running += [(each.node, 1000) for each in result.placements]
     raise AssertionError("the large gang never ran")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.floats(1, 2000), st.sampled_from(("a", "b", "c")), st.booleans()), max_size=60))
 def test_holds_are_bounded(steps: list[tuple[float, str, bool]]) -> None:
     """Whatever is held and placed when: no hold outlives its deadline, rests end within a day, all is forgotten."""
-    holds, since = Holds(), dict[str, float]()
+    holds, since = BackfillHistory(), dict[str, float]()
     for seconds, unit, placed_now in steps:
-        holds = Holds(holds.clock + seconds, holds.known).settled()
+        holds = BackfillHistory(holds.now + seconds, holds.records).expired()
         if placed_now:
-            holds = holds.ended(unit, ["namespace x"])
-        elif holds.resting.isdisjoint((unit, "namespace x")):
-            holds = holds.begun(unit, ["namespace x"], 600.0)
-        for each in holds.known:
-            since.setdefault(each.name, holds.clock)
-            assert each.rest <= LONGEST_REST
-            assert each.ends is None or holds.clock < each.ends <= holds.clock + 600
+            holds = holds.with_placed(unit, ["namespace x"])
+        elif holds.backing_off.isdisjoint((unit, "namespace x")):
+            holds = holds.with_reserved(unit, ["namespace x"], 600.0)
+        for each in holds.records:
+            since.setdefault(each.name, holds.now)
+            assert each.next_backoff <= MAX_BACKOFF
+            assert each.deadline is None or holds.now < each.deadline <= holds.now + 600
     for _ in range(4):
-        holds = Holds(holds.clock + LONGEST_REST, holds.known).settled()
-    assert holds.known == ()
+        holds = BackfillHistory(holds.now + MAX_BACKOFF, holds.records).expired()
+    assert holds.records == ()
 
 
 def test_few_are_remembered() -> None:
     """A thousand names at most, however many gangs have their turn."""
-    holds = Holds()
+    holds = BackfillHistory()
     for number in range(1500):
-        holds = Holds(float(number), holds.known).begun(f"gang {number}", [f"namespace {number}"], 600.0)
-    assert len(holds.known) == 1000
-    assert Hold("gang 1499", 2099.0, 1499.0, 1200.0) in holds.known
+        holds = BackfillHistory(float(number), holds.records).with_reserved(
+            f"gang {number}", [f"namespace {number}"], 600.0
+        )
+    assert len(holds.records) == 1000
+    assert BackfillRecord("gang 1499", 2099.0, 1499.0, 1200.0) in holds.records
 
 
 def test_many_gangs_that_wait_long_are_not_each_looked_at_on_all_nodes() -> None:
@@ -203,7 +208,7 @@ def test_many_gangs_that_wait_long_are_not_each_looked_at_on_all_nodes() -> None
     def calls_of(count: int) -> int:
         """How often a round of so many overdue gangs looks something up."""
         pending = [each for at in range(count) for each in gang(f"g{at:03}-", 3)]
-        lasting = tuple(Lasting("n0", priority, amounts(1), 1) for priority in range(1, 2001))
+        lasting = tuple(PersistentUsage("n0", priority, amounts(1), 1) for priority in range(1, 2001))
         calls = 0
 
         def called(_frame: FrameType, event: str, arg: object) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from thalweg.crds import custom_resource_definitions
-from thalweg_operator.names import GROUP, PLURAL, VERSION
-from thalweg_operator.policies import parse
 
-from flowcore.costs import MODELS
+from flowcore.api import STORAGE_KINDS
+from flowcore.api.kinds import DEVICE_CLASS, KINDS, NODE, POD_GROUPS, POLICY, STORAGE
+from flowcore.api.policies import GROUP, PLURAL, VERSION, parse_policy
+from flowcore.costs import BUILT_IN_MODELS, MODELS
+from flowcore.model.gang_spec import GangSource
 from flowcore.model.policies import CostWeights, Delivery, Policy, Selects, UnscheduledPrice
 
 ROOT = Path(__file__).parents[2]
@@ -57,8 +59,11 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
     names = schema["selects"]["properties"]["schedulerNames"]
     # No default in the schema: it would hide whether the user named any (an empty ``selects`` governs nothing).
     assert "default" not in names
-    assert f"[{', '.join(Selects().scheduler_names)}] when left out" in names["description"]
-    assert parse("p", {"selects": {"podSelector": {}}}).selects.scheduler_names == Selects().scheduler_names
+    assert f"The default is [{', '.join(Selects().scheduler_names)}]" in names["description"]
+    assert (
+        parse_policy("p", {"selects": {"podSelector": {}}}, BUILT_IN_MODELS).selects.scheduler_names
+        == Selects().scheduler_names
+    )
     assert schema["precedence"]["default"] == Policy("").precedence
     assert schema["delivery"]["default"] == Policy("").delivery
     assert _defaults(cost)["model"] == Policy("").cost_model
@@ -85,7 +90,7 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
 def test_a_policy_with_the_schemas_defaults_is_the_policy_without() -> None:
     """What the API server stores is read as what was written."""
     filled = {name: _defaults(field) for name, field in _schema().items() if "default" in field}
-    assert parse("p", filled) == parse("p", {})
+    assert parse_policy("p", filled, BUILT_IN_MODELS) == parse_policy("p", {}, BUILT_IN_MODELS)
 
 
 def test_what_the_schema_lets_one_choose_exists() -> None:
@@ -95,3 +100,15 @@ def test_what_the_schema_lets_one_choose_exists() -> None:
         assert re.search(model["pattern"], name)
         assert f"{name}: " in model["description"]
     assert set(_schema()["delivery"]["enum"]) == {delivery.value for delivery in Delivery}
+
+
+def test_the_table_of_kinds_agrees_with_the_parsers() -> None:
+    """Each storage kind has a parser and each parser a kind; each source with PodGroups is followed."""
+    assert {each.kind for each in STORAGE} == set(STORAGE_KINDS)
+    assert set(POD_GROUPS) == {source for source in GangSource if source.has_pod_groups}
+    assert len({each.paths for each in KINDS}) == len(KINDS)
+    assert {each.paths[0] for each in (NODE, DEVICE_CLASS, POLICY)} == {
+        "/api/v1/nodes",
+        "/apis/resource.k8s.io/v1/deviceclasses",
+        "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies",
+    }

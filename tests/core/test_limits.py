@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.draw import Manifest
-from support.model import node, snapshot
+from support.model import node, ports_clash, snapshot
 from support.work import lines_run
 
+from flowcore.api import Interner, WirePod, pod_limits, to_pod
+from flowcore.api.pod_objects import WirePodSpec
+from flowcore.api.pod_requests import host_ports_of, requests_of
 from flowcore.classes import VerdictCache
-from flowcore.filters import judge
+from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.filters import run_filters
 from flowcore.filters.node_ports import clash
-from flowcore.filters.registry import IN_ORDER, ask
-from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.filters.registry import IN_ORDER, run_filter
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod, PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import to_amounts
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
-from flowcore.model.snapshot import PendingPod, Snapshot
-from flowcore.model.wire import Interner, WirePod, limits, to_pod
-from flowcore.model.wire.pod_objects import WirePodSpec
-from flowcore.model.wire.requests import host_ports_of, requests_of
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -109,27 +109,27 @@ def resources(count: int) -> Manifest:
 
 
 LISTS: list[tuple[str, int, Callable[[int], Manifest]]] = [
-    ("spec.topologySpreadConstraints", limits.MOST_SPREAD_CONSTRAINTS, spreads),
-    ("spec.topologySpreadConstraints.labelSelector.values", limits.MOST_VALUES, selector_values),
-    ("spec.affinity", limits.MOST_AFFINITY_TERMS, terms_of_all_kinds),
-    ("spec.affinity.matchExpressions", limits.MOST_REQUIREMENTS, lambda count: expressions([1] * count)),
+    ("spec.topologySpreadConstraints", pod_limits.MAX_SPREAD_CONSTRAINTS, spreads),
+    ("spec.topologySpreadConstraints.labelSelector.values", pod_limits.MAX_VALUES, selector_values),
+    ("spec.affinity", pod_limits.MAX_AFFINITY_TERMS, terms_of_all_kinds),
+    ("spec.affinity.matchExpressions", pod_limits.MAX_REQUIREMENTS, lambda count: expressions([1] * count)),
     (
         "spec.affinity.matchExpressions.values",
-        limits.MOST_VALUES,
+        pod_limits.MAX_VALUES,
         lambda count: expressions([count // 2, -(-count // 2)]),
     ),
-    ("spec.containers.resources.requests", limits.MOST_RESOURCES, resources),
-    ("spec.containers.ports.hostPort", limits.MOST_HOST_PORTS, ports),
-    ("spec.containers", limits.MOST_CONTAINERS, lambda n: {"containers": [{"name": f"c{at}"} for at in range(n)]}),
-    ("spec.tolerations", limits.MOST_TOLERATIONS, lambda n: {"tolerations": [{"key": f"k{at}"} for at in range(n)]}),
+    ("spec.containers.resources.requests", pod_limits.MAX_RESOURCES, resources),
+    ("spec.containers.ports.hostPort", pod_limits.MAX_HOST_PORTS, ports),
+    ("spec.containers", pod_limits.MAX_CONTAINERS, lambda n: {"containers": [{"name": f"c{at}"} for at in range(n)]}),
+    ("spec.tolerations", pod_limits.MAX_TOLERATIONS, lambda n: {"tolerations": [{"key": f"k{at}"} for at in range(n)]}),
     (
         "spec.nodeSelector",
-        limits.MOST_NODE_SELECTOR_LABELS,
+        pod_limits.MAX_NODE_SELECTOR_LABELS,
         lambda n: {"nodeSelector": {f"k{at}": "v" for at in range(n)}},
     ),
     (
         "spec.volumes",
-        limits.MOST_VOLUMES,
+        pod_limits.MAX_VOLUMES,
         lambda n: {"volumes": [{"name": f"v{at}", "emptyDir": {}} for at in range(n)]},
     ),
 ]
@@ -138,11 +138,11 @@ LISTS: list[tuple[str, int, Callable[[int], Manifest]]] = [
 @pytest.mark.parametrize(("field", "most", "made"), LISTS, ids=[field for field, *_ in LISTS])
 def test_a_list_that_is_too_long_is_named(field: str, most: int, made: Callable[[int], Manifest]) -> None:
     """A pod with as much as the limit is planned; with one more it waits, and the reason names field and limit."""
-    assert read(**made(most)).unjudged == ""
+    assert read(**made(most)).unsupported_reason == ""
     beyond = read(**made(most + 1))
     assert beyond.over_limit == field
-    assert beyond.unjudged == f"it is not planned: {field}: {most + 1} entries, at most {most} are planned"
-    assert not beyond.blocked
+    assert beyond.unsupported_reason == f"it is not planned: {field}: {most + 1} entries, at most {most} are planned"
+    assert not beyond.blocked_reason
 
 
 @pytest.mark.parametrize("made", [made for *_, made in LISTS], ids=[field for field, *_ in LISTS])
@@ -167,12 +167,14 @@ def labelled(nbytes: int, node_name: str = "") -> Pod:
 
 def test_a_pod_with_too_many_labels_is_not_planned() -> None:
     """16 KiB of keys and values are planned; with one byte more the pod waits, and the reason names the field."""
-    most = limits.MOST_LABEL_BYTES
-    assert labelled(most).unjudged == ""
+    most = pod_limits.MAX_LABEL_BYTES
+    assert labelled(most).unsupported_reason == ""
     beyond = labelled(most + 1)
     assert beyond.over_limit == "metadata.labels"
-    assert beyond.unjudged == f"it is not planned: metadata.labels: {most + 1} bytes, at most {most} are planned"
-    assert not beyond.blocked
+    assert (
+        beyond.unsupported_reason == f"it is not planned: metadata.labels: {most + 1} bytes, at most {most} are planned"
+    )
+    assert not beyond.blocked_reason
 
 
 def test_labels_of_a_bound_pod_beyond_the_limit_are_met_by_rules_of_others() -> None:
@@ -180,41 +182,43 @@ def test_labels_of_a_bound_pod_beyond_the_limit_are_met_by_rules_of_others() -> 
     bound = labelled(100_000, "n")
     assert bound.over_limit
     assert len(bound.labels) > 1600
-    neighbours = Neighbours()
-    neighbours.change(bound.kind, "n", 1)
+    pod_index = PodIndex()
+    pod_index.change(bound.signature, "n", 1)
     state = snapshot(
-        [node("n", labels=((HOSTNAME, "n"),)), node("m", labels=((HOSTNAME, "m"),))], [], neighbours=neighbours
+        [node("n", labels=((HOSTNAME, "n"),)), node("m", labels=((HOSTNAME, "m"),))], [], pod_index=pod_index
     )
     for key, value in (("app", "web"), ("k01600", "v" * 54)):
         term = AffinityTerm(HOSTNAME, LabelSelector((Requirement(key, "In", (value,)),)), ("ns",))
-        verdict = judge(PodClass(), state, Kind("ns", (), rules=Rules(anti_affinity=(term,))))
+        verdict = run_filters(
+            PodClass(), state, PodSignature("ns", (), constraints=InterPodConstraints(anti_affinity=(term,)))
+        )
         assert verdict.fits.tolist() == [False, True]
 
 
 def test_the_anti_affinity_of_a_bound_pod_beyond_a_limit_holds_for_others() -> None:
     """Each of 300 terms keeps the pods that it selects off the node; what else the pod demanded is gone."""
     bound = read("n", **required_anti_affinity(300))
-    assert bound.unjudged
-    assert bound.rules is not None
-    assert len(bound.rules.anti_affinity) == 300
-    neighbours = Neighbours()
-    neighbours.change(bound.kind, "n", 1)
+    assert bound.unsupported_reason
+    assert bound.constraints is not None
+    assert len(bound.constraints.anti_affinity) == 300
+    pod_index = PodIndex()
+    pod_index.change(bound.signature, "n", 1)
     state = snapshot(
-        [node("n", labels=((HOSTNAME, "n"),)), node("m", labels=((HOSTNAME, "m"),))], [], neighbours=neighbours
+        [node("n", labels=((HOSTNAME, "n"),)), node("m", labels=((HOSTNAME, "m"),))], [], pod_index=pod_index
     )
     for at in (0, 150, 299):
-        verdict = judge(PodClass(), state, Kind("ns", (("x", f"a{at}"),)))
+        verdict = run_filters(PodClass(), state, PodSignature("ns", (("x", f"a{at}"),)))
         assert verdict.fits.tolist() == [False, True]
-    assert judge(PodClass(), state, Kind("ns", (("x", "a300"),))).fits.all()
+    assert run_filters(PodClass(), state, PodSignature("ns", (("x", "a300"),))).fits.all()
 
 
-def _work_of_filters(pod_class: PodClass, kind: Kind, state: Snapshot) -> int:
+def _work_of_filters(pod_class: PodClass, kind: PodSignature, state: Snapshot) -> int:
     """Lines run to ask all filters twice: once what is not known yet is found, once it is remembered."""
     cache = VerdictCache.of(state)
 
     def everything() -> None:
         for which in (*IN_ORDER, *IN_ORDER):
-            cache.ask(which, pod_class, kind, state)
+            cache.run_filter(which, pod_class, kind, state)
 
     return lines_run(everything)
 
@@ -227,7 +231,11 @@ def _labelled(keys: Iterable[str]) -> Snapshot:
 def _of_spread(count: int) -> int:
     web = LabelSelector((Requirement("app", "In", ("web",)),))
     keys = [f"k{at}" for at in range(count)]
-    kind = Kind("ns", (("app", "web"),), rules=Rules(spread=tuple(SpreadConstraint(key, 1, web) for key in keys)))
+    kind = PodSignature(
+        "ns",
+        (("app", "web"),),
+        constraints=InterPodConstraints(spread=tuple(SpreadConstraint(key, 1, web) for key in keys)),
+    )
     return _work_of_filters(PodClass(), kind, _labelled(keys))
 
 
@@ -235,12 +243,14 @@ def _of_terms(count: int) -> int:
     terms = tuple(
         AffinityTerm(HOSTNAME, LabelSelector((Requirement("app", "In", (f"a{at}",)),)), ("ns",)) for at in range(count)
     )
-    return _work_of_filters(PodClass(), Kind("ns", (), rules=Rules(anti_affinity=terms)), _labelled([HOSTNAME]))
+    return _work_of_filters(
+        PodClass(), PodSignature("ns", (), constraints=InterPodConstraints(anti_affinity=terms)), _labelled([HOSTNAME])
+    )
 
 
 def _of_node_terms(count: int) -> int:
     terms = tuple(NodeSelectorTerm((Requirement(f"q{at}", "NotIn", ("a",)),)) for at in range(count))
-    return _work_of_filters(PodClass(required_affinity=terms), Kind(), _labelled(["q0"]))
+    return _work_of_filters(PodClass(required_affinity=terms), PodSignature(), _labelled(["q0"]))
 
 
 def _of_ports(count: int) -> int:
@@ -255,7 +265,9 @@ def _of_resources(count: int) -> int:
         Node(f"n{k}", allocatable=(("pods", 10), *((name, int(at % 5 == k)) for at, name in enumerate(names))))
         for k in range(5)
     ]
-    return _work_of_filters(PodClass(requests=tuple((name, 1) for name in names)), Kind(), snapshot(offering, []))
+    return _work_of_filters(
+        PodClass(requests=tuple((name, 1) for name in names)), PodSignature(), snapshot(offering, [])
+    )
 
 
 @pytest.mark.parametrize("work", [_of_spread, _of_terms, _of_node_terms, _of_ports, _of_resources])
@@ -275,7 +287,7 @@ def test_verdicts_with_many_reasons_are_remembered_as_they_were(count: int) -> N
     state = snapshot([Node(f"n{k}", allocatable=(("pods", 10), *each)) for k, each in enumerate(offers)], [asking])
     cache = VerdictCache.of(state)
     for which in (*IN_ORDER, *IN_ORDER):
-        plain, kept = (asked(which, pod_class, Kind(), state) for asked in (ask, cache.ask))
+        plain, kept = (asked(which, pod_class, PodSignature(), state) for asked in (run_filter, cache.run_filter))
         assert [(each.reason, each.nodes.tolist()) for each in kept] == [
             (each.reason, each.nodes.tolist()) for each in plain
         ]
@@ -288,4 +300,4 @@ _PORTS = st.lists(st.builds(HostPort, _ADDRESSES, st.sampled_from(("TCP", "UDP")
 @given(_PORTS, _PORTS)
 def test_host_ports_clash_as_each_pair_does(wanted: list[HostPort], taken: list[HostPort]) -> None:
     """Compared in one pass as one by one."""
-    assert clash(wanted, taken) == any(want.clashes(other) for want in wanted for other in taken)
+    assert clash(wanted, taken) == any(ports_clash(want, other) for want in wanted for other in taken)

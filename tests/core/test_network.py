@@ -3,24 +3,24 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from support.networks import Drawn, drawn, ints
+from support.networks import DrawnNetwork, ints, networks
 
-from flowcore.network import Network, build, decode, levels_for
 from flowcore.solve import solve
+from flowcore.solve.slots import FlowNetwork, build_network, decode_flows, slot_levels
 
 
 @given(st.integers(0, 100_000))
 def test_levels_cover_as_many_pods_as_are_asked_for(deepest: int) -> None:
     """One slot a level up to sixteen, then wider ones, without a gap, and few of them."""
-    levels, widths = levels_for(deepest)
+    levels, widths = slot_levels(deepest)
     assert list(levels) == [int(widths[:at].sum()) for at in range(len(widths))]
     assert widths.sum() >= deepest
     assert (widths[:16] == 1).all()
     assert len(widths) <= 16 + max(deepest, 1).bit_length()
 
 
-@given(drawn())
-def test_what_is_built_is_a_network(case: Drawn) -> None:
+@given(networks())
+def test_what_is_built_is_a_network(case: DrawnNetwork) -> None:
     """Arcs join what exists, capacities are positive, supplies cancel, every pod may stay unscheduled."""
     network, sink = case.network(), len(case.candidates) + len(case.limits)
     assert network.supplies.sum() == 0
@@ -37,8 +37,8 @@ def test_what_is_built_is_a_network(case: Drawn) -> None:
         assert network.capacities[slots].sum() == (min(limit, case.widths.sum()) if used else 0)
 
 
-@given(drawn())
-def test_a_flow_of_least_cost_reads_back_as_a_plan(case: Drawn) -> None:
+@given(networks())
+def test_a_flow_of_least_cost_reads_back_as_a_plan(case: DrawnNetwork) -> None:
     """No class gets more than its pods, no arc more than its capacity, no node more than its slots; costs agree."""
     network = case.network()
     solution = solve(network)
@@ -46,7 +46,7 @@ def test_a_flow_of_least_cost_reads_back_as_a_plan(case: Drawn) -> None:
     assert solution.flows is not None
     assert (solution.flows >= 0).all()
     assert (solution.flows <= network.capacities).all()
-    classes, nodes, counts = decode(network, solution.flows)
+    classes, nodes, counts = decode_flows(network, solution.flows)
     assert (counts > 0).all()
     cost = 0
     for at, prices in enumerate(case.prices):
@@ -64,13 +64,13 @@ def test_a_flow_of_least_cost_reads_back_as_a_plan(case: Drawn) -> None:
     assert cost == solution.cost
 
 
-@given(drawn())
-def test_pods_stay_out_only_where_all_is_full(case: Drawn) -> None:
+@given(networks())
+def test_pods_stay_out_only_where_all_is_full(case: DrawnNetwork) -> None:
     """With prices above every way to place a pod, no class has both a pod left and an arc with room to a free slot."""
     network = case.network()
     solution = solve(network)
     assert solution.flows is not None
-    classes, nodes, counts = decode(network, solution.flows)
+    classes, nodes, counts = decode_flows(network, solution.flows)
     taken = {(int(c), int(n)): int(count) for c, n, count in zip(classes, nodes, counts, strict=True)}
     for at, prices in enumerate(case.prices):
         if sum(count for (c, _), count in taken.items() if c == at) == len(prices):
@@ -85,7 +85,7 @@ def test_pods_stay_out_only_where_all_is_full(case: Drawn) -> None:
 def test_no_classes_is_an_empty_network() -> None:
     """Nothing to place is not an error."""
     nothing = np.zeros((0, 1), dtype=np.int64)
-    network = build(
+    network = build_network(
         node_count=0,
         candidates=[],
         arc_costs=[],
@@ -97,18 +97,18 @@ def test_no_classes_is_an_empty_network() -> None:
     )
     solution = solve(network)
     assert solution.flows is not None
-    assert decode(network, solution.flows)[2].size == 0
+    assert decode_flows(network, solution.flows)[2].size == 0
 
 
 def test_an_impossible_network_is_a_value() -> None:
     """Supplies without a way out come back as a status, not as an exception."""
-    network = Network(
+    network = FlowNetwork(
         tails=ints([0]),
         heads=ints([1]),
         capacities=ints([1]),
         costs=ints([1]),
         supplies=ints([5, -5]),
-        placing=1,
+        placement_arcs=1,
         arc_class=ints([0]),
         arc_node=ints([0]),
     )

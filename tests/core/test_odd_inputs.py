@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.draw import Case, Manifest, busy_cases
+from support.draw import Case, Manifest, crowded_cases
 from support.model import amounts, node, pod, snapshot
-from support.safety import plan_checked
+from support.profiles import examples
+from support.safety import plan_and_check
 from support.verdicts import read_pods, snapshot_of
 
 from flowcore.explain import node_reasons
-from flowcore.filters import judge
+from flowcore.filters import run_filters
 from flowcore.model.nodes import Node
-from flowcore.rounds import run_one_by_one
+from flowcore.planning import run_one_by_one
 
 MOST = 2**63 - 1
 HUGE = (
@@ -46,22 +47,22 @@ def node_manifest(name: str, allocatable: Manifest | None) -> Manifest:
 
 def test_a_cluster_without_nodes() -> None:
     """All pods wait, and are told that there are none."""
-    result = plan_checked(snapshot([], [pod("a", 1000), pod("b")]))
-    assert {left.reason for left in result.left} == {"0/0 nodes are available: the cluster has no nodes."}
+    result = plan_and_check(snapshot([], [pod("a", 1000), pod("b")]))
+    assert {left.reason for left in result.unplaced} == {"0/0 nodes are available: the cluster has no nodes."}
 
 
 def test_nothing_pending() -> None:
     """An empty plan that costs nothing."""
-    result = plan_checked(snapshot([node("a")], []))
-    assert (result.placements, result.left, result.cost) == ((), (), 0)
+    result = plan_and_check(snapshot([node("a")], []))
+    assert (result.placements, result.unplaced, result.cost) == ((), (), 0)
 
 
 @pytest.mark.parametrize("allocatable", [None, {}, {"cpu": "4"}, {"cpu": "0", "memory": "0", "pods": "0"}])
 def test_nodes_that_offer_nothing(allocatable: Manifest | None) -> None:
     """Without places for pods nothing goes there, not even what asks for nothing."""
     cluster = snapshot_of(Case([node_manifest("a", allocatable)], [], [pod_manifest("p", {})]))
-    result = plan_checked(cluster)
-    assert [left.reason for left in result.left] == ["0/1 nodes are available: 1 Too many pods."]
+    result = plan_and_check(cluster)
+    assert [left.reason for left in result.unplaced] == ["0/1 nodes are available: 1 Too many pods."]
 
 
 @pytest.mark.parametrize(
@@ -71,10 +72,10 @@ def test_a_node_whose_allocatable_cannot_be_read_takes_nothing(quantity: str, pr
     """It disturbs no other node, and what is said of it names the field."""
     nodes = [node_manifest("bad", {"cpu": quantity, "pods": "110"}), node_manifest("good", {"cpu": "1", "pods": "110"})]
     cluster = snapshot_of(Case(nodes, [], [pod_manifest("p", {"cpu": "1"}), pod_manifest("q", {"cpu": "1"})]))
-    result = plan_checked(cluster)
+    result = plan_and_check(cluster)
     assert [p.node for p in result.placements] == ["good"]
-    assert "1 node(s) with an unreadable allocatable" in result.left[0].reason
-    reason = node_reasons(result.left[0].pod.pod_class, result.after)["bad"]
+    assert "1 node(s) with an unreadable allocatable" in result.unplaced[0].reason
+    reason = node_reasons(result.unplaced[0].pod.pod_class, result.after)["bad"]
     assert "status.allocatable.cpu" in reason
     assert problem in reason
 
@@ -85,10 +86,10 @@ def test_a_node_that_offers_too_many_resources_takes_nothing() -> None:
     many = {at: room | {f"example.com/r{number}": "1" for number in range(at - len(room))} for at in (256, 257)}
     nodes = [node_manifest("most", many[256]), node_manifest("more", many[257])]
     cluster = snapshot_of(Case(nodes, [], [pod_manifest("p", {"cpu": "1"}), pod_manifest("q", {"cpu": "1"})]))
-    result = plan_checked(cluster)
+    result = plan_and_check(cluster)
     assert [p.node for p in result.placements] == ["most"]
     assert len(cluster.resources) < 260
-    reason = node_reasons(result.left[0].pod.pod_class, result.after)["more"]
+    reason = node_reasons(result.unplaced[0].pod.pod_class, result.after)["more"]
     assert reason == "node's status.allocatable: it names more than 256 resources"
 
 
@@ -98,9 +99,9 @@ def test_a_node_that_offers_too_many_resources_takes_nothing() -> None:
 def test_a_pod_whose_request_cannot_be_read_is_blocked(quantity: str, problem: str) -> None:
     """With the field's name; it counts for nothing and others go on."""
     bad, good = read_pods([pod_manifest("bad", {"cpu": quantity}), pod_manifest("good", {"cpu": "1"})])
-    assert bad.blocked.startswith("spec.containers[0].resources.requests.cpu: ")
-    assert problem in bad.blocked
-    assert not good.blocked
+    assert bad.blocked_reason.startswith("spec.containers[0].resources.requests.cpu: ")
+    assert problem in bad.blocked_reason
+    assert not good.blocked_reason
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_a_pod_whose_request_cannot_be_read_is_blocked(quantity: str, problem: s
 )
 def test_wherever_the_request_stands(spec: Manifest, field: str) -> None:
     """The field is named where it is."""
-    assert read_pods([pod_manifest("p", {}, **spec)])[0].blocked.startswith(field)
+    assert read_pods([pod_manifest("p", {}, **spec)])[0].blocked_reason.startswith(field)
 
 
 def test_a_running_pod_that_cannot_be_read_fills_its_node_and_no_other() -> None:
@@ -134,21 +135,21 @@ def test_a_running_pod_that_cannot_be_read_fills_its_node_and_no_other() -> None
             [pod_manifest("p", {"cpu": "1"}), pod_manifest("q", {"cpu": "1"})],
         )
     )
-    assert [placement.node for placement in plan_checked(cluster).placements] == ["b"]
+    assert [placement.node for placement in plan_and_check(cluster).placements] == ["b"]
     assert int(cluster.used[1, 0]) == 1000
 
 
 def test_a_node_that_is_overcommitted_already() -> None:
     """It takes only what asks for nothing that is short."""
     running = [("a", amounts(9000, 1), ())]
-    result = plan_checked(snapshot([node("a", 4000)], [pod("cpu", 1), pod("memory", 0, 1)], running))
+    result = plan_and_check(snapshot([node("a", 4000)], [pod("cpu", 1), pod("memory", 0, 1)], running))
     assert [p.pod.key for p in result.placements] == ["default/memory"]
 
 
 def test_two_nodes_of_one_name() -> None:
     """The last one counts, as in a dump that has an object twice."""
     cluster = snapshot([node("a", 1000), node("a", 2000)], [pod("p", 2000)])
-    assert len(plan_checked(cluster).placements) == 1
+    assert len(plan_and_check(cluster).placements) == 1
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage", "example.com/x"])
@@ -159,12 +160,12 @@ def test_the_largest_amounts_fit_exactly_once(resource: str, amount: int) -> Non
     pending = [pod(f"p{i}") for i in range(3)]
     huge = [p.__class__(p.key, p.uid, p.pod_class.__class__(requests=((resource, amount),)), p.policy) for p in pending]
     cluster = snapshot([Node("a", allocatable=allocatable)], huge)
-    for plan in (plan_checked(cluster), run_one_by_one(cluster)):
+    for plan in (plan_and_check(cluster), run_one_by_one(cluster)):
         assert len(plan.placements) == 1
 
 
 @pytest.mark.filterwarnings("error")
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_huge_amounts_never_raise_or_overcommit(data: st.DataObject) -> None:
     """Amounts up to and beyond int64, on nodes, on running and on pending pods."""
@@ -182,11 +183,11 @@ def test_huge_amounts_never_raise_or_overcommit(data: st.DataObject) -> None:
     pending = [
         pod_manifest(f"p{at}", found) for at, found in enumerate(data.draw(st.lists(amounts, min_size=1, max_size=5)))
     ]
-    plan_checked(snapshot_of(Case(nodes, running, pending)))
+    plan_and_check(snapshot_of(Case(nodes, running, pending)))
 
 
-@settings(max_examples=100)
-@given(busy_cases(), st.data())
+@settings(max_examples=examples(100))
+@given(crowded_cases(), st.data())
 def test_a_spoiled_quantity_anywhere_costs_one_object_only(case: Case, data: st.DataObject) -> None:
     """All other pods and nodes are planned as if it were not there."""
     spoiled = data.draw(st.sampled_from(case.pending))
@@ -195,15 +196,15 @@ def test_a_spoiled_quantity_anywhere_costs_one_object_only(case: Case, data: st.
         "requests": {"cpu": data.draw(st.sampled_from(["x", "-1", "1Z", ""]))}
     }
     pods = read_pods(case.pending)
-    assert [p.key for p in pods if "spec.containers[0].resources.requests.cpu" in p.blocked] == [
+    assert [p.key for p in pods if "spec.containers[0].resources.requests.cpu" in p.blocked_reason] == [
         f"{spoiled['metadata']['namespace']}/{spoiled['metadata']['name']}"
     ]
-    plan_checked(snapshot_of(case, place_blocked=False))
+    plan_and_check(snapshot_of(case, place_blocked=False))
 
 
 def test_filters_on_no_nodes_answer_nothing() -> None:
     """An empty table is a table."""
     cluster = snapshot([], [pod("p", node_selector=(("a", "b"),))])
-    verdicts = judge(cluster.pending[0].pod_class, cluster)
+    verdicts = run_filters(cluster.pending[0].pod_class, cluster)
     assert verdicts.fits.shape == (0,)
     assert not verdicts.counts()

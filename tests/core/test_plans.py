@@ -5,22 +5,23 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.crowds import crowds
-from support.draw import Case, busy_cases
+from support.draw import Case, crowded_cases
+from support.large_snapshots import large_snapshots
 from support.model import node, pod, snapshot
-from support.safety import check_plan, plan_checked
+from support.profiles import examples
+from support.safety import check_plan, plan_and_check
 from support.verdicts import snapshot_of
 
-from flowcore.filters import judge
+from flowcore.cluster.snapshot import Snapshot
+from flowcore.filters import run_filters
+from flowcore.methods.constructive import by_price
+from flowcore.methods.greedy import greedy
 from flowcore.model.policies import BUILT_IN, CostWeights, Policy, UnscheduledPrice
-from flowcore.model.snapshot import Snapshot
-from flowcore.rounds import run_one_by_one, run_round
-from flowcore.rounds.demands import demands_of
-from flowcore.rounds.field import Field
-from flowcore.rounds.fill import plan_by_filling
-from flowcore.rounds.planner import by_price
-from flowcore.rounds.pricing import total_cost
-from flowcore.rounds.room import Room
+from flowcore.planning import run_one_by_one, run_round
+from flowcore.problem.cost_matrix import CostMatrix
+from flowcore.problem.demands import demands_of
+from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.problem.objective import Objective
 
 _weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 7)
 _prices = st.builds(
@@ -34,29 +35,29 @@ policies = st.builds(
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
-@settings(max_examples=250)
-@given(busy_cases(), policies)
+@settings(max_examples=examples(250))
+@given(crowded_cases(), policies)
 def test_any_cluster_gets_a_sound_plan(case: Case, policies: Mapping[str, Policy]) -> None:
     """All safety and liveness checks, on what was read from manifests of every kind."""
-    plan_checked(snapshot_of(case, now=NOW, place_blocked=False), policies)
+    plan_and_check(snapshot_of(case, now=NOW, place_blocked=False), policies)
 
 
-@settings(max_examples=250)
-@given(crowds(), policies)
+@settings(max_examples=examples(250))
+@given(large_snapshots(), policies)
 def test_a_crowd_gets_a_sound_plan(crowd: Snapshot, policies: Mapping[str, Policy]) -> None:
     """The same where there are far more pods than room."""
-    plan_checked(crowd, policies)
+    plan_and_check(crowd, policies)
 
 
-@settings(max_examples=50)
-@given(crowds())
+@settings(max_examples=examples(50))
+@given(large_snapshots())
 def test_one_by_one_is_sound_too(crowd: Snapshot) -> None:
     """What rounds are compared with keeps the same rules."""
     check_plan(crowd, run_one_by_one(crowd))
 
 
-@settings(max_examples=150)
-@given(crowds())
+@settings(max_examples=examples(150))
+@given(large_snapshots())
 def test_a_round_that_leaves_out_pods_that_had_room_is_no_dearer_than_one_by_one(crowd: Snapshot) -> None:
     """Stated for pods of one size, each class with its own priority: there the order of price is kube-scheduler's."""
     size, ranks = dict(crowd.pending[0].pod_class.requests), {}
@@ -66,28 +67,31 @@ def test_a_round_that_leaves_out_pods_that_had_room_is_no_dearer_than_one_by_one
         priority = 100 * ranks.setdefault(kind, len(ranks))
         pending.append(pod(each.uid, size.get("cpu", 0), size.get("memory", 0), node_selector=kind, priority=priority))
     same_size = snapshot(crowd.table.nodes, pending)
-    result = plan_checked(same_size)
-    assume(result.left)
+    result = plan_and_check(same_size)
+    assume(result.unplaced)
     one_by_one = run_one_by_one(same_size)
-    lost_out = any("There was room for some pods of this kind" in left.reason for left in result.left)
+    lost_out = any("There was room for some of these pods" in left.reason for left in result.unplaced)
     if lost_out:
         assert result.cost <= one_by_one.cost
 
 
-@settings(max_examples=200)
-@given(crowds(), policies)
+@settings(max_examples=examples(200))
+@given(large_snapshots(), policies)
 def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
     crowd: Snapshot, policies: Mapping[str, Policy]
 ) -> None:
     """The floor: the same pods one by one in the order of their price, each to the cheapest node."""
     result = run_round(crowd, policies)
-    before = {left.pod.pod_class: judge(left.pod.pod_class, crowd, left.pod.kind).fits.any() for left in result.left}
+    before = {
+        left.pod.pod_class: run_filters(left.pod.pod_class, crowd, left.pod.signature).fits.any()
+        for left in result.unplaced
+    }
     assume(any(before.values()))
-    start = Room(crowd)
-    demands = demands_of(crowd, Room(crowd).load(), policies)
+    start = FreeCapacity(crowd)
+    demands = demands_of(crowd, FreeCapacity(crowd).load(), policies)
     turns = by_price(demands, [demand.count for demand in demands])
-    commits = plan_by_filling(Field.of(demands, start), ((at, 1) for at in turns), start.copy())
-    assert result.cost <= total_cost(commits, demands, start.load())
+    commits = greedy(CostMatrix.of(demands, start), ((at, 1) for at in turns), start.copy())
+    assert result.cost <= Objective(demands, start).total(commits)
 
 
 def test_pods_that_fit_only_if_planned_together_all_fit() -> None:
@@ -95,7 +99,7 @@ def test_pods_that_fit_only_if_planned_together_all_fit() -> None:
     nodes = [node("plain"), node("gpu", gpu=1)]
     pending = [pod("any", 4000), pod("train", 4000, gpu=1)]
     cluster = snapshot(nodes, pending)
-    assert {p.pod.key: p.node for p in plan_checked(cluster).placements} == {
+    assert {p.pod.key: p.node for p in plan_and_check(cluster).placements} == {
         "default/any": "plain",
         "default/train": "gpu",
     }
@@ -103,17 +107,17 @@ def test_pods_that_fit_only_if_planned_together_all_fit() -> None:
 
 def test_the_method_is_named() -> None:
     """A plan says which way gave it, and what it took."""
-    result = plan_checked(snapshot([node("a"), node("b")], [pod(f"p{i}", 1000) for i in range(8)]))
+    result = plan_and_check(snapshot([node("a"), node("b")], [pod(f"p{i}", 1000) for i in range(8)]))
     assert (result.method, len(result.placements)) == ("fill", 8)
     assert sorted(p.node for p in result.placements) == ["a"] * 4 + ["b"] * 4
 
 
-@settings(max_examples=50)
-@given(crowds(), st.integers(1, 30), st.integers(0, 3))
+@settings(max_examples=examples(50))
+@given(large_snapshots(), st.integers(1, 30), st.integers(0, 3))
 def test_steps_replay_to_the_same_plan_and_never_make_it_dearer(crowd: Snapshot, steps: int, seed: int) -> None:
     """So a clock may stop a round after any step."""
     first, again = (run_round(crowd, steps=steps, seed=seed) for _ in range(2))
-    assert (first.placements, first.left, first.cost) == (again.placements, again.left, again.cost)
+    assert (first.placements, first.unplaced, first.cost) == (again.placements, again.unplaced, again.cost)
     assert first.steps <= steps
     more = run_round(crowd, steps=steps + 5, seed=seed)
     assert more.cost <= first.cost
@@ -126,8 +130,8 @@ def test_a_policy_that_is_not_there_is_the_callers_error() -> None:
         run_round(snapshot([node("a")], [pod("p", policy="no-such-policy")]))
 
 
-@settings(max_examples=60)
-@given(crowds(), st.integers(1, 10**6))
+@settings(max_examples=examples(60))
+@given(large_snapshots(), st.integers(1, 10**6))
 def test_time_alone_changes_no_plan(crowd: Snapshot, later: int) -> None:
     """Pods of unknown age do not age: the plan is the same at any moment."""
     moved = snapshot(crowd.table.nodes, crowd.pending, now=float(later))

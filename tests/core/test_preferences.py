@@ -7,18 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.draw import SCORES, SOFT, Case, cases
 from support.model import GI, amounts, node, pod, snapshot
-from support.safety import plan_checked
+from support.profiles import examples
+from support.safety import plan_and_check
 from support.verdicts import read_pods, snapshot_of
 
 from flowcore.classes import group
+from flowcore.cluster.snapshot import Int64s, Snapshot
 from flowcore.costs import MODELS, preferences, without_idle_images
-from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
 from flowcore.model.nodes import Node, Report
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, CostWeights, Policy
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint, WeightedTerm
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.snapshot import Int64s, Snapshot
-from flowcore.rounds import RoundResult
+from flowcore.planning import RoundResult
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 MIB = 2**20
@@ -31,27 +32,29 @@ def zoned(name: str, zone: str, **fields: object) -> Node:
     return node(name, labels=((HOST, name), (ZONE, zone)), **fields)
 
 
-def kind(app: str, rules: Rules | None = None) -> Kind:
-    return Kind("default", (("app", app),), rules=rules)
+def kind(app: str, rules: InterPodConstraints | None = None) -> PodSignature:
+    return PodSignature("default", (("app", app),), constraints=rules)
 
 
 def speaks_of(app: str, key: str = ZONE) -> AffinityTerm:
     return AffinityTerm(key, LabelSelector((Requirement("app", "In", (app,)),)), ("default",))
 
 
-def wish(weight: int, app: str, key: str = ZONE) -> Rules:
+def wish(weight: int, app: str, key: str = ZONE) -> InterPodConstraints:
     """Below zero: to be far from such pods."""
-    return Rules(preferred=(WeightedTerm(weight, speaks_of(app, key)),))
+    return InterPodConstraints(preferred=(WeightedTerm(weight, speaks_of(app, key)),))
 
 
-def cluster(waiting: Kind, running: dict[str, Kind], nodes: list[Node] | None = None, count: int = 1) -> Snapshot:
+def cluster(
+    waiting: PodSignature, running: dict[str, PodSignature], nodes: list[Node] | None = None, count: int = 1
+) -> Snapshot:
     """Two nodes in each of two zones, these pods running, by node, and ``count`` of one kind waiting."""
     nodes = nodes or [zoned(f"{zone}{at}", zone) for zone in "ab" for at in (1, 2)]
     return snapshot(
         nodes,
         [pod(f"p{at}", 100, kind=waiting) for at in range(count)],
         [(at, amounts(100), ()) for at in running],
-        neighbours=Neighbours.of(running.items()),
+        pod_index=PodIndex.of(running.items()),
     )
 
 
@@ -61,7 +64,7 @@ def under(model: str = "CPUMemory", **chosen: int) -> dict[str, Policy]:
 
 
 def where(result: RoundResult) -> list[str]:
-    assert not result.left
+    assert not result.unplaced
     return sorted(placement.node for placement in result.placements)
 
 
@@ -69,13 +72,13 @@ def prices(found: Snapshot, **chosen: int) -> Int64s:
     """What each node costs the first pending pod, every weight off but the chosen ones."""
     off = dict.fromkeys(CostWeights.__struct_fields__, 0)
     first, everywhere = found.pending[0], np.ones(len(found.table.nodes), dtype=np.bool_)
-    return preferences(first.pod_class, first.kind, found, everywhere, CostWeights(**{**off, **chosen}))
+    return preferences(first.pod_class, first.signature, found, everywhere, CostWeights(**{**off, **chosen}))
 
 
 # -- promises ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(soft_cases, weights, st.data())
 def test_preferences_are_prices(case: Case, given_weights: CostWeights, data: st.DataObject) -> None:
     """None is below zero or without bound, whatever somebody writes, and no weight, no price."""
@@ -86,33 +89,33 @@ def test_preferences_are_prices(case: Case, given_weights: CostWeights, data: st
     bound += 1000 * (given_weights.pod_affinity + given_weights.spread + given_weights.image_locality)
     bound += 1000 * given_weights.idle_resources
     for waiting in found.pending:
-        cost = preferences(waiting.pod_class, waiting.kind, found, allowed, given_weights)
+        cost = preferences(waiting.pod_class, waiting.signature, found, allowed, given_weights)
         assert (cost.dtype, cost.shape) == (np.int64, (count,))
         assert (cost >= 0).all()
         assert (cost[allowed] <= bound).all()
         nothing = CostWeights(*[0] * 8)
-        assert not preferences(waiting.pod_class, waiting.kind, found, allowed, nothing).any()
+        assert not preferences(waiting.pod_class, waiting.signature, found, allowed, nothing).any()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(soft_cases, st.sampled_from(sorted(MODELS)), weights)
 def test_plans_are_sound_whatever_pods_prefer(case: Case, model: str, given_weights: CostWeights) -> None:
     """A preference never overcommits a node, never breaks a filter and never leaves a pod out that has room."""
     policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost_model=model, weights=given_weights)}
-    plan_checked(snapshot_of(case, place_blocked=False), policies)
+    plan_and_check(snapshot_of(case, place_blocked=False), policies)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(soft_cases)
 def test_pods_of_a_group_are_priced_alike(case: Case) -> None:
     """Whichever of them is asked: those that some preference tells apart are in different groups."""
     found = snapshot_of(case)
     everywhere = np.ones(len(found.table.nodes), dtype=np.bool_)
     classes = without_idle_images({waiting.pod_class for waiting in found.pending}, found)
-    for each in group(found.pending, found.neighbours, classes):
-        theirs = preferences(each.pod_class, each.kind, found, everywhere, CostWeights())
+    for each in group(found.pending, found.pod_index, classes):
+        theirs = preferences(each.pod_class, each.signature, found, everywhere, CostWeights())
         for waiting in each.pods:
-            own = preferences(waiting.pod_class, waiting.kind, found, everywhere, CostWeights())
+            own = preferences(waiting.pod_class, waiting.signature, found, everywhere, CostWeights())
             assert (own == theirs).all()
 
 
@@ -124,20 +127,25 @@ def test_a_pod_goes_near_those_it_would_rather_be_near(model: str) -> None:
     """To their zone, whichever that is, and to the other one where it would rather be far; not with the weight off."""
     for zone, other in (("a", "b"), ("b", "a")):
         there = {f"{zone}1": kind("db")}
-        (near,) = where(plan_checked(cluster(kind("web", wish(100, "db")), there), under(model)))
-        (far,) = where(plan_checked(cluster(kind("web", wish(-100, "db")), there), under(model)))
+        (near,) = where(plan_and_check(cluster(kind("web", wish(100, "db")), there), under(model)))
+        (far,) = where(plan_and_check(cluster(kind("web", wish(-100, "db")), there), under(model)))
         assert (near[0], far[0]) == (zone, other)
-    indifferent = where(plan_checked(cluster(kind("web"), {"a1": kind("db")}), under(model)))
+    indifferent = where(plan_and_check(cluster(kind("web"), {"a1": kind("db")}), under(model)))
     off = under(model, pod_affinity=0)
     for weight in (100, -100):
-        assert where(plan_checked(cluster(kind("web", wish(weight, "db")), {"a1": kind("db")}), off)) == indifferent
+        assert where(plan_and_check(cluster(kind("web", wish(weight, "db")), {"a1": kind("db")}), off)) == indifferent
 
 
 @pytest.mark.parametrize(
     ("rules", "drawn"),
-    [(wish(40, "web"), 400), (wish(-40, "web"), -400), (Rules(affinity=(speaks_of("web"),)), 10), (Rules(), 0)],
+    [
+        (wish(40, "web"), 400),
+        (wish(-40, "web"), -400),
+        (InterPodConstraints(affinity=(speaks_of("web"),)), 10),
+        (InterPodConstraints(), 0),
+    ],
 )
-def test_what_running_pods_would_rather_have_counts_too(rules: Rules, drawn: int) -> None:
+def test_what_running_pods_would_rather_have_counts_too(rules: InterPodConstraints, drawn: int) -> None:
     """A weight is ten units; what a running pod requires of others weighs 1."""
     a1, a2, b1, b2 = prices(cluster(kind("web"), {"a1": kind("db", rules)}), pod_affinity=1)
     assert (a1, b1) == (a2, b2)
@@ -158,21 +166,21 @@ def test_attraction_is_absolute_up_to_a_weight_of_100_and_scaled_beyond() -> Non
 @each_model
 def test_schedule_anyway_prefers_the_emptier_zone_and_never_waits(model: str) -> None:
     """However skewed the zones become: with one zone full the pods go to the other."""
-    rules = Rules(soft_spread=(SpreadConstraint(ZONE, 1, speaks_of("web").selector),))
+    rules = InterPodConstraints(soft_spread=(SpreadConstraint(ZONE, 1, speaks_of("web").selector),))
     there = {"a1": kind("web"), "b1": kind("other")}
-    (chosen,) = where(plan_checked(cluster(kind("web", rules), there), under(model)))
+    (chosen,) = where(plan_and_check(cluster(kind("web", rules), there), under(model)))
     assert chosen.startswith("b")
     nodes = [zoned("a1", "a"), zoned("b1", "b", pods=1)]
-    assert where(plan_checked(cluster(kind("web", rules), there, nodes, count=3), under(model))) == ["a1"] * 3
+    assert where(plan_and_check(cluster(kind("web", rules), there, nodes, count=3), under(model))) == ["a1"] * 3
 
 
 def test_crowding_is_scaled_by_the_most_crowded() -> None:
     """Two, four and one there, times ln(5) and rounded: 3, 6 and 2. A node without the label is the last choice."""
-    rules = Rules(soft_spread=(SpreadConstraint(ZONE, 1, speaks_of("web").selector),))
+    rules = InterPodConstraints(soft_spread=(SpreadConstraint(ZONE, 1, speaks_of("web").selector),))
     nodes = [zoned("a1", "a"), zoned("b1", "b"), zoned("c1", "c"), node("nowhere")]
     web = kind("web")
-    some = Neighbours.of([("a1", web), ("a1", web), ("b1", web), ("b1", web), ("b1", web), ("b1", web), ("c1", web)])
-    found = snapshot(nodes, [pod("p", kind=kind("web", rules))], neighbours=some)
+    some = PodIndex.of([("a1", web), ("a1", web), ("b1", web), ("b1", web), ("b1", web), ("b1", web), ("c1", web)])
+    found = snapshot(nodes, [pod("p", kind=kind("web", rules))], pod_index=some)
     assert prices(found, spread=1).tolist() == [1000 * (3 - 2) // 6, 1000 * (6 - 2) // 6, 0, 1000]
 
 
@@ -190,7 +198,7 @@ def test_a_pod_goes_where_its_image_is(model: str) -> None:
 
     def chosen(image: str, **off: int) -> list[str]:
         waiting = pod("p", 100, images=(image,), containers=1)
-        return where(plan_checked(snapshot(nodes, [waiting]), under(model, **off)))
+        return where(plan_and_check(snapshot(nodes, [waiting]), under(model, **off)))
 
     assert chosen("big:v1") == ["y"]
     indifferent = chosen("unheard-of:v1")
@@ -205,7 +213,7 @@ def test_images_split_groups_only_where_a_node_holds_them() -> None:
     ]
     found = snapshot([holding("x", ("held:v1", GI))], waiting)
     classes = without_idle_images({each.pod_class for each in waiting}, found)
-    groups = group(found.pending, found.neighbours, classes)
+    groups = group(found.pending, found.pod_index, classes)
     assert [[each.key for each in one.pods] for one in groups] == [
         ["default/helda", "default/heldb"],
         ["default/onea", "default/oneb", "default/twoa", "default/twob"],
@@ -235,7 +243,7 @@ def test_image_names_are_read_as_nodes_report_them() -> None:
 @pytest.mark.parametrize("model", ["CPUMemory", "LoadSpreading"])
 def test_a_new_instance_goes_to_the_emptier_zone_and_to_the_freest_node_in_it(model: str) -> None:
     """The zone use case of the seed: zones by a soft constraint, the node within the zone by the model."""
-    rules = Rules(soft_spread=(SpreadConstraint(ZONE, 1, speaks_of("web").selector),))
+    rules = InterPodConstraints(soft_spread=(SpreadConstraint(ZONE, 1, speaks_of("web").selector),))
     web, other = kind("web", rules), kind("other")
     running = [("a1", web), ("b1", web), ("b2", web), ("c2", other), ("c2", other), ("c3", other)]
     nodes = [zoned(f"{zone}{at}", zone) for zone in "abc" for at in (1, 2, 3)]
@@ -243,6 +251,6 @@ def test_a_new_instance_goes_to_the_emptier_zone_and_to_the_freest_node_in_it(mo
         nodes,
         [pod("p", 500, GI, kind=web)],
         [(at, amounts(500, GI), ()) for at, _ in running],
-        neighbours=Neighbours.of(running),
+        pod_index=PodIndex.of(running),
     )
-    assert where(plan_checked(found, under(model))) == ["c1"]
+    assert where(plan_and_check(found, under(model))) == ["c1"]

@@ -8,41 +8,43 @@ from dataclasses import dataclass, replace
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.model import amounts, node, pod
-from support.tied import tied
+from support.constrained_snapshots import constrained_snapshots
+from support.model import amounts, node, pod, ports_clash
+from support.profiles import examples
 
-from flowcore.filters import judge
+from flowcore.api import Interner, WirePod, to_pod
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot, Victim
+from flowcore.cluster.storage import Storage
+from flowcore.cluster.victims import find_victim
+from flowcore.filters import run_filters
 from flowcore.model.constraints import Conflict
-from flowcore.model.neighbours import Kind, Neighbours
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import BUILT_IN, Policy
-from flowcore.model.replacing import replaced_by
 from flowcore.model.resources import PODS
-from flowcore.model.rules import AffinityTerm, Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.snapshot import NodeTable, PendingPod, Replaced, Snapshot, build_snapshot
-from flowcore.model.storage import Storage
 from flowcore.model.volumes import Claim, ClaimRef, ClaimVolume, PersistentVolume
-from flowcore.model.wire import Interner, WirePod, to_pod
-from flowcore.rounds import RoundResult, run_one_by_one, run_round
+from flowcore.planning import RoundResult, run_one_by_one, run_round
 
 _HTTP = HostPort("10.0.0.1", "TCP", 80)
 
 
 def running(
-    name: str, on: str, cpu: int = 0, *, ports: tuple[HostPort, ...] = (), kind: Kind | None = None
-) -> Replaced:
+    name: str, on: str, cpu: int = 0, *, ports: tuple[HostPort, ...] = (), kind: PodSignature | None = None
+) -> Victim:
     """A pod that runs."""
-    return Replaced(f"default/{name}", on, amounts(cpu), ports, kind or Kind())
+    return Victim(f"default/{name}", on, amounts(cpu), ports, kind or PodSignature())
 
 
-def instead(old: Replaced, new: PendingPod) -> PendingPod:
+def instead(old: Victim, new: PendingPod) -> PendingPod:
     """A new pod that is to take an old one's place."""
-    return replace(new, replaces=old)
+    return replace(new, victim=old)
 
 
-def cluster(nodes: Sequence[Node], there: Sequence[Replaced], waiting: Sequence[PendingPod]) -> Snapshot:
+def cluster(nodes: Sequence[Node], there: Sequence[Victim], waiting: Sequence[PendingPod]) -> Snapshot:
     """Nodes, the pods that run there, and those that wait."""
     return build_snapshot(
         generation=1,
@@ -50,14 +52,14 @@ def cluster(nodes: Sequence[Node], there: Sequence[Replaced], waiting: Sequence[
         table=NodeTable.of(nodes),
         running=[(each.node, each.usage, each.host_ports) for each in there],
         pending=tuple(waiting),
-        neighbours=Neighbours.of((each.node, each.kind) for each in there),
+        pod_index=PodIndex.of((each.node, each.signature) for each in there),
     )
 
 
 def outcome(result: RoundResult) -> dict[str, str]:
     """Where each pod goes, or why it does not."""
     placed = {each.pod.key.removeprefix("default/"): each.node for each in result.placements}
-    return placed | {each.pod.key.removeprefix("default/"): each.reason for each in result.left}
+    return placed | {each.pod.key.removeprefix("default/"): each.reason for each in result.unplaced}
 
 
 def test_figures_4_and_5() -> None:
@@ -74,8 +76,8 @@ def test_what_does_not_fit_leaves_the_old_one_where_it_is() -> None:
     t0 = running("t0", "m0", 2000)
     nodes = [node("m0", 4000), node("m1", 4000)]
     result = run_round(cluster(nodes, [t0, running("x", "m0", 1000)], [instead(t0, pod("t1", 3500))]))
-    assert outcome(result) == {"t1": "cannot take the place of default/t0 on node m0: Insufficient cpu"}
-    assert result.cost == result.left[0].price
+    assert outcome(result) == {"t1": "cannot replace default/t0 on node m0: Insufficient cpu"}
+    assert result.cost == result.unplaced[0].price
 
 
 def test_nothing_that_comes_free_is_given_away() -> None:
@@ -100,7 +102,7 @@ def test_of_two_that_name_one_pod_the_dearest_has_its_place() -> None:
     t0, nodes = running("t0", "m0", 4000), [node("m0", 4000)]
     cheap, dear = instead(t0, pod("cheap", 1000)), instead(t0, pod("dear", 1000, priority=10))
     found = outcome(run_round(cluster(nodes, [t0], [cheap, dear])))
-    assert found == {"dear": "m0", "cheap": "default/dear takes the place of default/t0 already"}
+    assert found == {"dear": "m0", "cheap": "default/dear already replaces default/t0"}
     found = outcome(run_round(cluster(nodes, [t0], [cheap, instead(t0, pod("dear", 5000, priority=10))])))
     assert found["cheap"] == "m0"
     older = instead(t0, pod("older", 1000, created=1.0))
@@ -119,8 +121,8 @@ def test_host_ports_come_free_for_the_new_one_alone() -> None:
     assert "free ports" in outcome(result)["third"]
 
 
-def _apart(app: str, key: str) -> Rules:
-    return Rules(anti_affinity=(AffinityTerm(key, _of(app), ("default",)),))
+def _apart(app: str, key: str) -> InterPodConstraints:
+    return InterPodConstraints(anti_affinity=(AffinityTerm(key, _of(app), ("default",)),))
 
 
 def _of(app: str) -> LabelSelector:
@@ -137,15 +139,15 @@ def test_a_claim_for_one_pod_passes_from_one_to_the_other() -> None:
         ],
         [("m0", (claim,))],
     )
-    t0 = Replaced("default/t0", "m0", volumes=(claim,))
+    t0 = Victim("default/t0", "m0", volumes=(claim,))
     waiting = [pod("other", volumes=(claim,)), instead(t0, pod("t1", volumes=(claim,)))]
     found = outcome(run_round(replace(cluster([node("m0")], [t0], waiting), storage=storage)))
     assert found["t1"] == "m0"
     assert "ReadWriteOncePod" in found["other"]
 
 
-def _kind(app: str, rules: Rules | None = None) -> Kind:
-    return Kind("default", (("app", app),), rules=rules)
+def _kind(app: str, rules: InterPodConstraints | None = None) -> PodSignature:
+    return PodSignature("default", (("app", app),), constraints=rules)
 
 
 _HOSTS = [node(name, labels=(("host", name),)) for name in ("m0", "m1")]
@@ -168,12 +170,12 @@ def test_a_policys_cap_counts_one_of_both() -> None:
     waiting = [pod("third", kind=_kind("web")), instead(t0, pod("t1", kind=_kind("web")))]
     result = run_round(cluster([_HOSTS[0]], [t0], waiting), {policy.name: policy})
     assert outcome(result)["t1"] == "m0"
-    assert "third" in {each.pod.uid for each in result.left}
+    assert "third" in {each.pod.uid for each in result.unplaced}
     # Beside one that stays there is no place for another.
     result = run_round(
         cluster([_HOSTS[0]], [t0, running("x", "m0", kind=_kind("web"))], waiting), {policy.name: policy}
     )
-    assert "cannot take the place of default/t0 on node m0" in outcome(result)["t1"]
+    assert "cannot replace default/t0 on node m0" in outcome(result)["t1"]
 
 
 def test_others_shun_both_until_one_has_left() -> None:
@@ -189,7 +191,7 @@ def test_others_shun_both_until_one_has_left() -> None:
 
 def test_spread_counts_the_one_that_stays() -> None:
     """One web pod on each node, one of them replaced by another kind: its domain is the emptiest then."""
-    spread = Rules(spread=(SpreadConstraint("host", 1, _of("web")),))
+    spread = InterPodConstraints(spread=(SpreadConstraint("host", 1, _of("web")),))
     there = [running("t0", "m0", kind=_kind("web")), running("t", "m1", kind=_kind("web"))]
     waiting = [instead(there[0], pod("t1", kind=_kind("db"))), pod("web", kind=_kind("web", spread))]
     assert outcome(run_round(cluster(_HOSTS, there, waiting))) == {"t1": "m0", "web": "m0"}
@@ -199,7 +201,7 @@ def test_what_cannot_be_is_said_and_holds_up_nobody() -> None:
     """Each with its reason; a pod beside them is placed."""
     t0 = running("t0", "gone")
     waiting = [
-        instead(Replaced(flaw="no name"), pod("flawed")),
+        instead(Victim(unschedulable_reason="no name"), pod("flawed")),
         instead(t0, pod("homeless")),
         replace(instead(running("t", "m0"), pod("member")), gangs=("PodGroup ml/train",)),
         pod("other"),
@@ -207,7 +209,7 @@ def test_what_cannot_be_is_said_and_holds_up_nobody() -> None:
     assert outcome(run_round(cluster([node("m0")], [], waiting))) == {
         "flawed": "no name",
         "homeless": "the pod it replaces, default/t0, is on node gone, which does not exist",
-        "member": "it belongs to PodGroup ml/train, and a pod of a gang cannot take the place of another",
+        "member": "it belongs to PodGroup ml/train, and a pod of a gang cannot replace another pod",
         "other": "m0",
     }
 
@@ -215,7 +217,7 @@ def test_what_cannot_be_is_said_and_holds_up_nobody() -> None:
 def test_a_place_that_is_kept_is_judged_once_more() -> None:
     """The old one has left and the room is kept for the new one: rules and room are asked again, itself left aside."""
     web = _kind("web", _apart("web", "host"))
-    place = Replaced("default/t0", "m0", amounts(4000), (), web, left=True)
+    place = Victim("default/t0", "m0", amounts(4000), (), web, has_left=True)
     new = instead(place, pod("t1", 4000, kind=web))
     assert outcome(run_round(cluster([_HOSTS[0]], [place], [new]))) == {"t1": "m0"}
     cordoned = msgspec.structs.replace(_HOSTS[0], unschedulable=True)
@@ -235,8 +237,8 @@ def _read(name: str, annotation: str | None = None, on: str = "", phase: str = "
     return to_pod(msgspec.convert(manifest, WirePod), Interner())
 
 
-def _asked(annotation: str | None, *others: Pod, ports: Mapping[HostPort, int] | None = None) -> Replaced | None:
-    return replaced_by(_read("new", annotation), {each.key: each for each in others}, ports or {}, {})
+def _asked(annotation: str | None, *others: Pod, ports: Mapping[HostPort, int] | None = None) -> Victim | None:
+    return find_victim(_read("new", annotation), {each.key: each for each in others}, ports or {}, {})
 
 
 def test_the_annotation_names_a_pod_that_runs() -> None:
@@ -249,7 +251,7 @@ def test_the_annotation_names_a_pod_that_runs() -> None:
         ports=[{"hostPort": 80, "hostIP": "10.0.0.1"}],
     )
     found = _asked("old", old, ports={_HTTP: 1})
-    assert found == Replaced("ns/old", "n", amounts(1000), (_HTTP,), old.kind)
+    assert found == Victim("ns/old", "n", amounts(1000), (_HTTP,), old.signature)
     found = _asked("old", old, ports={_HTTP: 2})
     assert found is not None
     assert not found.host_ports
@@ -260,13 +262,13 @@ def test_what_the_annotation_may_say_wrongly() -> None:
     for text in ("", "Old", "a/b", "old ", "-", "x" * 254, "ü"):
         found = _asked(text)
         assert found is not None, text
-        assert "scheduling.thalweg/replaces names no pod" in found.flaw
+        assert "scheduling.thalweg/replaces names no pod" in found.unschedulable_reason
     found = _asked("new")
     assert found is not None
-    assert "names itself" in found.flaw
+    assert "names itself" in found.unschedulable_reason
     found = _asked("old", _read("old"))
     assert found is not None
-    assert found.flaw == "the pod it replaces, ns/old, does not run yet"
+    assert found.unschedulable_reason == "the pod it replaces, ns/old, does not run yet"
 
 
 def test_nobody_to_replace() -> None:
@@ -283,7 +285,7 @@ _keys = st.sampled_from(("host", "zone"))
 _some_rules = st.one_of(
     st.none(),
     st.builds(_apart, _apps, _keys),
-    st.builds(lambda app, key: Rules(spread=(SpreadConstraint(key, 1, _of(app)),)), _apps, _keys),
+    st.builds(lambda app, key: InterPodConstraints(spread=(SpreadConstraint(key, 1, _of(app)),)), _apps, _keys),
 )
 _kinds = st.builds(_kind, _apps, _some_rules)
 _ports = st.sampled_from(((), (), (_HTTP,), (HostPort("10.0.0.2", "TCP", 80),)))
@@ -294,10 +296,10 @@ class Drawn:
     """A cluster, and all its running pods."""
 
     nodes: list[Node]
-    there: list[Replaced]
+    there: list[Victim]
     waiting: list[PendingPod]
 
-    def snapshot(self, there: Sequence[Replaced]) -> Snapshot:
+    def snapshot(self, there: Sequence[Victim]) -> Snapshot:
         """With these pods there."""
         return cluster(self.nodes, there, self.waiting)
 
@@ -309,7 +311,7 @@ def clusters(draw: st.DrawFn) -> Drawn:
         node(f"n{at}", draw(st.sampled_from((1000, 2000))), pods=4, labels=(("host", f"n{at}"), ("zone", f"z{at % 2}")))
         for at in range(draw(st.integers(1, 4)))
     ]
-    there: list[Replaced] = []
+    there: list[Victim] = []
     for at in range(draw(st.integers(1, 6))):
         on = draw(st.sampled_from(nodes)).name
         ports = draw(_ports) if not any(each.host_ports for each in there if each.node == on) else ()
@@ -323,7 +325,7 @@ def clusters(draw: st.DrawFn) -> Drawn:
     return Drawn(nodes, there, waiting)
 
 
-def _left_room(snapshot: Snapshot, there: Sequence[Replaced], placed: Sequence[tuple[str, PodClass]]) -> None:
+def _left_room(snapshot: Snapshot, there: Sequence[Victim], placed: Sequence[tuple[str, PodClass]]) -> None:
     """No node that somebody is placed on gives more than it has of what is asked for, and no port twice."""
     for at, each in enumerate(snapshot.table.nodes):
         here = [pod_class for on, pod_class in placed if on == each.name]
@@ -335,10 +337,10 @@ def _left_room(snapshot: Snapshot, there: Sequence[Replaced], placed: Sequence[t
         ports = [port for pod_class in here for port in pod_class.host_ports]
         for port in ports:
             others = [one for old_one in old for one in old_one.host_ports] + ports
-            assert sum(port.clashes(one) for one in others) == 1, f"a port of node {at} is given twice"
+            assert sum(ports_clash(port, one) for one in others) == 1, f"a port of node {at} is given twice"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(clusters())
 def test_no_plan_counts_on_a_pod_that_has_not_left(drawn: Drawn) -> None:
     """Whether all the old ones leave at once or never, nothing is overcommitted and nobody shuns whom it is with.
@@ -349,74 +351,75 @@ def test_no_plan_counts_on_a_pod_that_has_not_left(drawn: Drawn) -> None:
     snapshot = drawn.snapshot(drawn.there)
     result = run_round(snapshot)
     again = run_round(snapshot)
-    assert (again.placements, again.left, again.cost) == (result.placements, result.left, result.cost)
+    assert (again.placements, again.unplaced, again.cost) == (result.placements, result.unplaced, result.cost)
     assert sorted(each.key for each in drawn.waiting) == sorted(
-        each.pod.key for each in (*result.placements, *result.left)
+        each.pod.key for each in (*result.placements, *result.unplaced)
     )
-    assert all(each.reason for each in result.left)
-    prices = [each.price for each in result.placements] + [each.price for each in result.left]
+    assert all(each.reason for each in result.unplaced)
+    prices = [each.price for each in result.placements] + [each.price for each in result.unplaced]
     assert result.lower_bound <= result.cost == sum(prices)
 
-    replacing = [each for each in result.placements if each.pod.replaces is not None]
-    others = [each for each in result.placements if each.pod.replaces is None]
-    gone = [each.pod.replaces.key for each in replacing if each.pod.replaces is not None]
+    replacing = [each for each in result.placements if each.pod.victim is not None]
+    others = [each for each in result.placements if each.pod.victim is None]
+    gone = [each.pod.victim.key for each in replacing if each.pod.victim is not None]
     assert len(set(gone)) == len(gone), "one pod was replaced by two"
     # They never leave: the new ones never come.
     _left_room(snapshot, drawn.there, [(each.node, each.pod.pod_class) for each in others])
     # They leave: everybody is judged at its turn.
     stays = [each for each in drawn.there if each.key not in gone]
     _left_room(snapshot, stays, [(each.node, each.pod.pod_class) for each in result.placements])
-    come: list[tuple[str, Kind]] = []
+    come: list[tuple[str, PodSignature]] = []
     for count, placement in enumerate(result.placements):
-        old = placement.pod.replaces
+        old = placement.pod.victim
         assert old is None or placement.node == old.node
         left = gone[: count + 1]
         now = replace(
             drawn.snapshot([each for each in drawn.there if each.key not in left]),
-            neighbours=Neighbours.of([(one.node, one.kind) for one in drawn.there if one.key not in left] + come),
+            pod_index=PodIndex.of([(one.node, one.signature) for one in drawn.there if one.key not in left] + come),
         )
-        verdicts = judge(PodClass(), now, placement.pod.kind)  # rules between pods; room was looked at
+        verdicts = run_filters(PodClass(), now, placement.pod.signature)  # rules between pods; room was looked at
         at = now.table.index[placement.node]
         spoken = verdicts.of_node(at)
         assert not spoken[0] or spoken[0] == "NodeResourcesFit", f"{placement.pod.key} on {placement.node}: {spoken}"
-        come.append((placement.node, placement.pod.kind))
-    if not any(each.pod.kind.rules is not None and each.pod.kind.rules.spread for each in others):
-        both = Neighbours.of((one.node, one.kind) for one in drawn.there)
+        come.append((placement.node, placement.pod.signature))
+    if not any(each.pod.signature.constraints is not None and each.pod.signature.constraints.spread for each in others):
+        both = PodIndex.of((one.node, one.signature) for one in drawn.there)
         for placement in others:
-            now = replace(drawn.snapshot(drawn.there), neighbours=both)
-            spoken = judge(PodClass(), now, placement.pod.kind).of_node(now.table.index[placement.node])
+            now = replace(drawn.snapshot(drawn.there), pod_index=both)
+            spoken = run_filters(PodClass(), now, placement.pod.signature).of_node(now.table.index[placement.node])
             assert spoken[0] in ("", "NodeResourcesFit"), f"{placement.pod.key} beside one that has not left: {spoken}"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(clusters())
 def test_whoever_could_start_there_does(drawn: Drawn) -> None:
     """A new pod that is left to wait really has no place: another has it, or it passes not all filters there."""
     snapshot = drawn.snapshot(drawn.there)
     for result in (run_round(snapshot), run_one_by_one(snapshot)):
-        taken = {each.pod.replaces.key for each in result.placements if each.pod.replaces is not None}
-        for left in result.left:
-            old = left.pod.replaces
+        taken = {each.pod.victim.key for each in result.placements if each.pod.victim is not None}
+        for left in result.unplaced:
+            old = left.pod.victim
             if old is None or old.key in taken or taken:
                 continue  # what others made of the cluster has its own test
             without = drawn.snapshot([each for each in drawn.there if each.key != old.key])
             at = without.table.index[old.node]
-            assert not judge(left.pod.pod_class, without, left.pod.kind).fits[at], left.reason
+            assert not run_filters(left.pod.pod_class, without, left.pod.signature).fits[at], left.reason
 
 
-@settings(max_examples=150, deadline=None)
-@given(tied(), st.data())
+@settings(max_examples=examples(150), deadline=None)
+@given(constrained_snapshots(), st.data())
 def test_less_some_pods_is_as_if_they_had_never_been(snapshot: Snapshot, data: st.DataObject) -> None:
     """Rules between pods find the same whether pods are counted out or were not counted at all."""
-    there = [(on, kind) for kind, on, count in snapshot.neighbours.counts() for _ in range(count)]
+    there = [(on, kind) for kind, on, count in snapshot.pod_index.counts() for _ in range(count)]
     gone = data.draw(st.lists(st.sampled_from(range(len(there))), unique=True)) if there else []
     stay = [each for at, each in enumerate(there) if at not in gone]
     more = data.draw(st.lists(st.sampled_from(there), max_size=2)) if there else []
-    less = snapshot.neighbours.plus(more, [there[at] for at in gone])
-    fresh = Neighbours.of([*stay, *more], snapshot.neighbours.namespaces)
+    less = snapshot.pod_index.with_changes(more, [there[at] for at in gone])
+    fresh = PodIndex.of([*stay, *more], snapshot.pod_index.namespaces)
     for waiting in snapshot.pending:
         verdicts = [
-            judge(waiting.pod_class, replace(snapshot, neighbours=found), waiting.kind) for found in (less, fresh)
+            run_filters(waiting.pod_class, replace(snapshot, pod_index=found), waiting.signature)
+            for found in (less, fresh)
         ]
         nodes = range(len(snapshot.table.nodes))
         assert [verdicts[0].of_node(at) for at in nodes] == [verdicts[1].of_node(at) for at in nodes]

@@ -30,7 +30,7 @@ def test_pods_without_rules_carry_none() -> None:
     """So do those whose preferences weigh nothing."""
     idle = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 0, "podAffinityTerm": NEAR_WEB}]}
     pods = read_pods([manifest("plain"), manifest("wish", affinity={"podAffinity": idle})])
-    assert [(pod.rules, pod.blocked) for pod in pods] == [(None, "")] * 2
+    assert [(pod.constraints, pod.blocked_reason) for pod in pods] == [(None, "")] * 2
 
 
 def test_preferences_do_not_keep_a_pod_waiting() -> None:
@@ -45,23 +45,23 @@ def test_preferences_do_not_keep_a_pod_waiting() -> None:
             manifest("spread", topologySpreadConstraints=[soft, odd]),
         ]
     )
-    assert [pod.blocked for pod in (near, far, spread)] == [""] * 3
-    assert near.rules is not None
-    assert far.rules is not None
-    assert spread.rules is not None
-    assert [each.weight for each in near.rules.preferred + far.rules.preferred] == [7, -7]
-    assert near.rules.preferred[0].term == far.rules.preferred[0].term
-    assert [(each.topology_key, each.max_skew) for each in spread.rules.soft_spread] == [("zone", 2)]
-    assert not near.rules.affinity + far.rules.anti_affinity
-    assert not spread.rules.spread
+    assert [pod.blocked_reason for pod in (near, far, spread)] == [""] * 3
+    assert near.constraints is not None
+    assert far.constraints is not None
+    assert spread.constraints is not None
+    assert [each.weight for each in near.constraints.preferred + far.constraints.preferred] == [7, -7]
+    assert near.constraints.preferred[0].term == far.constraints.preferred[0].term
+    assert [(each.topology_key, each.max_skew) for each in spread.constraints.soft_spread] == [("zone", 2)]
+    assert not near.constraints.affinity + far.constraints.anti_affinity
+    assert not spread.constraints.spread
 
 
 def test_pods_with_the_same_rules_share_them() -> None:
     """What a thousand replicas demand is kept once."""
     first, second = read_pods([manifest(name, **affinity("podAntiAffinity", required=[NEAR_WEB])) for name in "ab"])
-    assert first.rules is not None
-    assert first.rules is second.rules
-    assert first.blocked == ""
+    assert first.constraints is not None
+    assert first.constraints is second.constraints
+    assert first.blocked_reason == ""
 
 
 def test_a_preference_that_cannot_be_parsed_blocks_the_pod() -> None:
@@ -69,16 +69,16 @@ def test_a_preference_that_cannot_be_parsed_blocks_the_pod() -> None:
     spec = {"affinity": {**affinity("podAffinity", preferred=[UNREADABLE])["affinity"],
                          **affinity("podAntiAffinity", required=[NEAR_WEB])["affinity"]}}  # fmt: skip
     (pod,) = read_pods([manifest("p", **affinity("podAffinity", preferred=[UNREADABLE]))])
-    assert pod.blocked == "spec.affinity.podAffinity: a selector in it cannot be parsed"
+    assert pod.blocked_reason == "spec.affinity.podAffinity: a selector in it cannot be parsed"
     (both,) = read_pods([manifest("q", **spec)])
-    assert both.rules is not None
-    assert both.rules.unreadable_affinity == "spec.affinity.podAffinity"
-    assert len(both.rules.anti_affinity) == 1
+    assert both.constraints is not None
+    assert both.constraints.unreadable_affinity == "spec.affinity.podAffinity"
+    assert len(both.constraints.anti_affinity) == 1
 
 
 def test_match_label_keys_become_part_of_the_selector() -> None:
     """With the pod's own values; keys that it does not have are passed over."""
     own = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
     (pod,) = read_pods([manifest("p", topologySpreadConstraints=[{**own, "matchLabelKeys": ["app", "tier"]}])])
-    assert pod.rules is not None
-    assert pod.rules.spread[0].selector == LabelSelector((Requirement("app", "In", ("web",)),))
+    assert pod.constraints is not None
+    assert pod.constraints.spread[0].selector == LabelSelector((Requirement("app", "In", ("web",)),))

@@ -6,10 +6,10 @@ import pytest
 from support.model import amounts, node, pod, snapshot
 from support.safety import check_plan
 
+from flowcore.cluster.snapshot import Snapshot
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import HostPort
-from flowcore.model.snapshot import Snapshot
-from flowcore.rounds import Left, Placement, RoundResult, run_round
+from flowcore.planning import Placement, RoundResult, Unplaced, run_round
 
 PORT = (HostPort("0.0.0.0", "TCP", 80),)  # noqa: S104
 
@@ -32,7 +32,7 @@ def moved(result: RoundResult, node: str) -> RoundResult:
     used = result.after.used.copy()
     for each, sign in ((first.node, -1), (node, 1)):
         used[result.after.table.index[each]] += sign * result.after.vector(first.pod.pod_class.requests)
-    after = result.after.with_usage(used, result.after.assumed, result.after.ports, result.after.neighbours)
+    after = result.after.with_usage(used, result.after.non_zero_requested, result.after.ports, result.after.pod_index)
     return replace(result, placements=placements, after=after)
 
 
@@ -42,9 +42,9 @@ def without(result: RoundResult, name: str) -> RoundResult:
     used = result.after.used.copy()
     used[result.after.table.index[gone.node]] -= result.after.vector(gone.pod.pod_class.requests)
     kept = tuple(p for p in result.placements if p is not gone)
-    left = (*result.left, Left(gone.pod, "0/3 nodes are available: 1 whim.", gone.price))
-    after = result.after.with_usage(used, result.after.assumed, {}, result.after.neighbours)
-    return replace(result, placements=kept, left=left, after=after)
+    left = (*result.unplaced, Unplaced(gone.pod, "0/3 nodes are available: 1 whim.", gone.price))
+    after = result.after.with_usage(used, result.after.non_zero_requested, {}, result.after.pod_index)
+    return replace(result, placements=kept, unplaced=left, after=after)
 
 
 def test_the_plan_itself_is_sound() -> None:
@@ -66,10 +66,10 @@ def other(result: RoundResult) -> str:
         (lambda r: without(r, "one"), "still fits"),
         (lambda r: replace(r, placements=r.placements[1:]), "each pending pod once"),
         (lambda r: replace(r, placements=(*r.placements, r.placements[0])), "each pending pod once"),
-        (lambda r: replace(r, left=()), "each pending pod once"),
-        (lambda r: replace(r, left=(*r.left, Left(r.placements[0].pod, "x", 0))), "each pending pod once"),
+        (lambda r: replace(r, unplaced=()), "each pending pod once"),
+        (lambda r: replace(r, unplaced=(*r.unplaced, Unplaced(r.placements[0].pod, "x", 0))), "each pending pod once"),
         (lambda r: replace(r, cost=r.cost + 1), "add up"),
-        (lambda r: replace(r, left=tuple(replace(each, reason="") for each in r.left)), "without a reason"),
+        (lambda r: replace(r, unplaced=tuple(replace(each, reason="") for each in r.unplaced)), "without a reason"),
         (lambda r: replace(r, generation=7), "another generation"),
         (lambda r: replace(r, after=cluster()), "miscounted"),
     ],
@@ -84,13 +84,15 @@ def test_a_host_port_given_twice_is_found_out() -> None:
     """Where there is room for both pods."""
     crowded = snapshot([node("a")], [pod("one", 1, host_ports=PORT), pod("two", 1, host_ports=PORT)])
     result = run_round(crowded)
-    placed, left = result.placements[0], result.left[0]
+    placed, left = result.placements[0], result.unplaced[0]
     used = result.after.used + result.after.vector(amounts(1))
     both = replace(
         result,
         placements=(placed, Placement(left.pod, "a", 1)),
-        left=(),
-        after=result.after.with_usage(used, result.after.assumed, result.after.ports, result.after.neighbours),
+        unplaced=(),
+        after=result.after.with_usage(
+            used, result.after.non_zero_requested, result.after.ports, result.after.pod_index
+        ),
     )
     with pytest.raises(AssertionError, match="given twice"):
         check_plan(crowded, both)

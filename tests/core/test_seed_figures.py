@@ -10,17 +10,17 @@ from collections.abc import Sequence
 
 import pytest
 from support.model import GI, amounts, node, pod, snapshot
-from support.safety import plan_checked
+from support.safety import plan_and_check
 
-from flowcore.model.constrained import HOSTNAME
+from flowcore.cluster.snapshot import PendingPod
+from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global
-from flowcore.model.neighbours import Kind
 from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PreferredTerm
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
-from flowcore.model.snapshot import PendingPod
-from flowcore.rounds import RoundResult, run_one_by_one
+from flowcore.planning import RoundResult, run_one_by_one
 
 ZONE = "topology.kubernetes.io/zone"
 EVERY = LabelSelector()
@@ -35,7 +35,7 @@ def machines(count: int) -> list[Node]:
 
 
 def task(name: str, cpu: int = 1000, app: str = "app", **fields: object) -> PendingPod:
-    return pod(name, cpu, GI, policy="p", kind=Kind("default", (("app", app),)), **fields)
+    return pod(name, cpu, GI, policy="p", kind=PodSignature("default", (("app", app),)), **fields)
 
 
 def tasks(count: int, cpu: int = 1000, app: str = "app") -> list[PendingPod]:
@@ -49,7 +49,7 @@ def of(app: str) -> LabelSelector:
 def plan(nodes: Sequence[Node], pending: Sequence[PendingPod], *constraints: Constraint, **taken: int) -> RoundResult:
     """The plan under one policy; words after it are the cpu that is taken on nodes."""
     running = [(name, amounts(cpu), ()) for name, cpu in taken.items()]
-    return plan_checked(snapshot(nodes, pending, running), {"p": Policy("p", constraints=constraints)})
+    return plan_and_check(snapshot(nodes, pending, running), {"p": Policy("p", constraints=constraints)})
 
 
 def placed(result: RoundResult) -> dict[str, str]:
@@ -61,7 +61,7 @@ def test_figure_1_machine_id() -> None:
     wanted = task("T0", node_selector=((HOSTNAME, "M0"),))
     assert placed(plan(machines(2), [wanted], M0=3000)) == {"T0": "M0"}
     result = plan(machines(2), [wanted], M0=4000)
-    assert result.left[0].reason == (
+    assert result.unplaced[0].reason == (
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
     )
 
@@ -89,7 +89,7 @@ def test_figure_3_global() -> None:
     )
     short = plan(machines(5), tasks(7), everywhere, M2=4000)
     assert sorted(placed(short).values()) == ["M0", "M1", "M3", "M4"]
-    assert len(short.left) == 3
+    assert len(short.unplaced) == 3
 
 
 def prefers(name: str, weight: int) -> PendingPod:
@@ -109,7 +109,7 @@ def test_the_gpu_goes_to_the_one_that_wants_it_more() -> None:
     nodes = [machine("gpu", 1000, hardware="gpu"), machine("M1", 1000)]
     cluster = snapshot(nodes, [prefers("first", 20), prefers("second", 80)])
     policies = {"p": Policy("p")}
-    assert placed(plan_checked(cluster, policies)) == {"second": "gpu", "first": "M1"}
+    assert placed(plan_and_check(cluster, policies)) == {"second": "gpu", "first": "M1"}
     assert placed(run_one_by_one(cluster, policies)) == {"first": "gpu", "second": "M1"}
 
 
@@ -176,5 +176,5 @@ def test_figure_11_r_too_small() -> None:
     result = plan(zones(a=2, b=2), tasks(6, 500), Conflict("az", EVERY, ZONE, 2))
     assert len(result.placements) == 4
     full = f"4 node(s) are full by constraint az of policy p (at most 2 per {ZONE})"
-    assert {left.reason.partition(". ")[0] for left in result.left} == {f"0/4 nodes are available: {full}"}
+    assert {left.reason.partition(". ")[0] for left in result.unplaced} == {f"0/4 nodes are available: {full}"}
     assert len(plan(zones(a=2, b=2), tasks(6, 500), Conflict("az", EVERY, ZONE, 6)).placements) == 6

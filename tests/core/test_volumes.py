@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import draw_volumes
 from support.draw import GENEROUS, Case, Manifest, cases_for
+from support.profiles import examples
 from support.verdicts import read_pods, snapshot_of
 
-from flowcore.filters import Verdicts, judge
+from flowcore.api import STORAGE_KINDS, to_storage_object
+from flowcore.filters import Verdicts, run_filters
 from flowcore.model.devices import DeviceClass, device_resources, needs_devices
 from flowcore.model.policies import Delivery
 from flowcore.model.volumes import ZONE, Claim, PersistentVolume
-from flowcore.model.wire import STORAGE_KINDS, to_storage_object
-from flowcore.rounds import run_round
+from flowcore.planning import run_round
 
 LATE = {"metadata": {"name": "late"}, "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}
 
@@ -40,7 +41,7 @@ def pvc(name: str, **spec: Any) -> Manifest:
 
 def verdicts(case: Case) -> list[Verdicts]:
     cluster = snapshot_of(case)
-    return [judge(each.pod_class, cluster, each.kind) for each in cluster.pending]
+    return [run_filters(each.pod_class, cluster, each.signature) for each in cluster.pending]
 
 
 def test_volumes_that_no_filter_reads_cost_nothing() -> None:
@@ -69,10 +70,10 @@ def test_pods_with_the_same_claims_share_a_class_and_ephemeral_volumes_are_a_pod
 def test_a_pod_with_volumes_that_decide_waits(volume: Manifest, reason: str) -> None:
     """Two pods of one round could take the same disk, and the binder binds no claims."""
     found = read_pods([pod("p", volume)])[0]
-    assert reason in found.left_alone(Delivery.BINDER)
+    assert reason in found.skip_reason(Delivery.BINDER)
     claims = "claims" in reason
-    assert bool(found.unjudged) is not claims
-    assert bool(found.left_alone(Delivery.EXTENDER)) is not claims
+    assert bool(found.unsupported_reason) is not claims
+    assert bool(found.skip_reason(Delivery.EXTENDER)) is not claims
 
 
 def test_a_claim_whose_size_cannot_be_read_holds_its_own_pods_only() -> None:
@@ -144,20 +145,20 @@ def test_rounds_place_pods_where_their_volumes_can_be_had() -> None:
     cluster = snapshot_of(Case(zoned, [], pending, [], storage))
     result = run_round(cluster)
     assert {each.pod.key: each.node for each in result.placements} == {"default/p": "b", "default/q": "b"}
-    ((key, reason),) = [(each.pod.key, each.reason) for each in result.left]
+    ((key, reason),) = [(each.pod.key, each.reason) for each in result.unplaced]
     assert key == "default/r"
     assert 'persistentvolumeclaim "missing" not found' in reason
     full = {**storage, "csiNodes": [{"metadata": {"name": "b"}, "spec": {"drivers": [
         {"name": "csi.example.com", "nodeID": "b", "allocatable": {"count": 0}}]}}]}  # fmt: skip
     result = run_round(snapshot_of(Case(zoned, [], pending[:1], [], full)))
     assert not result.placements
-    assert "exceed max volume count" in result.left[0].reason
+    assert "exceed max volume count" in result.unplaced[0].reason
 
 
 _SPOILED = st.sampled_from((None, {}, [], "", "x", 1, -(2**40), [None], {"x": None}))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases_for(draw_volumes.ASPECTS), st.data())
 def test_a_spoiled_field_anywhere_raises_no_more_than_a_validation_error(case: Case, data: st.DataObject) -> None:
     """And where the object can be read nevertheless, all pods are judged."""

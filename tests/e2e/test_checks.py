@@ -3,7 +3,14 @@
 from typing import Any
 
 import pytest
-from support.cluster_checks import History, check_history, check_legal, check_not_overcommitted, lost, quantity
+from support.cluster_checks import (
+    PodHistory,
+    check_history,
+    check_legal,
+    check_not_overcommitted,
+    quantity,
+    unexplained_pods,
+)
 from thalweg_controlplane import Oracle
 from thalweg_controlplane.objects import node, pod
 
@@ -36,13 +43,13 @@ def test_an_overcommitted_node_is_found() -> None:
 
 def test_a_moment_of_overcommitment_is_found() -> None:
     """Though at the end all is well again."""
-    history, small = History(None), node("n", cpu="1")  # type: ignore[arg-type]
+    history, small = PodHistory(None), node("n", cpu="1")  # type: ignore[arg-type]
     history._take("ADDED", stored("a", "600m", "n"))
     history._take("ADDED", stored("b", "600m", "n"))
     history._take("DELETED", stored("a", "600m", "n"))
     with pytest.raises(AssertionError, match="overcommitted at its fullest"):
         check_history(history, [small])
-    other = History(None)  # type: ignore[arg-type]
+    other = PodHistory(None)  # type: ignore[arg-type]
     other._take("ADDED", stored("a", "600m", "n"))
     other._take("MODIFIED", stored("a", "600m", "n", "Succeeded"))
     other._take("ADDED", stored("b", "600m", "n"))
@@ -51,7 +58,7 @@ def test_a_moment_of_overcommitment_is_found() -> None:
 
 def test_a_pod_that_changed_its_node_is_found() -> None:
     """One binding a pod."""
-    history = History(None)  # type: ignore[arg-type]
+    history = PodHistory(None)  # type: ignore[arg-type]
     for place in (None, "n", "m"):
         history._take("MODIFIED", stored("a", "1", place))
     with pytest.raises(AssertionError, match="bound twice"):
@@ -63,7 +70,7 @@ def test_a_lost_pod_is_found() -> None:
     told = stored("told", "1")
     told["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": "no room"}]
     theirs = stored("theirs", "1", scheduler="default-scheduler")
-    assert lost([told, theirs, stored("bound", "1", "n"), stored("lost", "1")]) == ["default/lost"]
+    assert unexplained_pods([told, theirs, stored("bound", "1", "n"), stored("lost", "1")]) == ["default/lost"]
 
 
 def test_an_illegal_place_is_found(oracle: Oracle) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from support.scene import Scene
-from support.steered import count, no_reservations
+from support.steering import count, no_reservations
 from thalweg_controlplane import ApiError
 from thalweg_controlplane.objects import object_path
 
@@ -19,7 +19,7 @@ DATA = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
-async def volumes(scene: Scene) -> AsyncIterator[None]:
+async def volumes(scene: ClusterScenario) -> AsyncIterator[None]:
     """Volumes of two sizes in zone b, and a class that hands them out; all gone when the test is."""
     late = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
             "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
@@ -34,7 +34,7 @@ async def volumes(scene: Scene) -> AsyncIterator[None]:
         )
 
 
-async def _gone(scene: Scene, manifest: dict[str, Any]) -> bool:
+async def _gone(scene: ClusterScenario, manifest: dict[str, Any]) -> bool:
     """A finalizer that comes back while we take it off keeps an object for a while."""
     try:
         await scene.api.patch(object_path(manifest), {"metadata": {"finalizers": None}})
@@ -50,13 +50,13 @@ def volume(name: str, size: str, zone: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
 
-def claim(scene: Scene, name: str, size: str) -> dict[str, Any]:
+def claim(scene: ClusterScenario, name: str, size: str) -> dict[str, Any]:
     spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "late", "resources": {"requests": {"storage": size}}}
     metadata = {"name": name, "namespace": scene.namespace}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
-async def test_a_claim_that_waits_for_its_first_consumer(scene: Scene) -> None:
+async def test_a_claim_that_waits_for_its_first_consumer(scene: ClusterScenario) -> None:
     """The pod is planned where a volume is, and let through there: its claim is bound to the smallest that will do."""
     await scene.nodes("a", labels={"zone": "a"}, cpu="64")
     await scene.nodes("b", labels={"zone": "b"}, cpu="2")
@@ -69,7 +69,7 @@ async def test_a_claim_that_waits_for_its_first_consumer(scene: Scene) -> None:
     assert bound["spec"]["volumeName"] == "large"
 
 
-async def test_a_claim_that_comes_late(scene: Scene) -> None:
+async def test_a_claim_that_comes_late(scene: ClusterScenario) -> None:
     """The pod waits, is told which claim, and goes as soon as it is there."""
     await scene.nodes("b", labels={"zone": "b"})
     await scene.create("p", "1", volumes=DATA)

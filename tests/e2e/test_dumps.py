@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scene import POLICIES, policy
-from thalweg.dump import COMMAND
+from support.cluster_scenario import POLICIES, policy
+from thalweg.dump import DUMP_COMMAND
 from thalweg.files import DumpError
 from thalweg.policy_schema import checked_spec
-from thalweg.reader import read
+from thalweg.reader import read_dump
 from thalweg_controlplane import Api, ApiError, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -195,7 +195,7 @@ def problem_of(manifest: dict[str, Any], folder: Path) -> str:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
     (folder / "dump.json").write_text(json.dumps({"kind": "List", "items": [node, manifest]}))
     try:
-        read((str(folder / "dump.json"),))
+        read_dump((str(folder / "dump.json"),))
     except DumpError as error:
         return str(error)
     return ""
@@ -230,7 +230,7 @@ async def test_what_is_stored_is_taken(plane: tuple[ControlPlane, Api], tmp_path
     for name, found in (("stored", listed), ("said", {"kind": "List", "items": [policy("stored", **FULL[which])]})):
         (tmp_path / name).write_text(json.dumps(found))
     (tmp_path / "nodes").write_text(json.dumps(node))
-    stored, said = (read((str(tmp_path / name), str(tmp_path / "nodes"))).policies for name in ("stored", "said"))
+    stored, said = (read_dump((str(tmp_path / name), str(tmp_path / "nodes"))).policies for name in ("stored", "said"))
     assert stored == said
     assert list(stored) == ["stored"]
 
@@ -261,6 +261,6 @@ async def test_the_command_that_dumps_a_cluster_names_kinds_that_are_served(plan
     for path in ("/api/v1", "/apis/storage.k8s.io/v1"):
         for kind in (await plane[1].get(path))["resources"]:
             served |= {kind["name"], *kind.get("shortNames", ())}
-    asked = COMMAND.removeprefix("kubectl get ").split()[0].split(",")
+    asked = DUMP_COMMAND.removeprefix("kubectl get ").split()[0].split(",")
     assert len(asked) > 5
     assert set(asked) <= served

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.cluster_scenario import install_crds
 from support.controlplane import running
 from support.operator import Operator, free_address, running_operator, until
-from support.scene import install_crds
 from thalweg.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, Binaries, ControlPlane
 from thalweg_controlplane.certificates import Authority, Pair

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from support.scene import Scene
 from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_controlplane.objects import node
 
@@ -33,7 +33,7 @@ async def insist(action: Callable[[], Awaitable[Any]]) -> None:
             return
 
 
-async def create_all(scene: Scene, pods: list[dict[str, Any]], concurrency: int = 8) -> None:
+async def create_all(scene: ClusterScenario, pods: list[dict[str, Any]], concurrency: int = 8) -> None:
     """Creates pods in order and steadily, through any trouble."""
     gate = asyncio.Semaphore(concurrency)
 
@@ -44,12 +44,12 @@ async def create_all(scene: Scene, pods: list[dict[str, Any]], concurrency: int 
     await asyncio.gather(*(one(pod) for pod in pods))
 
 
-async def some_bound(scene: Scene, count: int) -> None:
+async def some_bound(scene: ClusterScenario, count: int) -> None:
     """Returns as soon as the API server has seen so many pods bound."""
     await until(lambda: len(scene.history.nodes_of) >= count, 60, lambda: f"{count} pods to be bound")
 
 
-async def no_reservations_left(scene: Scene) -> None:
+async def no_reservations_left(scene: ClusterScenario) -> None:
     """Every reservation ends: confirmed, or given back."""
 
     async def none() -> bool:
@@ -58,7 +58,9 @@ async def no_reservations_left(scene: Scene) -> None:
     await until(none, 20, lambda: "all reservations to end")
 
 
-async def test_the_api_server_is_killed_while_pods_arrive(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_the_api_server_is_killed_while_pods_arrive(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+) -> None:
     """Twice in the middle of 500 pods that fill the cluster to the last millicore; all are bound in the end."""
     await scene.nodes(*(f"n{number}" for number in range(10)), cpu="5")
     pods = [scene.pod(f"p{number}", "100m") for number in range(500)]
@@ -73,7 +75,7 @@ async def test_the_api_server_is_killed_while_pods_arrive(scene: Scene, plane: t
     await no_reservations_left(scene)
 
 
-async def test_the_operator_is_killed_half_way(scene: Scene) -> None:
+async def test_the_operator_is_killed_half_way(scene: ClusterScenario) -> None:
     """SIGKILL amid 500 pods that fill the cluster exactly: started again it counts what runs."""
     await scene.nodes(*(f"n{number}" for number in range(10)), cpu="5")
     await create_all(scene, [scene.pod(f"early-{number}", "100m") for number in range(150)])
@@ -90,7 +92,7 @@ async def test_the_operator_is_killed_half_way(scene: Scene) -> None:
     await no_reservations_left(scene)
 
 
-async def test_solver_workers_are_killed(scene: Scene) -> None:
+async def test_solver_workers_are_killed(scene: ClusterScenario) -> None:
     """Again and again while pods arrive: each is replaced, told the whole cluster anew, and all pods are placed."""
     await scene.nodes(*(f"n{number}" for number in range(10)), cpu="3")
     before = (await scene.operator.metrics())["thalweg_worker_restarts_total"]
@@ -112,10 +114,10 @@ async def test_solver_workers_are_killed(scene: Scene) -> None:
     assert (await scene.operator.metrics())["thalweg_worker_restarts_total"] > before
 
 
-async def test_a_worker_that_hangs_does_not_stop_probes(scene: Scene) -> None:
+async def test_a_worker_that_hangs_does_not_stop_probes(scene: ClusterScenario) -> None:
     """A stopped worker (SIGSTOP) keeps only rounds waiting; when it goes on, so do they."""
     await scene.nodes("n")
-    await scene.another_round("first")
+    await scene.wait_for_round("first")
     (worker,) = scene.operator.worker_pids()
     os.kill(worker, signal.SIGSTOP)
     try:
@@ -128,7 +130,7 @@ async def test_a_worker_that_hangs_does_not_stop_probes(scene: Scene) -> None:
     assert await scene.node_of("waiting") == "n"
 
 
-async def test_nodes_come_and_go_while_pods_arrive(scene: Scene) -> None:
+async def test_nodes_come_and_go_while_pods_arrive(scene: ClusterScenario) -> None:
     """Nodes deleted between plan and bind: what was not bound in time goes to nodes that are there."""
     await scene.nodes("steady-1", "steady-2", cpu="40", pods=500)
     stop = asyncio.Event()
@@ -153,7 +155,7 @@ async def test_nodes_come_and_go_while_pods_arrive(scene: Scene) -> None:
     await no_reservations_left(scene)
 
 
-async def test_nodes_are_tainted_while_pods_arrive(scene: Scene) -> None:
+async def test_nodes_are_tainted_while_pods_arrive(scene: ClusterScenario) -> None:
     """Once a taint is there for all to see, a pod that does not tolerate it is not bound there any more."""
     await scene.nodes(*(f"n{number}" for number in range(6)), cpu="20")
     creating = asyncio.create_task(create_all(scene, [scene.pod(f"p{number}", "100m") for number in range(200)], 4))
@@ -163,12 +165,12 @@ async def test_nodes_are_tainted_while_pods_arrive(scene: Scene) -> None:
         await scene.api.patch(f"/api/v1/nodes/n{number}", taint)
     await creating
     await scene.nodes_of()
-    scene.excused.update(each["metadata"]["name"] for each in await scene.pods())
+    scene.ignored_pods.update(each["metadata"]["name"] for each in await scene.pods())
     await scene.create("last")
     assert await scene.node_of("last") == "n5"
 
 
-async def test_pods_are_deleted_while_they_are_placed(scene: Scene) -> None:
+async def test_pods_are_deleted_while_they_are_placed(scene: ClusterScenario) -> None:
     """Pods that vanish between plan and bind leave no room behind: the cluster can still be filled."""
     await scene.nodes("a", "b", "c", cpu="10")
     draw = random.Random(7)
@@ -193,7 +195,7 @@ async def test_pods_are_deleted_while_they_are_placed(scene: Scene) -> None:
     await scene.reason_of("one-too-many", "3 Insufficient cpu")
 
 
-async def test_a_pod_that_is_replaced_under_its_name(scene: Scene) -> None:
+async def test_a_pod_that_is_replaced_under_its_name(scene: ClusterScenario) -> None:
     """Deleted and made again at once, over and over: every one that stays is bound, and bound as itself."""
     await scene.nodes("n", cpu="1")
     for number in range(25):
@@ -206,7 +208,7 @@ async def test_a_pod_that_is_replaced_under_its_name(scene: Scene) -> None:
     assert (await scene.get("same"))["metadata"]["uid"] == made["metadata"]["uid"]
 
 
-async def test_another_binder_at_work(scene: Scene) -> None:
+async def test_another_binder_at_work(scene: ClusterScenario) -> None:
     """Somebody else binds our pods by hand: conflicts are lost gracefully, and their places count."""
     await scene.nodes("a", "b", cpu="30", pods=500)
     names = [f"p{number}" for number in range(200)]
@@ -227,7 +229,7 @@ async def test_another_binder_at_work(scene: Scene) -> None:
     await no_reservations_left(scene)
 
 
-async def test_etcd_is_restarted(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_etcd_is_restarted(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
     """Bindings are answered with errors for a while; none is lost."""
     await scene.nodes("a", "b", cpu="15", pods=151)
     creating = asyncio.create_task(create_all(scene, [scene.pod(f"p{number}", "100m") for number in range(300)], 4))

@@ -3,21 +3,24 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 import yaml
+from support.cluster_scenario import ClusterScenario
+from support.driven_ledger import DrivenLedger
 from support.operator import until
-from support.scene import Scene
-from support.watching import watching
+from support.recording_shell import RecordingShell
+from support.watching import watched_cluster
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import node, object_path, pod
-from thalweg_operator.connection import connect
-from thalweg_operator.events import EventWriter
-from thalweg_operator.evictions import Evictor
+from thalweg_operator.api.client import connect
+from thalweg_operator.api.events import EventWriter
+from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.state import ClusterState
+from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.shell import Shell
 
 from flowcore.model.gangs import Gang
 from flowcore.model.policies import Delivery
@@ -64,13 +67,13 @@ def gang(count: int, rack: str = "") -> dict[str, Any]:
     return {"schedulingPolicy": {"gang": {"minCount": count}}, **constraints}
 
 
-def rounds(state: ClusterState, *namespaces: str) -> list[Gang]:
+def rounds(state: DrivenLedger, *namespaces: str) -> list[Gang]:
     """What a round would be told now."""
     asked = [(each, Delivery.BINDER) for each in state.plannable() if each.namespace in namespaces]
     return state.gangs_of(asked)[1]
 
 
-async def told(state: ClusterState, namespace: str, *gangs: Gang) -> None:
+async def told(state: DrivenLedger, namespace: str, *gangs: Gang) -> None:
     """Waits until a round would be told this."""
     await until(lambda: rounds(state, namespace) == list(gangs), 20, lambda: f"{gangs}; {rounds(state, namespace)}")
 
@@ -81,17 +84,18 @@ async def test_native_pod_groups(plane: tuple[ControlPlane, Api], api: Api, ml: 
     made = await api.create(pod("a", namespace=ml, **group_of))
     assert made["spec"]["schedulingGroup"] == {"podGroupName": "train"}
     await api.create_many([pod(name, namespace=ml, **group_of) for name in "bc"])
-    async with watching(plane[0]) as state:
+    async with watched_cluster(plane[0]) as state:
         name = f"PodGroup {ml}/train"
-        await told(state, ml, Gang(name, 1, flaw=f"{name} does not exist"))
-        changes: list[None] = []
-        state.on_change = lambda: changes.append(None)
+        await told(state, ml, Gang(name, 1, unschedulable_reason=f"{name} does not exist"))
+        requested = state.rounds_requested
         await api.create(group(NATIVE, "train", ml, **gang(4, "example.com/rack")))
-        await told(state, ml, Gang(name, 4, topology="example.com/rack", flaw=f"{name}: 3 of 4 pods exist"))
-        assert changes
+        await told(
+            state, ml, Gang(name, 4, topology_key="example.com/rack", unschedulable_reason=f"{name}: 3 of 4 pods exist")
+        )
+        assert state.rounds_requested > requested
         await api.create(node("n", labels={"example.com/rack": "r7"}))
         await api.create(pod("d", namespace=ml, nodeName="n", **group_of))
-        await told(state, ml, Gang(name, 3, topology="example.com/rack", domain="r7", started=True))
+        await told(state, ml, Gang(name, 3, topology_key="example.com/rack", domain="r7", partially_placed=True))
         await api.delete(object_path(node("n")))
         await api.delete(object_path(group(NATIVE, "train", ml)))
         await api.delete(f"/api/v1/namespaces/{ml}/pods", gracePeriodSeconds="0")
@@ -103,13 +107,13 @@ async def test_pod_groups_whose_kinds_are_installed_later(
     plane: tuple[ControlPlane, Api], api: Api, ml: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The coscheduling plugin's and Volcano's: their pods wait until kind and object are there."""
-    monkeypatch.setattr("thalweg_operator.reflector._ABSENT", 0.2)
+    monkeypatch.setattr("thalweg_operator.api.reflector._ABSENT", 0.2)
     label, annotation = "scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name"
     await api.create_many([pod(name, namespace=ml, labels={label: "a"}) for name in ("a-0", "a-1")])
     await api.create(pod("b-0", namespace=ml, annotations={annotation: "b"}))
     one, two = f"PodGroup {ml}/a of scheduling.x-k8s.io", f"PodGroup {ml}/b of scheduling.volcano.sh"
-    async with watching(plane[0]) as state:
-        none = [Gang(name, 1, flaw=f"{name} does not exist") for name in (one, two)]
+    async with watched_cluster(plane[0]) as state:
+        none = [Gang(name, 1, unschedulable_reason=f"{name} does not exist") for name in (one, two)]
         await told(state, ml, *none)
         for crd in CRDS:
             await api.apply(crd)
@@ -135,10 +139,14 @@ async def test_an_annotation_that_does_not_parse(plane: tuple[ControlPlane, Api]
     ours = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "2"}
     await api.create_many([pod(name, namespace=ml, annotations=ours) for name in "ab"])
     await api.create(pod("c", namespace=ml, annotations={**ours, "scheduling.thalweg/gang-min-member": "two"}))
-    async with watching(plane[0]) as state:
+    async with watched_cluster(plane[0]) as state:
         found = state.waiting[f"{ml}/c"]
-        assert found.blocked == 'annotation scheduling.thalweg/gang-min-member: "two" is no whole number above zero'
-        asked = [(each, Delivery.BINDER) for each in state.plannable() if each.namespace == ml and not each.blocked]
+        assert (
+            found.blocked_reason == 'annotation scheduling.thalweg/gang-min-member: "two" is no whole number above zero'
+        )
+        asked = [
+            (each, Delivery.BINDER) for each in state.plannable() if each.namespace == ml and not each.blocked_reason
+        ]
         assert state.gangs_of(asked)[1] == [Gang(f"gang {ml}/train", 2)]
 
 
@@ -156,19 +164,21 @@ async def test_evictions_keep_to_budgets(plane: tuple[ControlPlane, Api], api: A
     path = f"/apis/policy/v1/namespaces/{ml}/poddisruptionbudgets"
     await api.request("POST", path, budget)
     await api.wait_for(f"{path}/pdb", lambda each: each.get("status", {}).get("currentHealthy") == 2)
-    async with watching(plane[0]) as state, connect(plane[0].kubeconfig, 8) as connection:
+    async with watched_cluster(plane[0]) as state, connect(plane[0].kubeconfig, 8) as connection:
         events = EventWriter(connection, Metrics())
-        evictor = Evictor(connection, Metrics(), events)
+        answers = RecordingShell()
+        evictor = Evictor(connection, cast("Shell", answers), Metrics(), events)
         tasks = [asyncio.create_task(each.run()) for each in (evictor, events)]
         pods = [state.pods[f"{ml}/{name}"] for name in "ab"]
-        evictor.evict(pods[0], "Its gang is there in part.")
+        evictor.put(Evict(pods[0], "Its gang is there in part."))
         said = f"/api/v1/namespaces/{ml}/events"
         await until(lambda: _said(api, said, "disruption budget"), 30, lambda: "the budget to be named")
         assert f"{ml}/a" in state.pods
         await api.patch(f"{path}/pdb", {"spec": {"minAvailable": 1}})
         await until(lambda: f"{ml}/a" not in state.pods, 60, lambda: "a to be evicted")
-        evictor.evict(pods[0], "It is gone already.")
-        await until(lambda: not evictor.evicting(pods[0].uid), 20, lambda: "that to be noticed")
+        answers.answers.clear()
+        evictor.put(Evict(pods[0], "It is gone already."))
+        await until(lambda: answers.ended, 20, lambda: "that to be noticed")
         assert f"{ml}/b" in state.pods
         for task in tasks:
             task.cancel()
@@ -179,7 +189,7 @@ async def _said(api: Api, path: str, text: str) -> bool:
     return any(text in each.get("message", "") and each.get("reason") == "Evicting" for each in await api.list(path))
 
 
-async def test_pods_wait_for_their_pod_group(scene: Scene) -> None:
+async def test_pods_wait_for_their_pod_group(scene: ClusterScenario) -> None:
     """They say that it does not exist; when it does, they are placed, all at once."""
     await scene.nodes("n")
     group_of = {"schedulingGroup": {"podGroupName": "train"}}
@@ -190,7 +200,7 @@ async def test_pods_wait_for_their_pod_group(scene: Scene) -> None:
     await scene.nodes_of("a", "b", "c")
 
 
-async def test_what_is_there_in_part_is_evicted(scene: Scene) -> None:
+async def test_what_is_there_in_part_is_evicted(scene: ClusterScenario) -> None:
     """After the policy's time; pods that others bound, and that we govern, too."""
     await scene.policy(
         "all", selects={"podSelector": {}}, delivery="Binder", gangs={"timeout": "2s", "onPartialBind": "Evict"}
@@ -203,5 +213,5 @@ async def test_what_is_there_in_part_is_evicted(scene: Scene) -> None:
     await until(lambda: _only(scene, "c"), 60, lambda: "a and b to be evicted")
 
 
-async def _only(scene: Scene, *names: str) -> bool:
+async def _only(scene: ClusterScenario, *names: str) -> bool:
     return {each["metadata"]["name"] for each in await scene.pods()} == {*names}

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from support.scene import Scene
-from support.steered import count, filters, gates_in_effect, nobody_binds, nominated, silence
+from support.steering import count, filters, gates_in_effect, no_extender_calls, nobody_binds, nominated
 from thalweg_controlplane import Api, ControlPlane
 
 from flowcore.model.policies import GATE
@@ -23,7 +23,7 @@ def condition(pod: dict[str, Any]) -> dict[str, Any]:
     return next(each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
 
 
-async def test_gated_pods_are_placed(scene: Scene) -> None:
+async def test_gated_pods_are_placed(scene: ClusterScenario) -> None:
     """A hundred, opened with their nomination: kube-scheduler is never asked about one that it has to leave."""
     await scene.nodes(*(f"n{number}" for number in range(5)), cpu="2")
     held = await count(scene.operator, "thalweg_extender_answers_total", "filter", "held")
@@ -34,12 +34,12 @@ async def test_gated_pods_are_placed(scene: Scene) -> None:
     assert await count(scene.operator, "thalweg_steered_total", "elsewhere") == 0
 
 
-async def test_gated_pods_without_room(scene: Scene) -> None:
+async def test_gated_pods_without_room(scene: ClusterScenario) -> None:
     """They stay behind the gate and know why, kube-scheduler is not asked; room that comes is theirs."""
     await scene.nodes("a", cpu="1")
     await scene.create("first", "1", schedulingGates=OURS)
     await scene.node_of("first")
-    await silence(scene)
+    await no_extender_calls(scene)
     before = await filters(scene)
     await scene.create("second", "1", schedulingGates=OURS)
     await scene.reason_of("second", "0/1 nodes are available: 1 Insufficient cpu")
@@ -54,7 +54,7 @@ async def test_gated_pods_without_room(scene: Scene) -> None:
     assert await scene.node_of("second") == "a"
 
 
-async def test_the_api_server_gates_them_itself(scene: Scene) -> None:
+async def test_the_api_server_gates_them_itself(scene: ClusterScenario) -> None:
     """Nobody writes a gate into a pod: those with room come through, the others wait behind it and know why."""
     await scene.nodes("a", cpu="2")
     await gates_in_effect(scene, scene.pod("gated", "64"))
@@ -73,7 +73,7 @@ async def test_the_api_server_gates_them_itself(scene: Scene) -> None:
         assert (await scene.get(name))["spec"]["schedulingGates"] == OURS
 
 
-async def test_gates_where_nothing_waits_for_them(scene: Scene) -> None:
+async def test_gates_where_nothing_waits_for_them(scene: ClusterScenario) -> None:
     """Pods that no policy steers are opened: unmanaged ones, those of our binder, those that cannot be planned."""
     await scene.nodes("a", "b")
     await scene.create("unmanaged", schedulingGates=OURS, scheduler="default-scheduler")
@@ -81,10 +81,10 @@ async def test_gates_where_nothing_waits_for_them(scene: Scene) -> None:
     assert set(await scene.nodes_of("unmanaged", "binders")) == {"unmanaged", "binders"}
     await scene.create("strange", schedulingGates=OURS, resourceClaims=[{"name": "x", "resourceClaimName": "x"}])
     await scene.api.wait_for(scene.path("strange"), lambda each: not each["spec"].get("schedulingGates"))
-    await scene.settled()
+    await scene.wait_settled()
 
 
-async def test_gates_of_others(scene: Scene) -> None:
+async def test_gates_of_others(scene: ClusterScenario) -> None:
     """A pod with another gate beside ours is left alone until that one opens."""
     await scene.nodes("a")
     made = await scene.create("both", schedulingGates=[*OURS, THEIRS])
@@ -97,7 +97,9 @@ async def test_gates_of_others(scene: Scene) -> None:
     await scene.nodes_of("both", "unmanaged")
 
 
-async def test_a_restart_between_nomination_and_opening(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_a_restart_between_nomination_and_opening(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+) -> None:
     """Nominated and still shut when the operator comes back: opened, and bound where it was nominated."""
     await scene.nodes("a", "b", cpu="2")
     async with nobody_binds(plane):
@@ -113,7 +115,7 @@ async def test_a_restart_between_nomination_and_opening(scene: Scene, plane: tup
     assert await scene.node_of("pod") == "b"
 
 
-async def test_a_policy_that_goes(scene: Scene) -> None:
+async def test_a_policy_that_goes(scene: ClusterScenario) -> None:
     """Pods without room behind our gate are opened when nothing steers them any more: kube-scheduler tells them why."""
     await scene.nodes("a", cpu="1")
     names = [f"p{number}" for number in range(5)]

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from support.cluster_scenario import POLICIES, policy
 from support.operator import Operator, until
-from support.scene import POLICIES, policy
 from thalweg.crds import gate_admission
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.api import STRATEGIC_PATCH
 from thalweg_controlplane.objects import collection_path, pod
-from thalweg_operator.policies import PolicyStore
+from thalweg_operator.policies.store import PolicyStore
 
+from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.model.policies import GATE, Delivery, WaitingMode
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -132,10 +133,11 @@ async def test_gated_if_and_only_if_such_a_policy_governs_them(api: Api) -> None
         {"urgent": "", "seen": "us"},
     )
     schedulers = ("thalweg-steered", "default-scheduler", "thalweg", "somebody-else")
+    index = PolicyIndex(store.accepted)
     wrong, counted = [], {True: 0, False: 0}
     for namespace, labels, scheduler in itertools.product(NAMESPACES, sets, schedulers):
         found = GATE in await gates_of(api, steered(namespace=namespace, labels=labels, scheduler=scheduler))
-        first = store.governing(scheduler, tuple(sorted(labels.items())), tuple(sorted(NAMESPACES[namespace].items())))
+        first = index.governing(scheduler, tuple(sorted(labels.items())), tuple(sorted(NAMESPACES[namespace].items())))
         wanted = bool(first) and (first[0].delivery, first[0].waiting) == (Delivery.EXTENDER, WaitingMode.GATE)
         counted[wanted] += 1
         if found is not wanted:
@@ -257,8 +259,8 @@ async def test_without_the_admission_policy(api: Api) -> None:
 
 
 async def test_the_docs_open_our_gate_alone(api: Api) -> None:
-    """What docs/extender.md has people patch pods with takes our gate away and no other."""
-    page = (Path(__file__).parents[2] / "docs" / "extender.md").read_text()
+    """What docs/how-to/remove-thalweg.md has people patch pods with takes our gate away and no other."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "remove-thalweg.md").read_text()
     (patch,) = re.findall(r"patch pod .* -p '(.*?)'", page)
     made = await api.create(steered("waits", schedulingGates=[{"name": GATE}, {"name": "example.com/other"}]))
     path = f"{collection_path(made)}/waits"

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.cluster_scenario import install_crds, policy
 from support.controlplane import running
 from support.operator import Operator, free_address, running_operator, until
-from support.scene import install_crds, policy
-from support.steered import Relay, count, scheduler_config
+from support.steering import DelayingProxy, count, scheduler_config
 from thalweg_controlplane import Api, Binaries
 from thalweg_controlplane.objects import node, object_path, pod
 
@@ -19,13 +19,13 @@ from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 
 
 @asynccontextmanager
-async def behind_a_relay(binaries: Binaries, folder: Path) -> AsyncIterator[tuple[Api, Operator, Relay]]:
+async def behind_a_relay(binaries: Binaries, folder: Path) -> AsyncIterator[tuple[Api, Operator, DelayingProxy]]:
     """A control plane, and an operator to which the API server's answers come by a relay."""
-    async with Relay(free_address()) as asking:
+    async with DelayingProxy(free_address()) as asking:
         config = scheduler_config(asking)
         async with (
             running(binaries, controller_manager=False, kwok=False, scheduler_config=config) as (plane, api),
-            Relay(plane.url.removeprefix("https://")) as relay,
+            DelayingProxy(plane.url.removeprefix("https://")) as relay,
         ):
             await install_crds(api)
             kubeconfig = folder / "kubeconfig"

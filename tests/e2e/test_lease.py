@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, running_operator, until
 from support.proxy import ApiProxy, proxied
-from support.scene import Scene
 from thalweg_controlplane import Api, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,7 +32,7 @@ async def ended(operator: Operator, within: float = 30.0) -> int:
     return await asyncio.to_thread(process.wait, within)
 
 
-async def test_a_second_one_refuses(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_a_second_one_refuses(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """It ends with one sentence that names the holder and the lease, is never ready, and writes nothing."""
     await scene.operator.stop()
     await scene.nodes("a")
@@ -52,7 +52,7 @@ async def test_a_second_one_refuses(scene: Scene, plane: tuple[ControlPlane, Api
     await scene.operator.start()
 
 
-async def test_released_when_stopped(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_released_when_stopped(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """SIGTERM gives the lease back: the next one holds it at its first try, without waiting for its end."""
     await scene.operator.stop()
     await scene.nodes("a")
@@ -66,7 +66,7 @@ async def test_released_when_stopped(scene: Scene, plane: tuple[ControlPlane, Ap
     await scene.operator.start()
 
 
-async def test_killed(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_killed(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """SIGKILL amid pods that fill the cluster: the next one waits for the lease to end, then binds the rest, once."""
     await scene.operator.stop()
     await scene.nodes(*(f"n{number}" for number in range(5)), cpu="5")
@@ -84,7 +84,7 @@ async def test_killed(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: P
 
 
 async def taken_over(
-    scene: Scene, plane: tuple[ControlPlane, Api], proxy: ApiProxy, folder: Path, silence: Any
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], proxy: ApiProxy, folder: Path, silence: Any
 ) -> None:
     """The holder, by way of the proxy, falls silent at 90 % load while pods arrive, until another works; then it wakes.
 
@@ -109,14 +109,14 @@ async def taken_over(
             assert await ended(first) == 1
             assert "lease kube-system/thalweg-shared" in first.log.splitlines()[-1], first.log[-2000:]
             assert "Traceback" not in first.log
-            assert [each for each in proxy.writes if each.at > held] == []
+            assert [each for each in proxy.writes if each.when > held] == []
             assert len(proxy.writes) >= 180
-            await scene.settled()
+            await scene.wait_settled()
             assert await second.stop() == 0
     await scene.operator.start()
 
 
-async def test_stopped_past_its_lease(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_stopped_past_its_lease(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """SIGSTOP, another takes over, SIGCONT: the first writes nothing more, and nothing is overcommitted."""
 
     def silence(operator: Operator, on: bool) -> None:  # noqa: FBT001
@@ -126,7 +126,7 @@ async def test_stopped_past_its_lease(scene: Scene, plane: tuple[ControlPlane, A
         await taken_over(scene, plane, proxy, tmp_path, silence)
 
 
-async def test_cut_off_past_its_lease(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_cut_off_past_its_lease(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """A partition: what it has sent arrives at nobody, and when the line is mended nothing of it arrives late."""
     async with proxied(*plane, tmp_path) as proxy:
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from support.cluster_scenario import POLICIES, ClusterScenario
 from support.operator import until
-from support.scene import POLICIES, Scene
-from support.steered import SHARED_NAME, count, no_plans, nobody_binds, nominate, nominated, silence
+from support.steering import SHARED_NAME, count, no_extender_calls, no_plans, nobody_binds, nominate, nominated
 from thalweg_controlplane import Api, ApiError, ControlPlane
 
-from flowcore.model.guidance import HELD
+from flowcore.model.advice import HELD_MESSAGE
 from flowcore.model.policies import STEERED_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -21,12 +21,12 @@ PLANE = {"scheduler": True}
 STEERED: dict[str, str] = {}
 
 
-async def writes(scene: Scene, kind: str = "nominate") -> float:
+async def writes(scene: ClusterScenario, kind: str = "nominate") -> float:
     return await count(scene.operator, "thalweg_steering_writes_total", kind)
 
 
 @pytest.mark.parametrize("change", ["cordoned", "tainted", "deleted"])
-async def test_a_node_that_is_refused(scene: Scene, plane: tuple[ControlPlane, Api], change: str) -> None:
+async def test_a_node_that_is_refused(scene: ClusterScenario, plane: tuple[ControlPlane, Api], change: str) -> None:
     """Between plan and attempt the node is lost to the pod: it goes elsewhere, after few nominations."""
     await scene.nodes("a", labels={"good": "yes"})
     async with nobody_binds(plane):
@@ -45,7 +45,7 @@ async def test_a_node_that_is_refused(scene: Scene, plane: tuple[ControlPlane, A
     assert await writes(scene) - before <= 3
 
 
-async def test_no_other_node_than_the_one_refused(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_no_other_node_than_the_one_refused(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
     """The pair of pod and node rests, the pod has a reason; when the node is good again it goes there."""
     await scene.nodes("a")
     async with nobody_binds(plane):
@@ -54,13 +54,13 @@ async def test_no_other_node_than_the_one_refused(scene: Scene, plane: tuple[Con
         await scene.api.patch("/api/v1/nodes/a", {"spec": {"unschedulable": True}})
         before = await writes(scene)
     await scene.reason_of("pod", "unschedulable")
-    await silence(scene)
+    await no_extender_calls(scene)
     assert await writes(scene) - before <= 3
     await scene.api.patch("/api/v1/nodes/a", {"spec": {"unschedulable": None}})
     assert await scene.node_of("pod") == "a"
 
 
-async def test_room_taken_by_pods_of_a_higher_priority(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_room_taken_by_pods_of_a_higher_priority(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
     """Unmanaged pods before which a nomination does not count take the node: the pod goes elsewhere, or waits."""
     await priorities(scene, {"urgent": 100000})
     await scene.nodes("a", cpu="2")
@@ -69,18 +69,18 @@ async def test_room_taken_by_pods_of_a_higher_priority(scene: Scene, plane: tupl
         await nominated(scene, "ours", "a")
         await scene.create("theirs", "2", scheduler="default-scheduler", priorityClassName="urgent")
     assert await scene.node_of("theirs") == "a"
-    await scene.settled()
+    await scene.wait_settled()
     assert "nodeName" not in (await scene.get("ours"))["spec"]
     await scene.nodes("b", cpu="2")
     assert await scene.node_of("ours") == "b"
 
 
-async def test_a_pod_that_may_not_be_changed(scene: Scene, refusing: dict[str, str]) -> None:
+async def test_a_pod_that_may_not_be_changed(scene: ClusterScenario, refusing: dict[str, str]) -> None:
     """A webhook or an admission policy denies its nomination: it rests, and is not tried on each node in turn."""
     await scene.nodes(*(f"n{number}" for number in range(10)), cpu="2")
     before = await writes(scene)
     await scene.create("locked", "1", labels=refusing)
-    scene.unheard.add("locked")
+    scene.ignored_reasons.add("locked")
     await scene.create("free", "1")
     await until(lambda: scene.events_of("locked"), 30, lambda: "the pod to be told")
     (event,) = (await scene.events_of("locked"))[:1]
@@ -93,7 +93,7 @@ async def test_a_pod_that_may_not_be_changed(scene: Scene, refusing: dict[str, s
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def refusing(scene: Scene) -> AsyncIterator[dict[str, str]]:
+async def refusing(scene: ClusterScenario) -> AsyncIterator[dict[str, str]]:
     """Labels of pods whose status may not be changed."""
     labels, name = {"locked": "yes"}, {"name": "locked"}
     group = {"apiVersion": "admissionregistration.k8s.io/v1"}
@@ -130,7 +130,9 @@ async def refusing(scene: Scene) -> AsyncIterator[dict[str, str]]:
     await scene.delete("probe")
 
 
-async def test_pods_of_the_same_priority_leave_the_room(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_pods_of_the_same_priority_leave_the_room(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+) -> None:
     """Unmanaged pods that came first keep off a node that our nomination fills."""
     await scene.nodes("a", cpu="2")
     async with nobody_binds(plane):
@@ -142,7 +144,7 @@ async def test_pods_of_the_same_priority_leave_the_room(scene: Scene, plane: tup
     assert await scene.node_of("theirs") == "b"
 
 
-async def test_nominations_of_others_are_left_alone(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_nominations_of_others_are_left_alone(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
     """Somebody else's, of a governed pod and of an unmanaged one, are reservations: never overwritten, counted."""
     await scene.nodes("a", "b", cpu="2")
     async with nobody_binds(plane):
@@ -161,7 +163,7 @@ async def test_nominations_of_others_are_left_alone(scene: Scene, plane: tuple[C
     assert where == {"theirs": "a", "ours": "b", "third": "b"}
 
 
-async def test_our_nomination_replaced_by_somebody(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_our_nomination_replaced_by_somebody(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
     """Where another writes over ours, theirs stands."""
     await scene.nodes("a", cpu="2")
     async with nobody_binds(plane):
@@ -175,7 +177,7 @@ async def test_our_nomination_replaced_by_somebody(scene: Scene, plane: tuple[Co
     assert await scene.nodes_of("pod", "another") == {"pod": "b", "another": "a"}
 
 
-async def test_an_erased_nomination(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_an_erased_nomination(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
     """Erased while nobody tried the pod: planned and nominated anew, and bound."""
     await scene.nodes("a")
     async with nobody_binds(plane):
@@ -186,7 +188,7 @@ async def test_an_erased_nomination(scene: Scene, plane: tuple[ControlPlane, Api
     assert await scene.node_of("pod") == "a"
 
 
-async def test_preemption(scene: Scene) -> None:
+async def test_preemption(scene: ClusterScenario) -> None:
     """A governed pod of high priority evicts nobody; an unmanaged one does as ever."""
     await priorities(scene, {"urgent": 100000})
     await scene.nodes("a", cpu="2")
@@ -194,7 +196,7 @@ async def test_preemption(scene: Scene) -> None:
     await scene.nodes_of("low-0", "low-1")
     await scene.create("ours", "1", priorityClassName="urgent")
     await scene.reason_of("ours", "Insufficient cpu")
-    await silence(scene)
+    await no_extender_calls(scene)
     assert not scene.history.deleted
     assert await count(scene.operator, "thalweg_extender_answers_total", "preempt", "spared") > 0
     await scene.create("theirs", "1", scheduler="default-scheduler", priorityClassName="urgent")
@@ -215,7 +217,7 @@ async def test_preemption(scene: Scene) -> None:
     assert "nodeName" not in (await scene.get("ours"))["spec"]
 
 
-async def test_prefer(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_prefer(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
     """The planned node is taken; where it is refused, or the plan has none, kube-scheduler chooses itself."""
     await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender", steering="Prefer")
     await scene.nodes("a", cpu="2")
@@ -227,7 +229,7 @@ async def test_prefer(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
         await scene.nodes("b", cpu="2")
         await scene.api.patch("/api/v1/nodes/a", {"spec": {"unschedulable": True}})
     assert await scene.node_of("refused") == "b"
-    scene.excused.add("planned")
+    scene.ignored_pods.add("planned")
     await scene.create("full", "2")
     await scene.reason_of("full", "Insufficient cpu")
     await scene.nodes("c", cpu="2")
@@ -235,7 +237,7 @@ async def test_prefer(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
 
 
 @pytest.mark.parametrize("to", ["Observe", "gone"])
-async def test_a_policy_that_steers_no_more(scene: Scene, to: str) -> None:
+async def test_a_policy_that_steers_no_more(scene: ClusterScenario, to: str) -> None:
     """Pods that were held are let go and placed by kube-scheduler on its own."""
     await scene.nodes("a", "b")
     await scene.create("first")
@@ -244,8 +246,8 @@ async def test_a_policy_that_steers_no_more(scene: Scene, to: str) -> None:
     with no_plans(scene):
         await scene.api.create_many([scene.pod(name) for name in names])
         for name in names:
-            await scene.reason_of(name, HELD)
-        await silence(scene)
+            await scene.reason_of(name, HELD_MESSAGE)
+        await no_extender_calls(scene)
         if to == "gone":
             await scene.api.delete(f"{POLICIES}/steered")
         else:
@@ -254,12 +256,12 @@ async def test_a_policy_that_steers_no_more(scene: Scene, to: str) -> None:
         await scene.nodes_of(*names)
 
 
-async def test_a_policy_for_our_binder_on_kube_schedulers_pods(scene: Scene) -> None:
+async def test_a_policy_for_our_binder_on_kube_schedulers_pods(scene: ClusterScenario) -> None:
     """Held by the extender, bound by us: each once, and where there is no room it is told so without a fight."""
     await scene.policy(
         "shared", selects={"podSelector": {}, "schedulerNames": [SHARED_NAME]}, delivery="Binder", precedence=1
     )
-    scene.watched.add(SHARED_NAME)
+    scene.watches_history.add(SHARED_NAME)
     await scene.nodes("a", "b", cpu="2")
     bound = await count(scene.operator, "thalweg_bindings_total", "bound")
     await scene.api.create_many([scene.pod(f"p{n}", "200m", scheduler=SHARED_NAME) for n in range(20)], 16)
@@ -267,12 +269,12 @@ async def test_a_policy_for_our_binder_on_kube_schedulers_pods(scene: Scene) -> 
     assert await count(scene.operator, "thalweg_bindings_total", "bound") == bound + 20
     await scene.create("late", "200m", scheduler=SHARED_NAME)
     await scene.reason_of("late", "Insufficient cpu")
-    await silence(scene)
+    await no_extender_calls(scene)
     await scene.delete("p0")
     await scene.node_of("late")
 
 
-async def priorities(scene: Scene, values: dict[str, int]) -> None:
+async def priorities(scene: ClusterScenario, values: dict[str, int]) -> None:
     for name, value in values.items():
         await scene.api.apply(
             {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}

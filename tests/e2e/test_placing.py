@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.scene import Scene
+from support.cluster_scenario import ClusterScenario
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -21,7 +21,7 @@ def preferred(weight: int, key: str, value: str) -> dict[str, Any]:
     return {"weight": weight, "preference": {"matchExpressions": [expression]}}
 
 
-async def test_node_selector(scene: Scene) -> None:
+async def test_node_selector(scene: ClusterScenario) -> None:
     """A pod goes to the node whose labels it names; one that no node meets waits and says so."""
     await scene.nodes("a", labels={"disk": "hdd"})
     await scene.nodes("b", labels={"disk": "ssd"})
@@ -31,7 +31,7 @@ async def test_node_selector(scene: Scene) -> None:
     await scene.reason_of("impossible", "0/2 nodes are available", "node affinity/selector")
 
 
-async def test_required_node_affinity(scene: Scene) -> None:
+async def test_required_node_affinity(scene: ClusterScenario) -> None:
     """In, NotIn, Exists, Gt and matchFields are heeded."""
     await scene.nodes("small", labels={"cores": "4", "zone": "x"})
     await scene.nodes("large", labels={"cores": "32", "zone": "y"})
@@ -50,7 +50,7 @@ async def test_required_node_affinity(scene: Scene) -> None:
     assert await scene.nodes_of(*wanted) == {name: node for name, (_, node) in wanted.items()}
 
 
-async def test_preferred_node_affinity(scene: Scene) -> None:
+async def test_preferred_node_affinity(scene: ClusterScenario) -> None:
     """A preference decides between nodes that are otherwise alike, and gives way where the preferred node is full."""
     await scene.nodes("a", "b", "c", cpu="4")
     await scene.nodes("liked", cpu="4", labels={"gpu": "yes"})
@@ -61,7 +61,7 @@ async def test_preferred_node_affinity(scene: Scene) -> None:
     assert await scene.node_of("second") != "liked"
 
 
-async def test_taints_of_each_effect(scene: Scene) -> None:
+async def test_taints_of_each_effect(scene: ClusterScenario) -> None:
     """NoSchedule and NoExecute keep pods away that do not tolerate them; PreferNoSchedule only makes a node dearer."""
     await scene.nodes("tainted", cpu="2", taints=[{"key": "t", "value": "1", "effect": "NoSchedule"}])
     await scene.nodes("evicting", cpu="2", taints=[{"key": "e", "value": "1", "effect": "NoExecute"}])
@@ -79,7 +79,7 @@ async def test_taints_of_each_effect(scene: Scene) -> None:
     assert await scene.node_of("choosing") == "clean"
 
 
-async def test_unschedulable_nodes(scene: Scene) -> None:
+async def test_unschedulable_nodes(scene: ClusterScenario) -> None:
     """A cordoned node takes nothing until it is uncordoned; a pod that tolerates the cordon goes there all the same."""
     await scene.nodes("cordoned")
     await scene.api.patch("/api/v1/nodes/cordoned", {"spec": {"unschedulable": True}})
@@ -92,19 +92,19 @@ async def test_unschedulable_nodes(scene: Scene) -> None:
     assert await scene.node_of("early") == "cordoned"
 
 
-async def test_mixed_sizes_never_overcommit(scene: Scene) -> None:
+async def test_mixed_sizes_never_overcommit(scene: ClusterScenario) -> None:
     """3,000m, 1,000m and 1,000m do not all fit on 4,000m: exactly one waits, and it is told why."""
     await scene.nodes("only", cpu="4000m")
     sizes = {"large": "3000m", "small-1": "1000m", "small-2": "1000m"}
     await scene.api.create_many([scene.pod(name, cpu) for name, cpu in sizes.items()])
-    await scene.settled()
+    await scene.wait_settled()
     placed = {each["metadata"]["name"] for each in await scene.pods() if each["spec"].get("nodeName")} & set(sizes)
     assert len(placed) == 2
     (left,) = set(sizes) - placed
     await scene.reason_of(left, "0/1 nodes are available: 1 Insufficient cpu")
 
 
-async def test_exact_fits_are_used(scene: Scene) -> None:
+async def test_exact_fits_are_used(scene: ClusterScenario) -> None:
     """Every millicore, every byte and every pod place of the nodes can be given away, down to nothing."""
     await scene.nodes("a", "b", cpu="3", memory="3Gi", pods=3)
     await scene.api.create_many([scene.pod(f"p{number}", "1", memory="1Gi") for number in range(6)])
@@ -114,7 +114,7 @@ async def test_exact_fits_are_used(scene: Scene) -> None:
     await scene.reason_of("one-too-many", "Too many pods")
 
 
-async def test_host_ports(scene: Scene) -> None:
+async def test_host_ports(scene: ClusterScenario) -> None:
     """A host port is given once a node and protocol; the third pod of two nodes waits for it."""
     await scene.nodes("a", "b")
 
@@ -132,19 +132,19 @@ async def test_host_ports(scene: Scene) -> None:
     assert await scene.node_of("three") == freed
 
 
-async def test_extended_resources(scene: Scene) -> None:
+async def test_extended_resources(scene: ClusterScenario) -> None:
     """Devices are counted like cpu: those who ask go where they are, until they are gone."""
     await scene.nodes("plain-1", "plain-2")
     await scene.nodes("gpu", extended={"example.com/gpu": "4"})
     await scene.api.create_many([scene.pod(f"g{number}", extended={"example.com/gpu": "2"}) for number in range(3)])
-    await scene.settled()
+    await scene.wait_settled()
     placed = [each for each in await scene.pods() if each["spec"].get("nodeName")]
     assert [each["spec"]["nodeName"] for each in placed] == ["gpu", "gpu"]
     (left,) = [name for name in ("g0", "g1", "g2") if name not in {each["metadata"]["name"] for each in placed}]
     await scene.reason_of(left, "Insufficient example.com/gpu")
 
 
-async def test_a_resource_that_appears_later(scene: Scene) -> None:
+async def test_a_resource_that_appears_later(scene: ClusterScenario) -> None:
     """A node whose device plugin registers after the pod came is found out about."""
     await scene.nodes("late")
     await scene.create("wants", extended={"example.com/fpga": "1"})
@@ -154,7 +154,7 @@ async def test_a_resource_that_appears_later(scene: Scene) -> None:
     assert await scene.node_of("wants") == "late"
 
 
-async def test_many_pods_of_many_kinds(scene: Scene) -> None:
+async def test_many_pods_of_many_kinds(scene: ClusterScenario) -> None:
     """Two hundred pods with selectors, tolerations and sizes on twenty nodes: all that can be placed are."""
     for number in range(20):
         taints = [{"key": "special", "value": "yes", "effect": "NoSchedule"}] if number % 5 == 0 else []
@@ -174,7 +174,7 @@ async def test_many_pods_of_many_kinds(scene: Scene) -> None:
     await scene.nodes_of()
 
 
-async def test_running_pods_anti_affinity_is_respected(scene: Scene) -> None:
+async def test_running_pods_anti_affinity_is_respected(scene: ClusterScenario) -> None:
     """A pod that another scheduler placed may keep ours out of its zone."""
     await scene.nodes("a1", "a2", labels={"zone": "a"})
     await scene.nodes("b1", labels={"zone": "b"})
@@ -182,7 +182,7 @@ async def test_running_pods_anti_affinity_is_respected(scene: Scene) -> None:
     hermit = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     await scene.create("hermit", scheduler="by-hand", affinity=hermit)
     await bind(scene, "hermit", "a1")
-    await scene.another_round("barrier")
+    await scene.wait_for_round("barrier")
     await scene.api.create_many([scene.pod(f"web-{number}", labels={"app": "web"}) for number in range(4)])
     await scene.create("other", labels={"app": "db"}, nodeSelector={"zone": "a"})
     where = await scene.nodes_of(*(f"web-{number}" for number in range(4)), "other")
@@ -193,7 +193,7 @@ async def test_running_pods_anti_affinity_is_respected(scene: Scene) -> None:
     assert await scene.node_of("stuck") in {"a1", "a2"}
 
 
-async def test_pods_bound_by_hand_count(scene: Scene) -> None:
+async def test_pods_bound_by_hand_count(scene: ClusterScenario) -> None:
     """Room that others took is not given away again, whatever scheduler their pods name."""
     await scene.nodes("a", "b", cpu="2")
     await scene.create("foreign", "1500m", scheduler="by-hand")
@@ -205,7 +205,7 @@ async def test_pods_bound_by_hand_count(scene: Scene) -> None:
     await scene.reason_of("waits", "2 Insufficient cpu")
 
 
-async def test_a_pod_that_is_changed_while_it_waits(scene: Scene) -> None:
+async def test_a_pod_that_is_changed_while_it_waits(scene: ClusterScenario) -> None:
     """A selector that is taken away by ungating, or a toleration that is added, counts from then on."""
     await scene.nodes("a", taints=[{"key": "t", "effect": "NoSchedule"}])
     await scene.create("pod")
@@ -216,7 +216,7 @@ async def test_a_pod_that_is_changed_while_it_waits(scene: Scene) -> None:
     assert await scene.node_of("pod") == "a"
 
 
-async def test_two_namespaces_with_the_same_pod_name(scene: Scene) -> None:
+async def test_two_namespaces_with_the_same_pod_name(scene: ClusterScenario) -> None:
     """A pod is its namespace and its name."""
     await scene.nodes("a")
     other = scene.namespace + "-2"
@@ -228,7 +228,7 @@ async def test_two_namespaces_with_the_same_pod_name(scene: Scene) -> None:
     await scene.api.wait_for(f"/api/v1/namespaces/{other}/pods/twin", lambda each: each["spec"].get("nodeName"))
 
 
-async def bind(scene: Scene, name: str, node: str) -> None:
+async def bind(scene: ClusterScenario, name: str, node: str) -> None:
     """As another scheduler would."""
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}

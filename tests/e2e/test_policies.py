@@ -5,8 +5,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from support.cluster_scenario import POLICIES, ClusterScenario, policy
 from support.operator import until
-from support.scene import POLICIES, Scene, policy
 from thalweg_controlplane import Api, ApiError, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -172,7 +172,7 @@ async def test_a_spec_is_needed(plane: tuple[ControlPlane, Api]) -> None:
         await plane[1].create(bare)
 
 
-async def test_status_tells_what_the_policy_does(scene: Scene) -> None:
+async def test_status_tells_what_the_policy_does(scene: ClusterScenario) -> None:
     """Conditions of the observed generation, the pods it governs, and its last round."""
     await scene.nodes("a", cpu="1")
     await scene.policy("batch", selects=selecting("batch"))
@@ -195,7 +195,7 @@ async def test_status_tells_what_the_policy_does(scene: Scene) -> None:
     await scene.policy_seen("batch", 1, counts(0, 0, 0))
 
 
-async def test_constraints_hold_and_contradictions_are_told(scene: Scene) -> None:
+async def test_constraints_hold_and_contradictions_are_told(scene: ClusterScenario) -> None:
     """Across owners, for pods that come later too; what contradicts itself waits and is told in pod and policy."""
     for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
         await scene.nodes(name, labels={"zone": zone})
@@ -218,7 +218,7 @@ async def test_constraints_hold_and_contradictions_are_told(scene: Scene) -> Non
     ]
     name = left["metadata"]["name"]
     await scene.reason_of(name, "3 node(s) are full by constraint az of policy batch (at most 2 per zone)")
-    sentence = "constraint never of policy batch speaks of rack, a label that no node has"
+    sentence = "constraint never of policy batch names rack, a label that no node has"
     await scene.reason_of("odd", f"3 node(s) are ruled out by a contradiction: {sentence}")
     found = await scene.policy_seen("batch", 1, lambda each: condition(each, "Consistent")["status"] == "False")
     assert condition(found, "Consistent")["message"] == f"The pods concerned wait: {sentence}."
@@ -231,14 +231,14 @@ async def test_constraints_hold_and_contradictions_are_told(scene: Scene) -> Non
     assert {each["type"] for each in found["status"]["conditions"]} == {"Accepted", "Ready"}
 
 
-async def test_status_is_quiet_when_nothing_happens(scene: Scene) -> None:
+async def test_status_is_quiet_when_nothing_happens(scene: ClusterScenario) -> None:
     """A status that is as it should be is not written again, round after round."""
     await scene.nodes("a")
     await scene.policy("quiet", selects=selecting("nobody"))
     before = await scene.policy_seen("quiet", 1, counts(0, 0, 0))
     rounds = _rounds(await scene.operator.metrics())
     for number in range(3):
-        await scene.another_round(f"p{number}")
+        await scene.wait_for_round(f"p{number}")
     await scene.policy("later", selects=selecting("nobody"))  # the status writer came by meanwhile
     assert _rounds(await scene.operator.metrics()) > rounds
     assert await scene.api.get(f"{POLICIES}/quiet") == before
@@ -248,7 +248,7 @@ def _rounds(metrics: dict[str, float]) -> float:
     return sum(value for name, value in metrics.items() if name.startswith("thalweg_rounds_total"))
 
 
-async def test_printer_columns(scene: Scene) -> None:
+async def test_printer_columns(scene: ClusterScenario) -> None:
     """`kubectl get fsp` shows name, delivery, model, counts, conditions and age.
 
     A policy that governs nothing and one that contradicts itself are seen there at once.
@@ -276,14 +276,14 @@ async def test_printer_columns(scene: Scene) -> None:
     }
 
 
-async def test_short_name_and_category(scene: Scene) -> None:
+async def test_short_name_and_category(scene: ClusterScenario) -> None:
     """`kubectl get fsp` and `kubectl get thalweg` find it."""
     served = await scene.api.get("/apis/scheduling.thalweg/v1alpha1")
     (kind,) = [each for each in served["resources"] if each["name"] == "flowschedulingpolicies"]
     assert (kind["shortNames"], kind["categories"], kind["namespaced"]) == (["fsp"], ["thalweg"], False)
 
 
-async def test_observe_never_acts(scene: Scene) -> None:
+async def test_observe_never_acts(scene: ClusterScenario) -> None:
     """Its pods are planned and counted and get an Event of the plan; nothing else of them is touched.
 
     Turned to Binder, they are bound.
@@ -291,10 +291,10 @@ async def test_observe_never_acts(scene: Scene) -> None:
     await scene.nodes("a", cpu="1")
     await scene.policy("watching", selects=selecting("watched"), delivery="Observe")
     made = await scene.create("seen", labels={"tier": "watched"})
-    scene.unheard.add("seen")
+    scene.ignored_reasons.add("seen")
     await scene.create("too-big", "4", labels={"tier": "watched"})
-    scene.unheard.add("too-big")
-    await scene.another_round("barrier")
+    scene.ignored_reasons.add("too-big")
+    await scene.wait_for_round("barrier")
     found = await scene.policy_seen("watching", 1, lambda each: "lastRound" in each["status"])
     assert (found["status"]["lastRound"]["placed"], found["status"]["lastRound"]["waiting"]) == (1, 1)
     assert found["status"]["pods"] == {"governed": 2, "placed": 0, "waiting": 2}
@@ -308,22 +308,22 @@ async def test_observe_never_acts(scene: Scene) -> None:
     await scene.policy("watching", selects=selecting("watched"), delivery="Binder")
     assert await scene.node_of("seen") == "a"
     await scene.reason_of("too-big", "Insufficient cpu")
-    scene.unheard.clear()
+    scene.ignored_reasons.clear()
     found = await scene.policy_seen("watching", 2, counts(2, 1, 1))
     assert condition(found, "Accepted")["observedGeneration"] == 2
 
 
-async def test_observed_pods_take_no_room(scene: Scene) -> None:
+async def test_observed_pods_take_no_room(scene: ClusterScenario) -> None:
     """What is only observed holds nothing that others could use."""
     await scene.nodes("a", cpu="1")
     await scene.policy("watching", selects=selecting("watched"), delivery="Observe", precedence=5)
     await scene.create("dreaming", "1", labels={"tier": "watched"})
-    scene.unheard.add("dreaming")
+    scene.ignored_reasons.add("dreaming")
     await scene.create("real", "1")
     assert await scene.node_of("real") == "a"
 
 
-async def test_observing_another_scheduler(scene: Scene) -> None:
+async def test_observing_another_scheduler(scene: ClusterScenario) -> None:
     """A policy may observe the pods of any scheduler; they are left to it."""
     await scene.nodes("a")
     await scene.policy("curious", selects={"schedulerNames": ["somebody-else"]}, delivery="Observe")
@@ -333,7 +333,7 @@ async def test_observing_another_scheduler(scene: Scene) -> None:
     assert await scene.get("theirs") == made
 
 
-async def test_binding_for_another_scheduler_name(scene: Scene) -> None:
+async def test_binding_for_another_scheduler_name(scene: ClusterScenario) -> None:
     """Pods that name a scheduler of their own are bound once a Binder policy selects that name."""
     await scene.nodes("a")
     await scene.create("nightly", scheduler="night-shift")
@@ -341,7 +341,7 @@ async def test_binding_for_another_scheduler_name(scene: Scene) -> None:
     assert await scene.node_of("nightly") == "a"
 
 
-async def test_namespace_selector(scene: Scene) -> None:
+async def test_namespace_selector(scene: ClusterScenario) -> None:
     """A namespace's labels decide, and a label that is set later does as well."""
     await scene.nodes("a")
     await scene.policy("team", selects={"namespaceSelector": {"matchLabels": {"team": "ml"}}}, delivery="Observe")
@@ -370,7 +370,7 @@ async def test_namespace_selector(scene: Scene) -> None:
     )
 
 
-async def test_a_pod_is_governed_in_a_namespace_as_new_as_itself(scene: Scene) -> None:
+async def test_a_pod_is_governed_in_a_namespace_as_new_as_itself(scene: ClusterScenario) -> None:
     """A pod that comes with its namespace is never taken for one of a namespace without labels."""
     await scene.nodes("a", cpu="64", pods=1000)
     await scene.policy("new", selects={"namespaceSelector": {"matchLabels": {"kept": "back"}}}, delivery="Observe")
@@ -383,13 +383,13 @@ async def test_a_pod_is_governed_in_a_namespace_as_new_as_itself(scene: Scene) -
         each["metadata"]["namespace"] = name
         await scene.api.create(each)
     await scene.policy_seen("new", 1, counts(20, 0, 20))
-    await scene.another_round("barrier")
+    await scene.wait_for_round("barrier")
     assert not [
         p for p in await scene.api.list("/api/v1/pods") if p["metadata"]["name"] == "held" and p["spec"].get("nodeName")
     ]
 
 
-async def test_precedence_and_who_lost(scene: Scene) -> None:
+async def test_precedence_and_who_lost(scene: ClusterScenario) -> None:
     """The higher precedence governs, among equals the first name; the loser's status names the winner."""
     await scene.nodes("a")
     await scene.policy("low", precedence=1, selects=EVERYTHING)
@@ -409,7 +409,7 @@ async def test_precedence_and_who_lost(scene: Scene) -> None:
     assert "such as low" in condition(found, "Ready")["message"]
 
 
-async def test_a_deleted_policy_governs_no_longer(scene: Scene) -> None:
+async def test_a_deleted_policy_governs_no_longer(scene: ClusterScenario) -> None:
     """Pods that only it kept waiting fall to the built-in default and are bound; deleting is not held up."""
     await scene.nodes("a")
     await scene.policy("holding", selects=EVERYTHING, delivery="Observe")
@@ -420,7 +420,7 @@ async def test_a_deleted_policy_governs_no_longer(scene: Scene) -> None:
     assert await scene.api.list(POLICIES) == []
 
 
-async def test_a_policy_that_is_deleted_and_made_again(scene: Scene) -> None:
+async def test_a_policy_that_is_deleted_and_made_again(scene: ClusterScenario) -> None:
     """The new object's version counts, whatever generation the old one had reached."""
     await scene.nodes("a")
     for precedence in range(4):
@@ -428,7 +428,7 @@ async def test_a_policy_that_is_deleted_and_made_again(scene: Scene) -> None:
     await scene.api.delete(f"{POLICIES}/again")
     await scene.policy("again", selects=EVERYTHING, delivery="Observe")
     await scene.create("held")
-    scene.unheard.add("held")
+    scene.ignored_reasons.add("held")
     found = await scene.policy_seen("again", 1, counts(1, 0, 1))
     assert found["status"]["observedGeneration"] == 1
     assert "nodeName" not in (await scene.get("held"))["spec"]
@@ -437,11 +437,11 @@ async def test_a_policy_that_is_deleted_and_made_again(scene: Scene) -> None:
     await scene.api.delete(f"{POLICIES}/again")
     await scene.policy("again", selects=selecting("nobody"))
     await scene.node_of("held")
-    scene.unheard.clear()
+    scene.ignored_reasons.clear()
     assert "lastRound" not in (await scene.policy_seen("again", 1, counts(0, 0, 0)))["status"]
 
 
-async def test_empty_selects_governs_nothing(scene: Scene) -> None:
+async def test_empty_selects_governs_nothing(scene: ClusterScenario) -> None:
     """And its status says so, however it is left empty."""
     await scene.nodes("a")
     await scene.policy("empty", delivery="Observe", precedence=9)
@@ -458,14 +458,14 @@ async def test_empty_selects_governs_nothing(scene: Scene) -> None:
 BAD_LABEL = {"podSelector": {"matchLabels": {"a": "not a label value"}}}
 
 
-async def test_a_wrong_version_leaves_the_last_good_one_in_force(scene: Scene) -> None:
+async def test_a_wrong_version_leaves_the_last_good_one_in_force(scene: ClusterScenario) -> None:
     """Accepted=False says what is wrong, the version before governs on, and other policies notice nothing."""
     await scene.nodes("a")
     await scene.policy("bystander", selects=selecting("other"))
     before = await scene.policy_seen("bystander", 1, counts(0, 0, 0))
     await scene.policy("edited", selects=selecting("mine"), delivery="Observe")
     await scene.create("first", labels={"tier": "mine"})
-    scene.unheard.add("first")
+    scene.ignored_reasons.add("first")
     await scene.policy_seen("edited", 1, counts(1, 0, 1))
     wrong = policy("edited", selects=BAD_LABEL, delivery="Observe")
     await scene.api.apply(wrong)
@@ -476,9 +476,9 @@ async def test_a_wrong_version_leaves_the_last_good_one_in_force(scene: Scene) -
     assert (ready["status"], ready["reason"]) == ("True", "LastGoodInForce")
     assert "Generation 1" in ready["message"]
     await scene.create("second", labels={"tier": "mine"})
-    scene.unheard.add("second")
+    scene.ignored_reasons.add("second")
     await scene.policy_seen("edited", 2, counts(2, 0, 2))
-    await scene.another_round("barrier")
+    await scene.wait_for_round("barrier")
     assert "nodeName" not in (await scene.get("second"))["spec"]
     assert await scene.api.get(f"{POLICIES}/bystander") == before
     # Mended, it is in force again.
@@ -487,7 +487,7 @@ async def test_a_wrong_version_leaves_the_last_good_one_in_force(scene: Scene) -
     await scene.nodes_of("first", "second")
 
 
-async def test_a_policy_that_was_never_right(scene: Scene) -> None:
+async def test_a_policy_that_was_never_right(scene: ClusterScenario) -> None:
     """It governs nothing and says so; its pods go on by the built-in default."""
     await scene.nodes("a")
     found = await scene.policy("wrong", selects={"namespaceSelector": {"matchExpressions": [
@@ -501,7 +501,7 @@ async def test_a_policy_that_was_never_right(scene: Scene) -> None:
     assert found["status"]["pods"] == {"governed": 0, "placed": 0, "waiting": 0}
 
 
-async def test_an_unknown_model(scene: Scene) -> None:
+async def test_an_unknown_model(scene: ClusterScenario) -> None:
     """Plug-ins may add models, so the API server cannot know: the operator answers, and names those that there are."""
     found = await scene.policy("starry", selects=selecting("starry"), cost={"model": "Astrology"})
     accepted = condition(found, "Accepted")
@@ -513,7 +513,7 @@ async def test_an_unknown_model(scene: Scene) -> None:
     assert condition(found, "Accepted")["status"] == "True"
 
 
-async def test_another_model(scene: Scene) -> None:
+async def test_another_model(scene: ClusterScenario) -> None:
     """Bin packing goes where pods are already, however many may go elsewhere."""
     await scene.nodes("empty-a", "empty-z", cpu="8", memory="8Gi")
     await scene.nodes("busy", cpu="8", memory="8Gi", labels={"liked": "yes"})
@@ -525,7 +525,7 @@ async def test_another_model(scene: Scene) -> None:
         assert await scene.node_of(f"packed-{number}") == "busy"
 
 
-async def test_weights_are_heeded(scene: Scene) -> None:
+async def test_weights_are_heeded(scene: ClusterScenario) -> None:
     """With leastRequested the emptier node wins; edited so that only the preference counts, the preferred one does."""
     await scene.nodes("empty", cpu="8", memory="8Gi")
     await scene.nodes("busy", cpu="8", memory="8Gi", labels={"liked": "yes"})
@@ -545,7 +545,7 @@ async def test_weights_are_heeded(scene: Scene) -> None:
     assert await scene.node_of("second") == "busy"
 
 
-async def test_unscheduled_prices_decide_who_waits(scene: Scene) -> None:
+async def test_unscheduled_prices_decide_who_waits(scene: ClusterScenario) -> None:
     """Where room is for one of two, the pods of the policy that pays more for waiting go first."""
     await scene.nodes("only", cpu="1")
     await scene.policy("cheap", selects=selecting("cheap"), unscheduled={"base": 50000}, delivery="Observe")
@@ -562,7 +562,7 @@ async def test_unscheduled_prices_decide_who_waits(scene: Scene) -> None:
     assert await scene.node_of("dear") == "only"
 
 
-async def test_many_policies(scene: Scene) -> None:
+async def test_many_policies(scene: ClusterScenario) -> None:
     """Thirty policies, each governing its own pods."""
     await scene.nodes("a", "b", cpu="16")
     await scene.api.create_many([policy(f"p{number}", selects=selecting(f"t{number}")) for number in range(30)])
@@ -571,7 +571,7 @@ async def test_many_policies(scene: Scene) -> None:
         await scene.policy_seen(f"p{number}", 1, counts(1, 1, 0))
 
 
-async def test_status_of_a_policy_whose_status_was_wiped(scene: Scene) -> None:
+async def test_status_of_a_policy_whose_status_was_wiped(scene: ClusterScenario) -> None:
     """Another writer's status is put right with the next change at the latest."""
     await scene.nodes("a")
     await scene.policy("wiped", selects=EVERYTHING)
@@ -581,7 +581,7 @@ async def test_status_of_a_policy_whose_status_was_wiped(scene: Scene) -> None:
     await scene.policy_seen("wiped", 1, counts(1, 1, 0))
 
 
-async def test_no_finalizers_and_no_annotations(scene: Scene) -> None:
+async def test_no_finalizers_and_no_annotations(scene: ClusterScenario) -> None:
     """The operator writes nothing but status, so that an uninstall never hangs."""
     await scene.policy("plain", selects=EVERYTHING)
     found = await scene.policy_seen("plain", 1, counts(0, 0, 0))
@@ -595,7 +595,7 @@ async def test_no_finalizers_and_no_annotations(scene: Scene) -> None:
     await until(gone, 10, lambda: "the policy to be gone")
 
 
-async def test_bandwidth_asked_for_and_measured(scene: Scene) -> None:
+async def test_bandwidth_asked_for_and_measured(scene: ClusterScenario) -> None:
     """Two nodes with a network and its measure: the idle one gets the pod, then the one that is idle by then."""
     network = "networking.thalweg/bandwidth"
     await scene.nodes("net-a", "net-b", cpu="8", memory="8Gi", extended={network: "10G"})

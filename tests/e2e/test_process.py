@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.cluster_scenario import ClusterScenario, install_crds, policy
 from support.operator import running_operator, until
-from support.scene import Scene, install_crds, policy
 from thalweg_controlplane import Api, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/flowschedulingpolicies.scheduling.thalweg"
 
 
-async def test_probes_and_metrics(scene: Scene) -> None:
+async def test_probes_and_metrics(scene: ClusterScenario) -> None:
     """/healthz and /readyz say ok; /metrics counts what was done, by the names that the docs use."""
     before = await scene.operator.metrics()
     await scene.nodes("a", "b", cpu="1")
     await scene.api.create_many([scene.pod(f"p{number}", "500m") for number in range(6)])
-    await scene.settled()
+    await scene.wait_settled()
     assert await scene.operator.get("/healthz") == (200, "ok\n")
     assert await scene.operator.get("/readyz") == (200, "ok\n")
     after = await scene.operator.metrics()
@@ -49,7 +49,9 @@ async def test_probes_and_metrics(scene: Scene) -> None:
     await until(empty, 20, lambda: "the gauges to follow")
 
 
-async def test_started_before_the_api_server(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_started_before_the_api_server(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
+) -> None:
     """It lives and is not ready, says what it waits for, keeps trying, and goes to work when the server is there."""
     await scene.operator.stop()
     await scene.nodes("a")
@@ -85,7 +87,7 @@ async def test_sigterm_while_the_api_server_is_away(plane: tuple[ControlPlane, A
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-async def test_signals_stop_it_cleanly(scene: Scene, how: signal.Signals) -> None:
+async def test_signals_stop_it_cleanly(scene: ClusterScenario, how: signal.Signals) -> None:
     """Exit code 0 in the middle of its work, no worker left behind, and bindings under way are finished."""
     await scene.nodes(*(f"n{number}" for number in range(5)), cpu="8")
     pods = [scene.pod(f"p{number}", "100m") for number in range(400)]
@@ -100,7 +102,7 @@ async def test_signals_stop_it_cleanly(scene: Scene, how: signal.Signals) -> Non
     await scene.nodes_of()
 
 
-async def test_without_the_crd(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_without_the_crd(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """It works by the built-in default; policies are taken up once the CRD is there, and forgotten when it goes."""
     _, api = plane
     await scene.operator.stop()
@@ -127,7 +129,7 @@ async def test_without_the_crd(scene: Scene, plane: tuple[ControlPlane, Api], tm
     await scene.operator.start()
 
 
-async def test_policies_that_were_there_first(scene: Scene) -> None:
+async def test_policies_that_were_there_first(scene: ClusterScenario) -> None:
     """Restarted, it knows all policies before its first round: none of their pods slips through to the default."""
     await scene.nodes("a")
     await scene.operator.stop()
@@ -137,7 +139,7 @@ async def test_policies_that_were_there_first(scene: Scene) -> None:
         )
     held = [scene.pod(f"held-{number}", labels={"p": str(number % 5)}) for number in range(50)]
     await scene.api.create_many(held)
-    scene.unheard.update(each["metadata"]["name"] for each in held)
+    scene.ignored_reasons.update(each["metadata"]["name"] for each in held)
     await scene.create("free")
     await scene.operator.start()
     assert await scene.node_of("free") == "a"
@@ -146,7 +148,7 @@ async def test_policies_that_were_there_first(scene: Scene) -> None:
     assert [each["metadata"]["name"] for each in await scene.pods() if each["spec"].get("nodeName")] == ["free"]
 
 
-async def test_what_is_bound_is_told(scene: Scene) -> None:
+async def test_what_is_bound_is_told(scene: ClusterScenario) -> None:
     """The Event that kube-scheduler writes too, a line in the log for rounds, and one for bindings."""
     await scene.nodes("a")
     scene.operator.new_log()
@@ -171,7 +173,7 @@ async def test_what_is_bound_is_told(scene: Scene) -> None:
     assert not any(name in line for line in lines for name in names)
 
 
-async def test_reasons_outlive_a_restart(scene: Scene) -> None:
+async def test_reasons_outlive_a_restart(scene: ClusterScenario) -> None:
     """A pod that was told its reason before is not told the same again by the next operator."""
     await scene.nodes("a", cpu="1")
     await scene.create("big", "2")
@@ -181,7 +183,7 @@ async def test_reasons_outlive_a_restart(scene: Scene) -> None:
     assert await scene.operator.stop() == 0
     await scene.operator.start()
     for number in range(2):
-        await scene.another_round(f"p{number}")
+        await scene.wait_for_round(f"p{number}")
     # Another pod is told meanwhile, so the writer was at work.
     await scene.create("bigger", "3")
     await scene.reason_of("bigger", "Insufficient cpu")
@@ -189,7 +191,7 @@ async def test_reasons_outlive_a_restart(scene: Scene) -> None:
     assert len(await scene.events_of("big")) == 1
 
 
-async def test_a_cluster_full_of_finished_pods(scene: Scene) -> None:
+async def test_a_cluster_full_of_finished_pods(scene: ClusterScenario) -> None:
     """Started into it, the operator counts what runs and nothing else."""
     await scene.nodes("a", cpu="1")
     await scene.operator.stop()
@@ -203,7 +205,7 @@ async def test_a_cluster_full_of_finished_pods(scene: Scene) -> None:
             await scene.api.patch(scene.path(name) + "/status", {"status": {"phase": "Succeeded"}})
     await scene.operator.start()
     await scene.api.create_many([scene.pod(f"new-{number}", "200m") for number in range(4)])
-    await scene.settled()
+    await scene.wait_settled()
     placed = [
         each
         for each in await scene.pods()
@@ -240,7 +242,7 @@ async def _absent(api: Api, path: str) -> bool:
     return name not in {each["metadata"]["name"] for each in await api.list(group)}
 
 
-async def _count(scene: Scene, name: str, count: int) -> bool:
+async def _count(scene: ClusterScenario, name: str, count: int) -> bool:
     return len(await scene.events_of(name)) == count
 
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from support.scene import Scene
-from support.steered import count
+from support.steering import count
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 
@@ -22,7 +22,7 @@ def instead_of(name: str) -> dict[str, dict[str, str]]:
     return {"annotations": {"scheduling.thalweg/replaces": name}}
 
 
-async def runs(scene: Scene, name: str) -> dict[str, Any]:
+async def runs(scene: ClusterScenario, name: str) -> dict[str, Any]:
     """Waits until a pod's kubelet says so; the pod."""
     found: dict[str, Any] = await scene.api.wait_for(
         scene.path(name), lambda each: each["status"].get("phase") == "Running"
@@ -30,12 +30,12 @@ async def runs(scene: Scene, name: str) -> dict[str, Any]:
     return found
 
 
-async def gone(scene: Scene, name: str) -> bool:
+async def gone(scene: ClusterScenario, name: str) -> bool:
     """Whether there is no such pod."""
     return name not in {each["metadata"]["name"] for each in await scene.pods()}
 
 
-async def figure_4(scene: Scene) -> None:
+async def figure_4(scene: ClusterScenario) -> None:
     """The old pod fills its node; then another node comes, as large and empty. These pods have no controller."""
     await scene.policy("own", selects={"podSelector": {}}, replaces=ANYBODY)
     await scene.nodes("m0", cpu="4")
@@ -45,7 +45,7 @@ async def figure_4(scene: Scene) -> None:
 
 
 @BOTH
-async def test_figures_4_and_5(scene: Scene, scheduler: str) -> None:
+async def test_figures_4_and_5(scene: ClusterScenario, scheduler: str) -> None:
     """The new pod comes where the old one ran, once that one has left; a third one that waits longer is not let in."""
     await figure_4(scene)
     before = await count(scene.operator, "thalweg_evictions_total", "evicted")
@@ -60,7 +60,7 @@ async def test_figures_4_and_5(scene: Scene, scheduler: str) -> None:
 
 
 @BOTH
-async def test_a_budget_forbids_it_for_now(scene: Scene, scheduler: str) -> None:
+async def test_a_budget_forbids_it_for_now(scene: ClusterScenario, scheduler: str) -> None:
     """The old pod stays and the new one is told in the API server's words; once it may, it goes on by itself."""
     await figure_4(scene)
     budget = f"/apis/policy/v1/namespaces/{scene.namespace}/poddisruptionbudgets/old"
@@ -76,7 +76,7 @@ async def test_a_budget_forbids_it_for_now(scene: Scene, scheduler: str) -> None
     await scene.create("t1", "4", scheduler=scheduler, **instead_of("t0"))
     said = "cannot be evicted now: Cannot evict pod as it would violate the pod's disruption budget."
     if scheduler == SCHEDULER_NAME:
-        await scene.reason_of("t1", f"to take the place of {scene.namespace}/t0", said)
+        await scene.reason_of("t1", f"Waiting for {scene.namespace}/t0 to terminate", said)
     else:
 
         async def heard() -> bool:
@@ -89,7 +89,7 @@ async def test_a_budget_forbids_it_for_now(scene: Scene, scheduler: str) -> None
     assert await gone(scene, "t0")
 
 
-async def test_the_old_one_stays_where_the_new_one_cannot_start(scene: Scene) -> None:
+async def test_the_old_one_stays_where_the_new_one_cannot_start(scene: ClusterScenario) -> None:
     """It does not fit, may not go to that node, or says nobody's name: it is told so, and nobody is evicted."""
     await figure_4(scene)
     before = await count(scene.operator, "thalweg_evictions_total")
@@ -97,7 +97,7 @@ async def test_the_old_one_stays_where_the_new_one_cannot_start(scene: Scene) ->
     picky = {"kubernetes.io/hostname": "m1"}
     await scene.create("picky", scheduler=SCHEDULER_NAME, nodeSelector=picky, **instead_of("t0"))
     await scene.create("unreadable", scheduler=SCHEDULER_NAME, **instead_of("No Pod"))
-    place = f"cannot take the place of {scene.namespace}/t0 on node m0"
+    place = f"cannot replace {scene.namespace}/t0 on node m0"
     await scene.reason_of("large", f"{place}: Insufficient cpu")
     await scene.reason_of("picky", f"{place}: node(s) didn't match Pod's node affinity/selector")
     await scene.reason_of("unreadable", "its annotation scheduling.thalweg/replaces names no pod: 'No Pod'")
@@ -109,7 +109,7 @@ async def test_the_old_one_stays_where_the_new_one_cannot_start(scene: Scene) ->
 
 
 @BOTH
-async def test_a_restart_while_the_old_one_leaves(scene: Scene, scheduler: str) -> None:
+async def test_a_restart_while_the_old_one_leaves(scene: ClusterScenario, scheduler: str) -> None:
     """It takes long to go, for somebody's finalizer: the new operator waits for it too, and then takes its place."""
     await scene.policy("own", selects={"podSelector": {}}, replaces=ANYBODY)
     await scene.nodes("m0", cpu="4")
@@ -122,19 +122,19 @@ async def test_a_restart_while_the_old_one_leaves(scene: Scene, scheduler: str) 
     await scene.api.wait_for(scene.path("t0"), lambda each: "deletionTimestamp" in each["metadata"])
     await scene.operator.kill()
     await scene.operator.start()
-    await scene.another_round("later")
+    await scene.wait_for_round("later")
     assert "nodeName" not in (await scene.get("t1"))["spec"]
     await scene.api.patch(scene.path("t0"), {"metadata": {"finalizers": None}})
     assert await scene.node_of("t1") == "m0"
 
 
-async def test_by_default_only_pods_of_the_same_controller(scene: Scene) -> None:
+async def test_by_default_only_pods_of_the_same_controller(scene: ClusterScenario) -> None:
     """A bare pod that names another one waits with the reason and evicts nobody; once the policy allows it, it goes."""
     await figure_4(scene)
     before = await count(scene.operator, "thalweg_evictions_total")
     await scene.policy("own", selects={"podSelector": {}})
     await scene.create("t1", "4", scheduler=SCHEDULER_NAME, **instead_of("t0"))
-    await scene.reason_of("t1", f"may not take the place of {scene.namespace}/t0", "not of the same controller")
+    await scene.reason_of("t1", f"may not replace {scene.namespace}/t0", "not of the same controller")
     assert not await gone(scene, "t0")
     assert await count(scene.operator, "thalweg_evictions_total") == before
     await scene.policy("own", selects={"podSelector": {}}, replaces=ANYBODY)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cluster_scenario import POLICIES, ClusterScenario
 from support.operator import running_operator, until
 from support.proxy import proxied
 from support.rights import grant, kubeconfig, token
-from support.scene import POLICIES, Scene
-from support.steered import Relay, gates_in_effect
+from support.steering import DelayingProxy, gates_in_effect
 from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_controlplane.api import STRATEGIC_PATCH
 
@@ -25,7 +25,7 @@ THEIRS = "example.com/later"
 
 
 async def test_the_rights_are_enough(
-    scene: Scene, plane: tuple[ControlPlane, Api], relay: Relay, tmp_path: Path
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, tmp_path: Path
 ) -> None:
     """Binder, extender, gates, reasons, eviction: all work, and the API server refuses no request."""
     control, api = plane
@@ -54,7 +54,7 @@ async def test_the_rights_are_enough(
         await scene.create("large", "16", scheduler="thalweg")
         await scene.reason_of("large", "Insufficient cpu")
         assert await operator.stop() == 0
-        assert [(each.method, each.path) for each in proxy.passed if each.status in (401, 403, 422)] == []
+        assert [(each.method, each.path) for each in proxy.requests if each.status in (401, 403, 422)] == []
         assert {each.method for each in proxy.writes} == {"POST", "PATCH"}
         lease = await api.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg")
         assert lease["spec"]["holderIdentity"] == ""
@@ -62,7 +62,7 @@ async def test_the_rights_are_enough(
     await scene.operator.start()
 
 
-async def test_without_the_lease(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_without_the_lease(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """An account that may not use the lease: the operator ends, names the right, and has written nothing."""
     control, api = plane
     await grant(api)
@@ -80,7 +80,7 @@ async def test_without_the_lease(scene: Scene, plane: tuple[ControlPlane, Api], 
         assert proxy.writes == []
 
 
-async def test_a_stolen_token(scene: Scene, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_a_stolen_token(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """It opens our gates, nominates and says why pods wait; it changes nothing else of pods and nothing else at all."""
     control, api = plane
     await grant(api)

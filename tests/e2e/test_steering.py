@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from support.scene import Scene
-from support.steered import count, filters, no_plans, silence
+from support.steering import count, filters, no_extender_calls, no_plans
 from thalweg_controlplane import Api, ControlPlane
 
-from flowcore.model.guidance import HELD
+from flowcore.model.advice import HELD_MESSAGE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,7 +28,7 @@ def required(app: str, topology: str) -> dict[str, Any]:
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
-async def test_plain_pods_go_where_the_plan_says(scene: Scene) -> None:
+async def test_plain_pods_go_where_the_plan_says(scene: ClusterScenario) -> None:
     """Three hundred fill the nodes to the last millicore; kube-scheduler binds each where it was nominated for."""
     await scene.nodes(*(f"n{number}" for number in range(10)), cpu="9")
     before = await count(scene.operator, "thalweg_steered_total", "bound")
@@ -39,7 +39,7 @@ async def test_plain_pods_go_where_the_plan_says(scene: Scene) -> None:
     assert await count(scene.operator, "thalweg_steered_total", "elsewhere") == 0
 
 
-async def test_constraints_that_kube_scheduler_does_not_know(scene: Scene) -> None:
+async def test_constraints_that_kube_scheduler_does_not_know(scene: ClusterScenario) -> None:
     """Caps and exclusive groups hold for pods that it binds, those too that change places with pods like them."""
     nodes = {f"n{number}": "abc"[number % 3] for number in range(12)}
     for name, zone in nodes.items():
@@ -83,7 +83,7 @@ async def test_constraints_that_kube_scheduler_does_not_know(scene: Scene) -> No
     assert max((apps["loud"] + apps["quiet"]).values()) <= 5
 
 
-async def test_selectors_taints_and_affinity(scene: Scene) -> None:
+async def test_selectors_taints_and_affinity(scene: ClusterScenario) -> None:
     """Kubernetes' own fields hold; a pod that no node may take is told so by our Event, in the filters' words."""
     await scene.nodes("plain")
     await scene.nodes("ssd", labels={"disk": "ssd"})
@@ -102,7 +102,7 @@ async def test_selectors_taints_and_affinity(scene: Scene) -> None:
     assert "node affinity/selector" in event["message"]
 
 
-async def test_pods_that_shun_each_other(scene: Scene) -> None:
+async def test_pods_that_shun_each_other(scene: ClusterScenario) -> None:
     """One a node by hostname anti-affinity; the one too many is held, and goes to the node that comes."""
     await scene.nodes(*(f"n{number}" for number in range(8)))
     names = [f"p{number}" for number in range(9)]
@@ -114,13 +114,13 @@ async def test_pods_that_shun_each_other(scene: Scene) -> None:
         return sum(bool(each["spec"].get("nodeName")) for each in await scene.pods()) == 8
 
     await until(eight, 30, lambda: "eight to be bound")
-    await scene.settled()
+    await scene.wait_settled()
     await scene.nodes("late")
     where = await scene.nodes_of(*names)
     assert len(set(where.values())) == 9
 
 
-async def test_a_spread_that_is_legal_in_one_order_only(scene: Scene) -> None:
+async def test_a_spread_that_is_legal_in_one_order_only(scene: ClusterScenario) -> None:
     """Thirty pods over three zones with maxSkew 1, in waves: ten in each, and never more than one apart."""
     for zone in "abc":
         await scene.nodes(f"{zone}1", f"{zone}2", labels={"zone": zone})
@@ -135,7 +135,7 @@ async def test_a_spread_that_is_legal_in_one_order_only(scene: Scene) -> None:
     assert await count(scene.operator, "thalweg_steered_total", "rejected") == 0
 
 
-async def test_a_group_that_wants_to_be_together(scene: Scene) -> None:
+async def test_a_group_that_wants_to_be_together(scene: ClusterScenario) -> None:
     """Required affinity to each other: all in the one zone that has room for all of them."""
     await scene.nodes("a1", "a2", labels={"zone": "a"}, cpu="1")
     await scene.nodes("b1", "b2", labels={"zone": "b"}, cpu="2")
@@ -146,17 +146,17 @@ async def test_a_group_that_wants_to_be_together(scene: Scene) -> None:
     assert {node[0] for node in where.values()} == {"b"}
 
 
-async def test_more_pods_than_room(scene: Scene) -> None:
+async def test_more_pods_than_room(scene: ClusterScenario) -> None:
     """Those left over have a reason and an Event, and nobody asks about them. Room that comes is used."""
     await scene.nodes("a", "b", cpu="1")
     await scene.api.create_many([scene.pod(f"first-{number}", "500m") for number in range(4)])
     await scene.nodes_of()
-    await silence(scene)
+    await no_extender_calls(scene)
     before = await filters(scene)
     rest = [f"rest-{number}" for number in range(10)]
     await scene.api.create_many([scene.pod(name, "500m") for name in rest])
-    await scene.settled()
-    await silence(scene)
+    await scene.wait_settled()
+    await no_extender_calls(scene)
     # kube-scheduler's own filters find no room either, so it has no node to ask about.
     assert await filters(scene) == before
     for name in rest:
@@ -170,7 +170,7 @@ async def test_more_pods_than_room(scene: Scene) -> None:
     await until(nine, 30, lambda: "nine of the rest to be bound")
 
 
-async def test_held_pods_are_asked_about_twice(scene: Scene) -> None:
+async def test_held_pods_are_asked_about_twice(scene: ClusterScenario) -> None:
     """There is room and no plan yet: two calls each under one constant text, then silence until the plan comes."""
     await scene.nodes("a", "b", "c", cpu="4")
     await scene.create("first")
@@ -180,14 +180,14 @@ async def test_held_pods_are_asked_about_twice(scene: Scene) -> None:
         names = [f"p{number}" for number in range(10)]
         for name in names:
             await scene.create(name)
-            await scene.reason_of(name, HELD)
-        await silence(scene)
+            await scene.reason_of(name, HELD_MESSAGE)
+        await no_extender_calls(scene)
         assert await filters(scene) - before <= 2 * len(names)
         assert len({await scene.reason_of(name) for name in names}) == 1
     await scene.nodes_of(*names)
 
 
-async def test_priorities(scene: Scene) -> None:
+async def test_priorities(scene: ClusterScenario) -> None:
     """Of a backlog that does not fit, those of the highest priority run; nobody is evicted for a pod that is held."""
     for name, value in (("low", 10), ("high", 1000)):
         await scene.api.apply(
@@ -202,7 +202,7 @@ async def test_priorities(scene: Scene) -> None:
         return sum(bool(each["spec"].get("nodeName")) for each in await scene.pods()) == 4
 
     await until(four, 30, lambda: "four to be bound")
-    await scene.settled()
+    await scene.wait_settled()
     # Those that came first may run, whatever their priority: nothing is evicted.
     assert not scene.history.deleted
     for each in await scene.pods():
@@ -216,7 +216,7 @@ async def test_priorities(scene: Scene) -> None:
     await until(high_first, 30, lambda: "all of the higher priority to be bound")
 
 
-async def test_a_backlog_from_before(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_a_backlog_from_before(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
     """Pods that were there before the operator and kube-scheduler are all placed."""
     await scene.operator.stop()
     await plane[0].kill("kube-scheduler")

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from support.scene import Scene
-from support.steered import Relay, count, scheduler_config
+from support.steering import DelayingProxy, count, scheduler_config
 from thalweg_controlplane import Api, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -18,7 +18,7 @@ STEERED: dict[str, str] = {}
 
 
 @asynccontextmanager
-async def arriving(scene: Scene, pods: list[dict[str, object]], concurrency: int = 8) -> AsyncIterator[None]:
+async def arriving(scene: ClusterScenario, pods: list[dict[str, object]], concurrency: int = 8) -> AsyncIterator[None]:
     """These pods are created, in order, while the block runs, and are all there when it is left."""
     creating = asyncio.create_task(scene.api.create_many(pods, concurrency))
     try:
@@ -27,11 +27,11 @@ async def arriving(scene: Scene, pods: list[dict[str, object]], concurrency: int
         await creating
 
 
-async def some_bound(scene: Scene, number: int) -> None:
+async def some_bound(scene: ClusterScenario, number: int) -> None:
     await until(lambda: len(scene.history.nodes_of) >= number, 60, lambda: f"{number} pods to be bound")
 
 
-async def test_the_operator_is_restarted_and_killed_half_way(scene: Scene) -> None:
+async def test_the_operator_is_restarted_and_killed_half_way(scene: ClusterScenario) -> None:
     """Amid 300 pods that fill the cluster exactly: what was nominated is reserved again, and all are bound."""
     await scene.nodes(*(f"n{number}" for number in range(10)), cpu="3")
     pods = [scene.pod(f"p{number}", "100m") for number in range(300)]
@@ -45,7 +45,9 @@ async def test_the_operator_is_restarted_and_killed_half_way(scene: Scene) -> No
     assert len(await scene.nodes_of(within=60)) == 300
 
 
-async def test_nominations_in_flight_are_reservations_again(scene: Scene, plane: tuple[ControlPlane, Api]) -> None:
+async def test_nominations_in_flight_are_reservations_again(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+) -> None:
     """While kube-scheduler is away pods are nominated; the operator, killed and back, keeps their room for them."""
     await scene.nodes("a", "b", cpu="2")
     await plane[0].kill("kube-scheduler")
@@ -73,7 +75,7 @@ async def test_nominations_in_flight_are_reservations_again(scene: Scene, plane:
     assert "nodeName" not in (await scene.get("late"))["spec"]
 
 
-async def test_an_extender_that_takes_two_seconds(scene: Scene, relay: Relay) -> None:
+async def test_an_extender_that_takes_two_seconds(scene: ClusterScenario, relay: DelayingProxy) -> None:
     """Slow, and no more than that: what was planned is bound as planned, one pod after the other."""
     await scene.nodes("a", "b", cpu="2")
     relay.delay = 2.0
@@ -85,7 +87,7 @@ async def test_an_extender_that_takes_two_seconds(scene: Scene, relay: Relay) ->
         relay.delay = 0.0
 
 
-async def test_a_strict_extender_is_gone(scene: Scene) -> None:
+async def test_a_strict_extender_is_gone(scene: ClusterScenario) -> None:
     """Without it all pods wait, unmanaged ones too; all are placed once it is back."""
     await scene.nodes("a", "b", cpu="2")
     await scene.operator.stop()
@@ -101,7 +103,9 @@ async def test_a_strict_extender_is_gone(scene: Scene) -> None:
     await scene.nodes_of("ours", "theirs", within=60)
 
 
-async def test_an_ignorable_extender_is_gone(scene: Scene, plane: tuple[ControlPlane, Api], relay: Relay) -> None:
+async def test_an_ignorable_extender_is_gone(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy
+) -> None:
     """kube-scheduler goes on alone, with governed pods as with others; back again, the operator counts what runs."""
     config = plane[0].workdir / "scheduler.yaml"
     strict = config.read_text()
@@ -126,7 +130,7 @@ async def test_an_ignorable_extender_is_gone(scene: Scene, plane: tuple[ControlP
 
 
 @pytest.mark.parametrize("how", ["restarted", "killed"])
-async def test_kube_scheduler_goes_and_comes(scene: Scene, plane: tuple[ControlPlane, Api], how: str) -> None:
+async def test_kube_scheduler_goes_and_comes(scene: ClusterScenario, plane: tuple[ControlPlane, Api], how: str) -> None:
     """In the middle of 200 pods that fill the cluster exactly."""
     await scene.nodes(*(f"n{number}" for number in range(5)), cpu="4")
     async with arriving(scene, [scene.pod(f"p{number}", "100m") for number in range(200)], 4):
@@ -139,7 +143,7 @@ async def test_kube_scheduler_goes_and_comes(scene: Scene, plane: tuple[ControlP
     assert len(await scene.nodes_of(within=60)) == 200
 
 
-async def test_both_deliveries_and_others_at_once(scene: Scene) -> None:
+async def test_both_deliveries_and_others_at_once(scene: ClusterScenario) -> None:
     """Bound by us, steered and unmanaged pods together fill the cluster exactly, the operator restarted meanwhile."""
     await scene.nodes(*(f"n{number}" for number in range(10)), cpu="3")
     names = ("thalweg", "thalweg-steered", "default-scheduler")
@@ -151,7 +155,7 @@ async def test_both_deliveries_and_others_at_once(scene: Scene) -> None:
     assert len(await scene.nodes_of(within=90)) == 300
 
 
-async def test_a_full_cluster_that_all_three_want(scene: Scene) -> None:
+async def test_a_full_cluster_that_all_three_want(scene: ClusterScenario) -> None:
     """Twice as many pods as there is room for, and room that comes free again and again: none is ever given twice."""
     await scene.nodes(*(f"n{number}" for number in range(6)), cpu="2")
     names = ("thalweg", "thalweg-steered", "default-scheduler")

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from support.scene import Scene
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -12,7 +12,7 @@ PLANE = {"controller_manager": True, "scheduler": True, "kwok": True}
 STEERED: dict[str, str] = {}
 
 
-async def test_a_deployment_is_scaled(scene: Scene) -> None:
+async def test_a_deployment_is_scaled(scene: ClusterScenario) -> None:
     """Up to the last millicore, beyond it, down and up again."""
     await scene.nodes("a", "b", "c", cpu="4")
     labels = {"app": "web"}
@@ -40,14 +40,14 @@ async def test_a_deployment_is_scaled(scene: Scene) -> None:
     await scaled(6, 6)
     await scaled(12, 12)
     await scaled(14, 12)
-    await scene.settled()
+    await scene.wait_settled()
     await scene.nodes("d", cpu="4")
     await scaled(14, 14)
     await scaled(2, 2)
     await scaled(16, 16)
 
 
-async def test_pods_with_volumes(scene: Scene) -> None:
+async def test_pods_with_volumes(scene: ClusterScenario) -> None:
     """WaitForFirstConsumer, volumes on two of three nodes: bound where the volume is, and so is the claim."""
     await scene.nodes("a", "b", "c")
     await scene.api.apply(
@@ -104,7 +104,7 @@ def volume(name: str, node: str) -> dict[str, Any]:
     }
 
 
-def claim(scene: Scene, name: str) -> dict[str, Any]:
+def claim(scene: ClusterScenario, name: str) -> dict[str, Any]:
     """A PersistentVolumeClaim of the test's namespace."""
     return {
         "apiVersion": "v1",

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from support.operator import until
-from support.watching import watching
+from support.watching import watched_cluster
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import object_path
 
+from flowcore.api import STORAGE_KINDS
 from flowcore.model.volumes import Attachment, Claim, PersistentVolume
-from flowcore.model.wire import STORAGE_KINDS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -43,7 +43,7 @@ async def test_every_kind_comes_and_goes(plane: tuple[ControlPlane, Api]) -> Non
     api = plane[1]
     every = [*OBJECTS, DEVICES]
     await api.create_many(every[::2])
-    async with watching(plane[0]) as state:
+    async with watched_cluster(plane[0]) as state:
 
         def known() -> tuple[list[str], list[str]]:
             return sorted(kind for kind, _, _ in state.storage.objects), list(state.device_classes)

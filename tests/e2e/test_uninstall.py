@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cluster_scenario import POLICIES, policy
 from support.operator import Operator, running_operator, until
-from support.scene import POLICIES, policy
 from thalweg.crds import gate_admission
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import collection_path, pod

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.scene import Scene
+from support.cluster_scenario import ClusterScenario
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -13,7 +13,7 @@ def condition(pod: dict[str, Any]) -> dict[str, Any]:
     return next(each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
 
 
-async def test_condition_and_exactly_one_event(scene: Scene) -> None:
+async def test_condition_and_exactly_one_event(scene: ClusterScenario) -> None:
     """PodScheduled=False with reason Unschedulable and the message, and one Event that says the same."""
     await scene.nodes("small", cpu="1")
     await scene.create("big", "2")
@@ -24,14 +24,14 @@ async def test_condition_and_exactly_one_event(scene: Scene) -> None:
     # Rounds go on and find the same reason again and again: nothing is written.
     version = (await scene.get("big"))["metadata"]["resourceVersion"]
     for number in range(3):
-        await scene.another_round(f"another-{number}")
+        await scene.wait_for_round(f"another-{number}")
     (event,) = await scene.events_of("big")
     assert (event["type"], event["reason"], event["message"]) == ("Warning", "FailedScheduling", message)
     assert event["involvedObject"]["uid"] == (await scene.get("big"))["metadata"]["uid"]
     assert (await scene.get("big"))["metadata"]["resourceVersion"] == version
 
 
-async def test_a_changed_reason_is_written_again(scene: Scene) -> None:
+async def test_a_changed_reason_is_written_again(scene: ClusterScenario) -> None:
     """A second node that is too small changes the message; a second Event says so."""
     await scene.nodes("one", cpu="1")
     await scene.create("big", "2")
@@ -44,7 +44,7 @@ async def test_a_changed_reason_is_written_again(scene: Scene) -> None:
     assert seen == ["0/1 nodes are available: 1 Insufficient cpu.", "0/2 nodes are available: 2 Insufficient cpu."]
 
 
-async def test_no_nodes_at_all(scene: Scene) -> None:
+async def test_no_nodes_at_all(scene: ClusterScenario) -> None:
     """An empty cluster is a reason too, and the first node is found."""
     await scene.create("alone")
     await scene.reason_of("alone", "0/0 nodes are available")
@@ -52,7 +52,7 @@ async def test_no_nodes_at_all(scene: Scene) -> None:
     assert await scene.node_of("alone") == "first"
 
 
-async def test_a_node_that_is_added(scene: Scene) -> None:
+async def test_a_node_that_is_added(scene: ClusterScenario) -> None:
     """Its room is used for those that wait."""
     await scene.nodes("full", cpu="1")
     await scene.create("big", "2")
@@ -61,7 +61,7 @@ async def test_a_node_that_is_added(scene: Scene) -> None:
     assert await scene.node_of("big") == "roomy"
 
 
-async def test_a_node_that_grows(scene: Scene) -> None:
+async def test_a_node_that_grows(scene: ClusterScenario) -> None:
     """More allocatable on a node that was there is as good as a new node."""
     await scene.nodes("growing", cpu="1")
     await scene.create("big", "2")
@@ -72,7 +72,7 @@ async def test_a_node_that_grows(scene: Scene) -> None:
     assert await scene.node_of("big") == "growing"
 
 
-async def test_a_taint_that_is_removed_and_a_label_that_is_added(scene: Scene) -> None:
+async def test_a_taint_that_is_removed_and_a_label_that_is_added(scene: ClusterScenario) -> None:
     """Both wake those that wait for them."""
     await scene.nodes("closed", taints=[{"key": "closed", "effect": "NoSchedule"}])
     await scene.create("tainted-out")
@@ -86,7 +86,7 @@ async def test_a_taint_that_is_removed_and_a_label_that_is_added(scene: Scene) -
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_terminal_pods_free_their_room(scene: Scene, phase: str) -> None:
+async def test_terminal_pods_free_their_room(scene: ClusterScenario, phase: str) -> None:
     """A pod that has ended is still there and holds nothing."""
     await scene.nodes("only", cpu="1")
     await scene.create("first", "1")
@@ -97,7 +97,7 @@ async def test_terminal_pods_free_their_room(scene: Scene, phase: str) -> None:
     assert await scene.node_of("second") == "only"
 
 
-async def test_deleting_pods_hold_their_room_until_they_are_gone(scene: Scene) -> None:
+async def test_deleting_pods_hold_their_room_until_they_are_gone(scene: ClusterScenario) -> None:
     """A pod in its grace period still runs: its room is free only when it is gone."""
     await scene.nodes("only", cpu="1")
     await scene.create("leaving", "1")
@@ -106,7 +106,7 @@ async def test_deleting_pods_hold_their_room_until_they_are_gone(scene: Scene) -
     await scene.reason_of("next", "Insufficient cpu")
     await scene.api.delete(scene.path("leaving"), gracePeriodSeconds="300")
     assert (await scene.get("leaving"))["metadata"]["deletionTimestamp"]
-    await scene.another_round("barrier")
+    await scene.wait_for_round("barrier")
     await scene.reason_of("next", "Insufficient cpu")
     await scene.delete("leaving")
     assert await scene.node_of("next") == "only"
@@ -125,40 +125,40 @@ VOLUMES = {
 
 
 @pytest.mark.parametrize("kind", sorted(VOLUMES))
-async def test_pods_with_volume_claims_wait(scene: Scene, kind: str) -> None:
+async def test_pods_with_volume_claims_wait(scene: ClusterScenario, kind: str) -> None:
     """Only kube-scheduler can bind volumes: such a pod is told so and never bound."""
     await scene.nodes("roomy")
     await scene.create("stateful", volumes=[{"name": "scratch", **VOLUMES[kind]}])
     await scene.reason_of("stateful", "volume claims", "data" if kind == "claim" else "scratch")
-    await scene.another_round("barrier")
+    await scene.wait_for_round("barrier")
     assert "nodeName" not in (await scene.get("stateful"))["spec"]
     assert len(await scene.events_of("stateful")) == 1
 
 
-async def test_pods_with_resource_claims_wait(scene: Scene) -> None:
+async def test_pods_with_resource_claims_wait(scene: ClusterScenario) -> None:
     """And so with devices that are claimed."""
     await scene.nodes("roomy")
     await scene.create("claiming", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     await scene.reason_of("claiming", "resource claims (gpu)")
-    await scene.another_round("barrier")
+    await scene.wait_for_round("barrier")
     assert "nodeName" not in (await scene.get("claiming"))["spec"]
 
 
-async def test_pods_that_want_a_node_each(scene: Scene) -> None:
+async def test_pods_that_want_a_node_each(scene: ClusterScenario) -> None:
     """One a node; the one too many is told why, and is placed when a node comes."""
     await scene.nodes("a", "b")
     term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     for name in ("one", "two", "three"):
         await scene.create(name, labels={"app": "x"}, affinity=affinity)
-        await scene.another_round(f"barrier-{name}")
+        await scene.wait_for_round(f"barrier-{name}")
     assert {await scene.node_of("one"), await scene.node_of("two")} == {"a", "b"}
     await scene.reason_of("three", "didn't match pod anti-affinity rules")
     await scene.nodes("c")
     assert await scene.node_of("three") == "c"
 
 
-async def test_a_pod_that_waits_for_another(scene: Scene) -> None:
+async def test_a_pod_that_waits_for_another(scene: ClusterScenario) -> None:
     """It is told that nobody is there yet, and follows when somebody is."""
     await scene.nodes("a", "b")
     term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
@@ -169,7 +169,7 @@ async def test_a_pod_that_waits_for_another(scene: Scene) -> None:
     assert await scene.node_of("follower") == await scene.node_of("leader")
 
 
-async def test_hard_spread_is_a_rule_and_soft_spread_is_none(scene: Scene) -> None:
+async def test_hard_spread_is_a_rule_and_soft_spread_is_none(scene: ClusterScenario) -> None:
     """DoNotSchedule keeps a pod from nodes without the label, ScheduleAnyway does not."""
     await scene.nodes("a", "b")
 
@@ -183,30 +183,30 @@ async def test_hard_spread_is_a_rule_and_soft_spread_is_none(scene: Scene) -> No
     await scene.reason_of("hard", "didn't match pod topology spread constraints (missing required label)")
 
 
-async def test_gated_pods_are_left_alone_until_ungated(scene: Scene) -> None:
+async def test_gated_pods_are_left_alone_until_ungated(scene: ClusterScenario) -> None:
     """The API server's own words stay on it, no Event is written; with the last gate gone it is placed."""
     await scene.nodes("a")
     await scene.create("gated", schedulingGates=[{"name": "example.com/one"}, {"name": "example.com/two"}])
-    await scene.another_round("barrier-1")
+    await scene.wait_for_round("barrier-1")
     seen = condition(await scene.get("gated"))
     assert (seen["reason"], "nodeName" in (await scene.get("gated"))["spec"]) == ("SchedulingGated", False)
     await scene.api.patch(scene.path("gated"), {"spec": {"schedulingGates": [{"name": "example.com/two"}]}})
-    await scene.another_round("barrier-2")
+    await scene.wait_for_round("barrier-2")
     assert "nodeName" not in (await scene.get("gated"))["spec"]
     assert await scene.events_of("gated") == []
     await scene.api.patch(scene.path("gated"), {"spec": {"schedulingGates": None}})
     assert await scene.node_of("gated") == "a"
 
 
-async def test_other_schedulers_pods_are_never_touched(scene: Scene) -> None:
+async def test_other_schedulers_pods_are_never_touched(scene: ClusterScenario) -> None:
     """Not bound, not told anything, though there is room."""
     await scene.nodes("a")
     made = await scene.create("theirs", scheduler="somebody-else")
-    await scene.another_round("barrier")
+    await scene.wait_for_round("barrier")
     assert await scene.get("theirs") == made
 
 
-async def test_a_placed_pod_is_not_called_unschedulable(scene: Scene) -> None:
+async def test_a_placed_pod_is_not_called_unschedulable(scene: ClusterScenario) -> None:
     """Of many pods that wait first and are placed later, none keeps a PodScheduled=False condition."""
     await scene.nodes("full", cpu="1")
     names = [f"p{number}" for number in range(60)]
@@ -218,7 +218,7 @@ async def test_a_placed_pod_is_not_called_unschedulable(scene: Scene) -> None:
     assert {condition(each)["status"] for each in await scene.pods() if each["metadata"]["name"] in names} == {"True"}
 
 
-async def _events(scene: Scene, name: str, count: int) -> Any:
+async def _events(scene: ClusterScenario, name: str, count: int) -> Any:
     await scene.api.wait_for(
         f"/api/v1/namespaces/{scene.namespace}/events?fieldSelector=involvedObject.name={name}",
         lambda page: len(page["items"]) >= count,

@@ -4,15 +4,17 @@ import asyncio
 from typing import Any
 
 import pytest
+from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from support.scene import Scene
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"controller_manager": True, "scheduler": True, "kwok": True}
 
 
-def workload(scene: Scene, kind: str, name: str, cpu: str, scheduler: str = "thalweg", **spec: Any) -> dict[str, Any]:
+def workload(
+    scene: ClusterScenario, kind: str, name: str, cpu: str, scheduler: str = "thalweg", **spec: Any
+) -> dict[str, Any]:
     """A Deployment, StatefulSet or Job."""
     pod = scene.pod("template", cpu, scheduler=scheduler)["spec"]
     labels = {"app": name}
@@ -29,11 +31,11 @@ def workload(scene: Scene, kind: str, name: str, cpu: str, scheduler: str = "tha
     }
 
 
-def path(scene: Scene, kind: str, name: str) -> str:
+def path(scene: ClusterScenario, kind: str, name: str) -> str:
     return f"/apis/{'batch' if kind == 'jobs' else 'apps'}/v1/namespaces/{scene.namespace}/{kind}/{name}"
 
 
-async def available(scene: Scene, name: str, count: int, kind: str = "deployments") -> None:
+async def available(scene: ClusterScenario, name: str, count: int, kind: str = "deployments") -> None:
     """Waits until exactly so many replicas are available."""
     field = "availableReplicas" if kind == "deployments" else "readyReplicas"
     await scene.api.wait_for(
@@ -43,7 +45,7 @@ async def available(scene: Scene, name: str, count: int, kind: str = "deployment
     )
 
 
-async def names_of(scene: Scene, app: str) -> list[str]:
+async def names_of(scene: ClusterScenario, app: str) -> list[str]:
     return [
         each["metadata"]["name"]
         for each in await scene.pods()
@@ -51,7 +53,7 @@ async def names_of(scene: Scene, app: str) -> list[str]:
     ]
 
 
-async def test_a_deployment_is_scaled_and_loses_pods(scene: Scene) -> None:
+async def test_a_deployment_is_scaled_and_loses_pods(scene: ClusterScenario) -> None:
     """Scaled up to the last millicore, its pods deleted and replaced, scaled down and up again."""
     await scene.nodes("a", "b", "c", cpu="4")
     await scene.api.create(workload(scene, "Deployment", "web", "1", replicas=6))
@@ -73,7 +75,7 @@ async def test_a_deployment_is_scaled_and_loses_pods(scene: Scene) -> None:
         return len([each for each in await scene.pods() if not each["spec"].get("nodeName")]) == 2
 
     await until(two_wait, 30, lambda: "two to wait")
-    await scene.settled()
+    await scene.wait_settled()
     await scene.nodes("d", cpu="4")
     await available(scene, "web", 14)
     await scene.api.patch(path(scene, "deployments", "web"), {"spec": {"replicas": 2}})
@@ -82,7 +84,7 @@ async def test_a_deployment_is_scaled_and_loses_pods(scene: Scene) -> None:
     await available(scene, "web", 16)
 
 
-async def test_a_job_whose_pods_complete(scene: Scene) -> None:
+async def test_a_job_whose_pods_complete(scene: ClusterScenario) -> None:
     """Forty pods on room for three: each waits for another to end, and the Job ends."""
     await scene.nodes("only", cpu="3")
     await scene.api.create(workload(scene, "Job", "once", "1", completions=40, parallelism=10))
@@ -90,12 +92,12 @@ async def test_a_job_whose_pods_complete(scene: Scene) -> None:
     assert {each["status"]["phase"] for each in await scene.pods()} == {"Succeeded"}
 
 
-async def test_a_job_whose_pods_are_deleted(scene: Scene) -> None:
+async def test_a_job_whose_pods_are_deleted(scene: ClusterScenario) -> None:
     """Its controller replaces them, and the replacements are placed."""
     await scene.nodes("closed", cpu="4", taints=[{"key": "t", "effect": "NoSchedule"}])
     await scene.api.create(workload(scene, "Job", "hit", "1", completions=3, parallelism=3))
     await until(lambda: _count(scene, "hit", 3), 30, lambda: "its pods")
-    await scene.settled()
+    await scene.wait_settled()
     # One only: the controller counts it as a failure, and waits longer with each.
     await scene.delete((await names_of(scene, "hit"))[0])
     await until(lambda: _count(scene, "hit", 3), 30, lambda: "its replacements")
@@ -103,7 +105,7 @@ async def test_a_job_whose_pods_are_deleted(scene: Scene) -> None:
     await scene.api.wait_for(path(scene, "jobs", "hit"), lambda each: each["status"].get("succeeded") == 3, within=60)
 
 
-async def test_a_stateful_set_keeps_its_names(scene: Scene) -> None:
+async def test_a_stateful_set_keeps_its_names(scene: ClusterScenario) -> None:
     """Pods come back under the same name with another uid, and find their place again."""
     await scene.nodes("a", "b", cpu="2")
     await scene.api.create(
@@ -122,7 +124,7 @@ async def test_a_stateful_set_keeps_its_names(scene: Scene) -> None:
         await available(scene, "db", 4, "statefulsets")
 
 
-async def test_beside_kube_scheduler(scene: Scene) -> None:
+async def test_beside_kube_scheduler(scene: ClusterScenario) -> None:
     """Each scheduler's pods count for the other, and neither touches the other's."""
     await scene.nodes("a", "b", cpu="4")
     await scene.api.create(workload(scene, "Deployment", "theirs", "1", "default-scheduler", replicas=4))
@@ -153,7 +155,7 @@ async def test_beside_kube_scheduler(scene: Scene) -> None:
     assert not [name for name, managers in writers.items() if any("python" in manager.lower() for manager in managers)]
 
 
-async def test_anti_affinity_of_pods_that_kube_scheduler_placed(scene: Scene) -> None:
+async def test_anti_affinity_of_pods_that_kube_scheduler_placed(scene: ClusterScenario) -> None:
     """Two of theirs that want their hosts free of web pods keep ours to the third."""
     await scene.nodes("a", "b", "c", cpu="8")
     term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
@@ -163,7 +165,7 @@ async def test_anti_affinity_of_pods_that_kube_scheduler_placed(scene: Scene) ->
         await scene.create(name, scheduler="default-scheduler", labels={"app": "hermit"}, affinity=affinity)
     hermits = set((await scene.nodes_of("hermit-1", "hermit-2")).values())
     assert len(hermits) == 2
-    await scene.another_round("barrier")
+    await scene.wait_for_round("barrier")
     await scene.api.create(workload(scene, "Deployment", "web", "1", replicas=5))
     await available(scene, "web", 5)
     places = {
@@ -174,7 +176,7 @@ async def test_anti_affinity_of_pods_that_kube_scheduler_placed(scene: Scene) ->
     assert places == {"a", "b", "c"} - hermits
 
 
-async def test_an_evicting_taint(scene: Scene) -> None:
+async def test_an_evicting_taint(scene: ClusterScenario) -> None:
     """Pods of a node that gets a NoExecute taint are evicted, replaced, and placed elsewhere."""
     await scene.nodes("a", "b", "c", cpu="4")
     await scene.api.create(workload(scene, "Deployment", "web", "500m", replicas=12))
@@ -189,5 +191,5 @@ async def test_an_evicting_taint(scene: Scene) -> None:
     await available(scene, "web", 12)
 
 
-async def _count(scene: Scene, app: str, count: int) -> bool:
+async def _count(scene: ClusterScenario, app: str, count: int) -> bool:
     return len(await names_of(scene, app)) == count

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg_extender.answers import TAKEN, Outcome, to_filter, to_preempt, to_prioritize
+from thalweg_extender.answers import INFEASIBLE_MESSAGE, Outcome, to_filter, to_preempt, to_prioritize
 from thalweg_extender.wire import ExtenderFilterResult, MetaPod, MetaVictims
 
-from flowcore.model.guidance import HELD, Guidance
+from flowcore.model.advice import HELD_MESSAGE, Advice
 
 NAMES = st.sampled_from([f"n{i}" for i in range(8)])
 ASKED = st.lists(NAMES, unique=True)
 GUIDANCE = st.builds(
-    Guidance,
+    Advice,
     managed=st.booleans(),
     node=st.one_of(st.just(""), NAMES),
     hold=st.booleans(),
-    taken=st.one_of(st.sets(NAMES), st.frozensets(NAMES), st.lists(NAMES), st.dictionaries(NAMES, st.none())),
+    infeasible_nodes=st.one_of(
+        st.sets(NAMES), st.frozensets(NAMES), st.lists(NAMES), st.dictionaries(NAMES, st.none())
+    ),
     scores=st.dictionaries(NAMES, st.integers(-3, 30)),
 )
 
@@ -31,64 +33,64 @@ def rejected(result: ExtenderFilterResult) -> dict[str, str]:
 def test_the_planned_node_passes_alone() -> None:
     """Whether the pod would be held otherwise or not."""
     for hold in (True, False):
-        outcome, passed, result = to_filter(Guidance(managed=True, node="b", hold=hold), ["a", "b", "c"])
+        outcome, passed, result = to_filter(Advice(managed=True, node="b", hold=hold), ["a", "b", "c"])
         assert (outcome, passed, result.node_names, rejected(result)) == (Outcome.STEERED, ["b"], ["b"], {})
 
 
 def test_a_planned_node_that_was_not_asked_about_is_a_hold_or_a_free_choice() -> None:
     """A hold under Require, under Prefer all nodes pass."""
-    outcome, passed, result = to_filter(Guidance(managed=True, node="gone", hold=True), ["a", "b"])
-    assert (outcome, passed, result.node_names, rejected(result)) == (Outcome.HELD, [], [], {"a": HELD})
-    outcome, passed, result = to_filter(Guidance(managed=True, node="gone"), ["a", "b"])
+    outcome, passed, result = to_filter(Advice(managed=True, node="gone", hold=True), ["a", "b"])
+    assert (outcome, passed, result.node_names, rejected(result)) == (Outcome.HELD, [], [], {"a": HELD_MESSAGE})
+    outcome, passed, result = to_filter(Advice(managed=True, node="gone"), ["a", "b"])
     assert (outcome, passed, result.node_names, rejected(result)) == (Outcome.PASSED, ["a", "b"], ["a", "b"], {})
 
 
 def test_a_planned_node_that_is_taken_is_none() -> None:
     """The plan is older than what took the room."""
-    wants = Guidance(managed=True, node="b", taken={"b"})
+    wants = Advice(managed=True, node="b", infeasible_nodes={"b"})
     outcome, passed, result = to_filter(wants, ["a", "b"])
-    assert (outcome, passed, rejected(result)) == (Outcome.PASSED, ["a"], {"b": TAKEN})
-    held = Guidance(managed=True, node="b", hold=True, taken={"b"})
+    assert (outcome, passed, rejected(result)) == (Outcome.PASSED, ["a"], {"b": INFEASIBLE_MESSAGE})
+    held = Advice(managed=True, node="b", hold=True, infeasible_nodes={"b"})
     assert to_filter(held, ["a", "b"])[0] is Outcome.HELD
 
 
 def test_taken_nodes_are_withheld_from_pods_that_no_policy_governs() -> None:
     """One of them carries the reason; the message must not count them."""
-    outcome, passed, result = to_filter(Guidance(taken=["b", "d", "elsewhere"]), ["a", "b", "c", "d"])
-    assert (outcome, passed, rejected(result)) == (Outcome.PASSED, ["a", "c"], {"b": TAKEN})
-    outcome, passed, result = to_filter(Guidance(taken=["a", "b"]), ["a", "b"])
-    assert (outcome, passed, result.node_names, rejected(result)) == (Outcome.PASSED, [], [], {"a": TAKEN})
+    outcome, passed, result = to_filter(Advice(infeasible_nodes=["b", "d", "elsewhere"]), ["a", "b", "c", "d"])
+    assert (outcome, passed, rejected(result)) == (Outcome.PASSED, ["a", "c"], {"b": INFEASIBLE_MESSAGE})
+    outcome, passed, result = to_filter(Advice(infeasible_nodes=["a", "b"]), ["a", "b"])
+    assert (outcome, passed, result.node_names, rejected(result)) == (Outcome.PASSED, [], [], {"a": INFEASIBLE_MESSAGE})
 
 
 @given(GUIDANCE, ASKED)
-def test_filter_is_safe(guidance: Guidance, names: list[str]) -> None:
+def test_filter_is_safe(guidance: Advice, names: list[str]) -> None:
     """No node that was not asked about comes back, no taken one passes, a hold lets only the planned node pass."""
     outcome, passed, result = to_filter(guidance, names)
     named = rejected(result)
     assert result.node_names == passed
     assert passed == [name for name in names if name in passed]
-    assert not set(passed) & set(guidance.taken)
+    assert not set(passed) & set(guidance.infeasible_nodes)
     assert set(named) <= set(names) - set(passed)
     assert not guidance.hold or set(passed) <= {guidance.node}
-    assert (outcome is Outcome.STEERED) == (guidance.node in names and guidance.node not in guidance.taken)
+    assert (outcome is Outcome.STEERED) == (guidance.node in names and guidance.node not in guidance.infeasible_nodes)
     assert outcome is not Outcome.STEERED or passed == [guidance.node]
     assert not (outcome is Outcome.HELD and passed)
     assert result.error == ""
 
 
 @given(GUIDANCE, ASKED)
-def test_filter_withholds_nothing_without_a_reason(guidance: Guidance, names: list[str]) -> None:
+def test_filter_withholds_nothing_without_a_reason(guidance: Advice, names: list[str]) -> None:
     """Who is neither steered nor held has every node that is not taken; what is withheld has one constant text."""
     outcome, passed, result = to_filter(guidance, names)
     if outcome is Outcome.PASSED:
-        assert set(passed) == set(names) - set(guidance.taken)
+        assert set(passed) == set(names) - set(guidance.infeasible_nodes)
     if outcome is not Outcome.STEERED and len(passed) < len(names):
         (text,) = rejected(result).values()
-        assert text == (HELD if outcome is Outcome.HELD else TAKEN)
+        assert text == (HELD_MESSAGE if outcome is Outcome.HELD else INFEASIBLE_MESSAGE)
 
 
 @given(GUIDANCE, ASKED)
-def test_scores_are_in_range_and_of_nodes_asked_about(guidance: Guidance, names: list[str]) -> None:
+def test_scores_are_in_range_and_of_nodes_asked_about(guidance: Advice, names: list[str]) -> None:
     """kube-scheduler checks neither: a score of 1,000 would drown all else."""
     found = {each.host: each.score for each in to_prioritize(guidance, names)}
     assert set(found) == (set(names) & set(guidance.scores) if guidance.managed else set())
@@ -100,11 +102,11 @@ def test_scores_are_in_range_and_of_nodes_asked_about(guidance: Guidance, names:
 def test_nobody_is_evicted_for_a_pod_that_a_policy_steers() -> None:
     """Whatever kube-scheduler has found for it."""
     found = {"a": MetaVictims([MetaPod("1")])}
-    assert to_preempt(Guidance(managed=True), found).node_name_to_meta_victims == {}
+    assert to_preempt(Advice(managed=True), found).node_name_to_meta_victims == {}
 
 
 def test_preemption_for_others_stays_as_it_was_found() -> None:
     """But for candidates that would make kube-scheduler stop: nobody to evict, or null."""
     good = {"a": MetaVictims([MetaPod("1"), MetaPod("2")], 1), "b": MetaVictims([MetaPod("3")])}
     bad = {"c": MetaVictims([]), "d": MetaVictims(None), "e": None, "f": MetaVictims([MetaPod("4"), None])}
-    assert to_preempt(Guidance(taken=["a"]), {**bad, **good}).node_name_to_meta_victims == good
+    assert to_preempt(Advice(infeasible_nodes=["a"]), {**bad, **good}).node_name_to_meta_victims == good

@@ -13,10 +13,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 from structlog.testing import capture_logs
-from support.callers import HERE, PASSES, Refusals, ask, files, trusting
-from support.extender import SetGuide, asks, served
+from support.callers import HERE, PASSING_ADVICE, Refusals, files, post_filter, trusting
+from support.extender import StubPlanView, filter_request, served
 from thalweg_controlplane.certificates import Authority, Pair
-from thalweg_extender import Certificates, ExtenderError, Files, listening
+from thalweg_extender import CertificateFiles, Certificates, ExtenderError, listening
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ async def test_both_sides_verify_each_other(ours: Authority, tmp_path: Path) -> 
     """Our certificate by the caller's CA, the caller's by ours; nobody else is answered."""
     theirs = Authority(tmp_path, "theirs")
     client, stranger = ours.client("client"), theirs.client("stranger")
-    guide, refused = SetGuide(PASSES), Refusals()
+    guide, refused = StubPlanView(PASSING_ADVICE), Refusals()
     async with served(guide, certificates=Certificates(files(ours)), on_refused=refused) as address:
-        assert await ask(address, trusting(ours.certificate, client)) == 200
+        assert await post_filter(address, trusting(ours.certificate, client)) == 200
         for wrong in (
             trusting(ours.certificate),
             trusting(ours.certificate, stranger),
@@ -38,17 +38,17 @@ async def test_both_sides_verify_each_other(ours: Authority, tmp_path: Path) -> 
             trusting(theirs.certificate, client),
         ):
             with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
-                await ask(address, wrong)
+                await post_filter(address, wrong)
         with pytest.raises(aiohttp.ClientError):
-            await ask(address.replace("https", "http"))
+            await post_filter(address.replace("https", "http"))
     assert len(guide.asked) == 1
     assert refused.fields == {"TLS handshake": 5}
 
 
 async def test_without_a_client_ca_callers_need_no_certificate(ours: Authority) -> None:
     """They verify us all the same."""
-    async with served(SetGuide(PASSES), certificates=Certificates(files(ours, verifies=False))) as address:
-        assert await ask(address, trusting(ours.certificate)) == 200
+    async with served(StubPlanView(PASSING_ADVICE), certificates=Certificates(files(ours, verifies=False))) as address:
+        assert await post_filter(address, trusting(ours.certificate)) == 200
 
 
 class Clock:
@@ -60,7 +60,7 @@ class Clock:
         return self.now
 
 
-def renew(to: Files, authority: Authority) -> None:
+def renew(to: CertificateFiles, authority: Authority) -> None:
     """As a certificate's renewal writes files: one after the other, each in place of the former."""
     pair = authority.server("renewed", HERE)
     for new, old in ((pair.certificate, to.certificate), (pair.key, to.key)):
@@ -75,7 +75,7 @@ async def test_certificates_are_read_again_without_a_dropped_request(tmp_path: P
     both = tmp_path / "both.crt"
     both.write_bytes(old.certificate.read_bytes() + new.certificate.read_bytes())
     keeps_old, has_new = old.client("keeps-old"), new.client("has-new")
-    guide = SetGuide(PASSES)
+    guide = StubPlanView(PASSING_ADVICE)
     async with (
         served(guide, certificates=Certificates(used, Clock())) as address,
         aiohttp.ClientSession() as http,
@@ -83,7 +83,7 @@ async def test_certificates_are_read_again_without_a_dropped_request(tmp_path: P
 
         async def again(tls: ssl.SSLContext, times: int = 20) -> None:
             for _ in range(times):
-                async with http.post(f"{address}/filter", data=asks(["n1"]), ssl=tls) as answer:
+                async with http.post(f"{address}/filter", data=filter_request(["n1"]), ssl=tls) as answer:
                     assert answer.status == 200
 
         trusts_both = trusting(both, keeps_old)
@@ -93,12 +93,12 @@ async def test_certificates_are_read_again_without_a_dropped_request(tmp_path: P
         await asking
         await again(trusts_both)
         with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
-            await ask(address, trusting(old.certificate, keeps_old))  # it is not the old certificate any more
+            await post_filter(address, trusting(old.certificate, keeps_old))  # it is not the old certificate any more
         shutil.copy(new.certificate, old.certificate)  # the CA of callers changes too
         # A connection that the old CA let in is closed with its answer, and no other is let in.
         with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
             await again(trusts_both)
-        assert await ask(address, trusting(new.certificate, has_new)) == 200
+        assert await post_filter(address, trusting(new.certificate, has_new)) == 200
     assert len(guide.asked) == 20 + 200 + 20 + 2
 
 
@@ -109,7 +109,7 @@ async def test_files_that_cannot_be_used_leave_the_former_ones_in_use(ours: Auth
     assert used.client_authority is not None
     good, authority = used.key.read_bytes(), used.client_authority.read_bytes()
     client = trusting(ours.certificate, ours.client("client"))
-    async with served(SetGuide(PASSES), certificates=Certificates(used, Clock())) as address:
+    async with served(StubPlanView(PASSING_ADVICE), certificates=Certificates(used, Clock())) as address:
         with capture_logs() as lines:
             match how:
                 case "no PEM":
@@ -121,13 +121,13 @@ async def test_files_that_cannot_be_used_leave_the_former_ones_in_use(ours: Auth
                 case _:
                     used.client_authority.write_text("what?")
             for _ in range(3):
-                assert await ask(address, client) == 200
+                assert await post_filter(address, client) == 200
         assert [line["log_level"] for line in lines] == ["error"]
         assert "cannot be used" in lines[0]["problem"]
         used.key.write_bytes(good)
         used.client_authority.write_bytes(authority)
         with capture_logs() as lines:
-            assert await ask(address, client) == 200
+            assert await post_filter(address, client) == 200
         assert [line["log_level"] for line in lines] == ["info"]
 
 
@@ -146,23 +146,23 @@ def test_files_that_cannot_be_used_at_the_start(ours: Authority, tmp_path: Path)
 
 async def test_an_address_that_is_taken() -> None:
     """It is an error that names the address."""
-    async with listening(HERE, 0, SetGuide(PASSES)) as port:
+    async with listening(HERE, 0, StubPlanView(PASSING_ADVICE)) as port:
         with pytest.raises(ExtenderError, match=f"cannot listen on {HERE}:{port}"):
-            async with listening(HERE, port, SetGuide(PASSES)):
+            async with listening(HERE, port, StubPlanView(PASSING_ADVICE)):
                 pass
 
 
 async def test_the_certificates_that_the_docs_make(tmp_path: Path) -> None:
-    """The commands of docs/extender.md give files with which both sides verify each other."""
-    page = (Path(__file__).parents[2] / "docs" / "extender.md").read_text()
+    """The commands of docs/how-to/connect-kube-scheduler.md give files with which both sides verify each other."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "connect-kube-scheduler.md").read_text()
     (commands,) = [block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "openssl" in block]
     done = subprocess.run(  # noqa: ASYNC221
         ["bash", "-e", "-c", commands.replace("10.96.14.7", HERE)], cwd=tmp_path, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    made = Files(tmp_path / "server.crt", tmp_path / "server.key", tmp_path / "ca.crt")
+    made = CertificateFiles(tmp_path / "server.crt", tmp_path / "server.key", tmp_path / "ca.crt")
     client = Pair(tmp_path / "client.crt", tmp_path / "client.key")
-    async with served(SetGuide(PASSES), certificates=Certificates(made)) as address:
-        assert await ask(address, trusting(tmp_path / "ca.crt", client)) == 200
+    async with served(StubPlanView(PASSING_ADVICE), certificates=Certificates(made)) as address:
+        assert await post_filter(address, trusting(tmp_path / "ca.crt", client)) == 200
         with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
-            await ask(address, trusting(tmp_path / "ca.crt"))
+            await post_filter(address, trusting(tmp_path / "ca.crt"))

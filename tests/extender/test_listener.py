@@ -14,13 +14,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from support.callers import PASSES, Refusals, ask, files, trusting
-from support.extender import QUICK, SetGuide, asks, pod, served
+from support.callers import PASSING_ADVICE, Refusals, files, post_filter, trusting
+from support.extender import UNPACED_LIMITS, StubPlanView, filter_request, pod, served
 from support.operator import until
 from thalweg_controlplane.certificates import Authority
 from thalweg_extender import Certificates, Limits
 
-from flowcore.model.guidance import Guidance
+from flowcore.model.advice import Advice
 
 
 @pytest.fixture
@@ -54,43 +54,43 @@ async def test_five_hundred_slow_connections(ours: Authority, tls: bool, says: b
     refused = Refusals()
     certificates = Certificates(files(ours)) if tls else None
     context: ssl.SSLContext | bool = trusting(ours.certificate, ours.client("client")) if tls else True
-    async with served(SetGuide(PASSES), certificates=certificates, on_refused=refused) as address:
+    async with served(StubPlanView(PASSING_ADVICE), certificates=certificates, on_refused=refused) as address:
         async with aiohttp.ClientSession() as kept:
 
             async def again() -> int:
-                async with kept.post(f"{address}/filter", data=asks(["n1"]), ssl=context) as answer:
+                async with kept.post(f"{address}/filter", data=filter_request(["n1"]), ssl=context) as answer:
                     return answer.status
 
             assert await again() == 200
             async with opened(address, 500, says) as readers:
                 assert await again() == 200
-                assert await ask(address, context) == 200
+                assert await post_filter(address, context) == 200
                 ended = sum(reader.at_eof() or reader.exception() is not None for reader in readers)
-                assert ended >= 500 - QUICK.connections
-        assert refused.fields["connections"] >= 500 - QUICK.connections
+                assert ended >= 500 - UNPACED_LIMITS.connections
+        assert refused.fields["connections"] >= 500 - UNPACED_LIMITS.connections
 
 
 async def test_connections_that_have_asked_are_not_ended_for_others() -> None:
     """With all of them taken by callers that asked, the new one is closed."""
-    limits = replace(QUICK, connections=3)
-    async with served(SetGuide(PASSES), limits=limits) as address, AsyncExitStack() as stack:
+    limits = replace(UNPACED_LIMITS, connections=3)
+    async with served(StubPlanView(PASSING_ADVICE), limits=limits) as address, AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(aiohttp.ClientSession()) for _ in range(3)]
         for _ in range(2):
             for session in sessions:
-                async with session.post(f"{address}/filter", data=asks(["n1"])) as answer:
+                async with session.post(f"{address}/filter", data=filter_request(["n1"])) as answer:
                     assert answer.status == 200
         with pytest.raises(aiohttp.ClientError):
-            await ask(address)
+            await post_filter(address)
         await sessions.pop().close()
         await asyncio.sleep(0.05)
-        assert await ask(address) == 200
+        assert await post_filter(address) == 200
 
 
 async def test_a_head_that_does_not_end_and_a_body_that_does_not() -> None:
     """Both are given up in time, though a byte comes now and then."""
-    limits = replace(QUICK, head=0.3, read=0.3)
+    limits = replace(UNPACED_LIMITS, head=0.3, read=0.3)
     refused = Refusals()
-    async with served(SetGuide(PASSES), limits=limits, on_refused=refused) as address:
+    async with served(StubPlanView(PASSING_ADVICE), limits=limits, on_refused=refused) as address:
         host, _, port = address.split("/")[2].partition(":")
 
         async def dribbles(first: bytes) -> bytes:
@@ -115,7 +115,7 @@ async def test_a_head_that_does_not_end_and_a_body_that_does_not() -> None:
 
 async def test_requests_beyond_those_in_flight_are_503() -> None:
     """With a time to come back; the others are answered, and afterwards all are."""
-    limits = replace(QUICK, in_flight=2)
+    limits = replace(UNPACED_LIMITS, in_flight=2)
     told: Counter[str] = Counter()
     refused = Refusals()
     under_way, go_on = asyncio.Semaphore(0), asyncio.Event()
@@ -129,7 +129,9 @@ async def test_requests_beyond_those_in_flight_are_503() -> None:
         return ""
 
     async with (
-        served(SetGuide(PASSES), bind=bind, limits=limits, on_answer=on_answer, on_refused=refused) as address,
+        served(
+            StubPlanView(PASSING_ADVICE), bind=bind, limits=limits, on_answer=on_answer, on_refused=refused
+        ) as address,
         aiohttp.ClientSession() as http,
     ):
 
@@ -141,35 +143,37 @@ async def test_requests_beyond_those_in_flight_are_503() -> None:
         both = [asyncio.create_task(binds()) for _ in range(2)]
         for _ in both:
             await under_way.acquire()
-        async with http.post(f"{address}/filter", data=asks(["n1"])) as answer:
+        async with http.post(f"{address}/filter", data=filter_request(["n1"])) as answer:
             assert answer.status == 503
             assert answer.headers["Retry-After"] == "1"
         go_on.set()
         assert await asyncio.gather(*both) == [200, 200]
-        assert await ask(address) == 200
+        assert await post_filter(address) == 200
     assert told["busy"] == refused.fields["requests in flight"] == 1
 
 
 async def test_slow_bodies_keep_nobody_out() -> None:
     """A caller that asks takes the place of the oldest whose body is still under way."""
-    limits = replace(QUICK, in_flight=4)
+    limits = replace(UNPACED_LIMITS, in_flight=4)
     refused = Refusals()
-    async with served(SetGuide(PASSES), limits=limits, on_refused=refused) as address:
+    async with served(StubPlanView(PASSING_ADVICE), limits=limits, on_refused=refused) as address:
         async with opened(address, 20, HEAD + b"Content-Length: 100\r\n\r\n{") as readers:
             for _ in range(5):
-                assert await ask(address) == 200
+                assert await post_filter(address) == 200
             ended = [await reader.read() for reader in readers[:16]]
             assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in ended)
             assert not any(reader.at_eof() for reader in readers[-3:])
-        assert await ask(address) == 200
+        assert await post_filter(address) == 200
     assert refused.fields["requests in flight"] >= 16
 
 
 async def test_a_body_is_not_unpacked() -> None:
     """A small body that would unpack to a large one is taken as it is: not JSON."""
-    async with served(SetGuide(PASSES)) as address, aiohttp.ClientSession() as http:
+    async with served(StubPlanView(PASSING_ADVICE)) as address, aiohttp.ClientSession() as http:
         headers = {"Content-Encoding": "gzip"}
-        async with http.post(f"{address}/filter", data=gzip.compress(asks(["n1"])), headers=headers) as answer:
+        async with http.post(
+            f"{address}/filter", data=gzip.compress(filter_request(["n1"])), headers=headers
+        ) as answer:
             assert answer.status == 400
 
 
@@ -177,35 +181,35 @@ async def test_many_requests_on_one_connection_do_not_go_first() -> None:
     """A caller that sends thousands at once and one that sends one after the other take turns."""
     order: list[str] = []
 
-    def says(asked: object, _names: object) -> Guidance:
+    def says(asked: object, _names: object) -> Advice:
         order.append(asked.name)  # type: ignore[attr-defined]
-        return PASSES
+        return PASSING_ADVICE
 
-    body = asks(["n1"], pod("flood"))
+    body = filter_request(["n1"], pod("flood"))
     many = (HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body) * 2000
-    async with served(SetGuide(says)) as address, opened(address, 1, many), aiohttp.ClientSession() as http:
+    async with served(StubPlanView(says)) as address, opened(address, 1, many), aiohttp.ClientSession() as http:
         await until(lambda: order, 10, lambda: "the flood to begin")
         for _ in range(5):
-            async with http.post(f"{address}/filter", data=asks(["n1"], pod("good"))) as answer:
+            async with http.post(f"{address}/filter", data=filter_request(["n1"], pod("good"))) as answer:
                 assert answer.status == 200
         last = max(at for at, name in enumerate(order) if name == "good")
         assert last < 1500
 
 
-@pytest.mark.parametrize("body", [b"?", asks(["n1"], pod("ghost"))], ids=["nonsense", "no such pod"])
+@pytest.mark.parametrize("body", [b"?", filter_request(["n1"], pod("ghost"))], ids=["nonsense", "no such pod"])
 async def test_a_flood_gets_few_answers(body: bytes) -> None:
     """Answers that are of no use wait for each other, not among requests in flight; known pods do not wait for them."""
-    guide = SetGuide(lambda asked, _names: Guidance(known=asked.name != "ghost"))
+    guide = StubPlanView(lambda asked, _names: Advice(known=asked.name != "ghost"))
     told: Counter[str] = Counter()
 
     def on_answer(_verb: str, outcome: str, _seconds: float) -> None:
         told[outcome] += 1
 
-    async with served(guide, limits=Limits(in_flight=1, pace=3600.0), on_answer=on_answer) as address:
+    async with served(guide, limits=Limits(in_flight=1, unhelpful_interval=3600.0), on_answer=on_answer) as address:
         flood = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
         async with opened(address, 20, flood * 10):
             await until(lambda: told["refused"] + told["unknown"] >= 20, 10, lambda: f"the flood; {told}")
-            assert [await ask(address) for _ in range(5)] == [200] * 5
+            assert [await post_filter(address) for _ in range(5)] == [200] * 5
             # One answer at once, and with it that connection's next request; the others wait for their turn.
             assert told["refused"] + told["unknown"] == 21
     assert told["passed"] == 5
@@ -213,7 +217,7 @@ async def test_a_flood_gets_few_answers(body: bytes) -> None:
 
 async def test_nothing_is_kept_of_callers_that_left() -> None:
     """Hundreds whose answers would have been an hour away: not one of them is still waited for."""
-    async with served(SetGuide(PASSES), limits=Limits(pace=3600.0)) as address:
+    async with served(StubPlanView(PASSING_ADVICE), limits=Limits(unhelpful_interval=3600.0)) as address:
         before = len(asyncio.all_tasks())
         for _ in range(4):
             async with opened(address, 100, HEAD + b"Content-Length: 1\r\n\r\n?"):
@@ -233,7 +237,7 @@ async def test_nothing_is_kept_of_callers_that_left() -> None:
 async def test_nothing_else_is_served_there(method: str, path: str, status: int) -> None:
     """Neither other paths, nor other methods, nor the bind verb unless asked for."""
     async with (
-        served(SetGuide(PASSES)) as address,
+        served(StubPlanView(PASSING_ADVICE)) as address,
         aiohttp.ClientSession() as http,
         http.request(method, address.removesuffix("/extender") + path) as answer,
     ):
@@ -245,11 +249,11 @@ async def test_what_is_refused_is_told_by_its_field() -> None:
     refused = Refusals()
     posts: list[tuple[str, bytes]] = [
         ("filter", b"?"),
-        ("filter", b" " * (QUICK.body + 1)),
+        ("filter", b" " * (UNPACED_LIMITS.body + 1)),
         ("filter", json.dumps({"Pod": None, "NodeNames": []}).encode()),
         ("nothing", b""),
     ]
-    async with served(SetGuide(PASSES), on_refused=refused) as address, aiohttp.ClientSession() as http:
+    async with served(StubPlanView(PASSING_ADVICE), on_refused=refused) as address, aiohttp.ClientSession() as http:
         for verb, body in posts:
             async with http.post(f"{address}/{verb}", data=body) as answer:
                 assert answer.status in (400, 404, 413)

@@ -12,14 +12,15 @@ from aiohttp.web_protocol import RequestHandler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
-from support.extender import SetGuide, asks, pod, preempts, served
+from support.extender import StubPlanView, filter_request, pod, preempt_request, served
+from support.profiles import examples
 from thalweg_extender.answers import Outcome
-from thalweg_extender.limits import DEFAULT
+from thalweg_extender.limits import DEFAULT_LIMITS
 
-from flowcore.model.guidance import HELD, Guidance
+from flowcore.model.advice import HELD_MESSAGE, Advice
 
 NAMES = [f"node-{i:04}" for i in range(5000)]
-STEERED = Guidance(managed=True, node="node-0007", hold=True, scores={"node-0001": 3, "elsewhere": 9})
+STEERED = Advice(managed=True, node="node-0007", hold=True, scores={"node-0001": 3, "elsewhere": 9})
 
 
 async def post(address: str, verb: str, body: bytes) -> tuple[int, str]:
@@ -37,18 +38,18 @@ async def filtered(address: str, body: bytes) -> Any:
 
 async def test_a_pod_from_its_first_question_to_its_node() -> None:
     """Held while there is no plan; nominated, kube-scheduler asks about one node, and that one passes."""
-    guide = SetGuide(Guidance(managed=True, hold=True))
+    guide = StubPlanView(Advice(managed=True, hold=True))
     async with served(guide) as address:
-        held = await filtered(address, asks(NAMES))
+        held = await filtered(address, filter_request(NAMES))
         assert held == {
             "Nodes": None,
             "NodeNames": [],
             "FailedNodes": None,
-            "FailedAndUnresolvableNodes": {NAMES[0]: HELD},
+            "FailedAndUnresolvableNodes": {NAMES[0]: HELD_MESSAGE},
             "Error": "",
         }
-        guide.says = STEERED
-        let_through = await filtered(address, asks(["node-0007"], pod(nominatedNodeName="node-0007")))
+        guide.advice = STEERED
+        let_through = await filtered(address, filter_request(["node-0007"], pod(nominatedNodeName="node-0007")))
         assert let_through["NodeNames"] == ["node-0007"]
     (first, names), (second, _) = guide.asked
     assert (first.key, first.nominated, names) == ("shop/web-0", "", NAMES)
@@ -58,20 +59,20 @@ async def test_a_pod_from_its_first_question_to_its_node() -> None:
 
 async def test_prioritize_answers_a_bare_list() -> None:
     """With the plan's scores for the nodes asked about."""
-    async with served(SetGuide(STEERED)) as address:
-        assert await post(address, "prioritize", asks(NAMES)) == (200, '[{"Host":"node-0001","Score":3}]')
-    async with served(SetGuide(Guidance())) as address:
-        assert await post(address, "prioritize", asks(NAMES)) == (200, "[]")
+    async with served(StubPlanView(STEERED)) as address:
+        assert await post(address, "prioritize", filter_request(NAMES)) == (200, '[{"Host":"node-0001","Score":3}]')
+    async with served(StubPlanView(Advice())) as address:
+        assert await post(address, "prioritize", filter_request(NAMES)) == (200, "[]")
 
 
 async def test_preempt_answers_nobody_for_managed_pods() -> None:
     """And for others who was found."""
     found = {"n1": {"Pods": [{"UID": "u1"}], "NumPDBViolations": 0}}
-    async with served(SetGuide(STEERED)) as address:
-        assert await post(address, "preempt", preempts(found)) == (200, '{"NodeNameToMetaVictims":{}}')
-    guide = SetGuide(Guidance())
+    async with served(StubPlanView(STEERED)) as address:
+        assert await post(address, "preempt", preempt_request(found)) == (200, '{"NodeNameToMetaVictims":{}}')
+    guide = StubPlanView(Advice())
     async with served(guide) as address:
-        status, text = await post(address, "preempt", preempts(found))
+        status, text = await post(address, "preempt", preempt_request(found))
         assert (status, json.loads(text)) == (200, {"NodeNameToMetaVictims": found})
     assert guide.answers == []
     assert [names for _, names in guide.asked] == [["n1"]]
@@ -86,7 +87,7 @@ async def test_bind_is_there_when_asked_for() -> None:
         return "" if node == "n1" else "409: taken"
 
     body = b'{"PodName":"p","PodNamespace":"shop","PodUID":"u","Node":"%s"}'
-    async with served(SetGuide(STEERED), bind=bind) as address:
+    async with served(StubPlanView(STEERED), bind=bind) as address:
         assert await post(address, "bind", body % b"n1") == (200, '{"Error":""}')
         assert await post(address, "bind", body % b"n2") == (200, '{"Error":"409: taken"}')
         for lacking in (
@@ -96,7 +97,7 @@ async def test_bind_is_there_when_asked_for() -> None:
         ):
             assert (await post(address, "bind", lacking))[0] == 400
     assert bound == [("shop", "p", "u", "n1"), ("shop", "p", "u", "n2")]
-    async with served(SetGuide(STEERED)) as address, aiohttp.ClientSession() as http:
+    async with served(StubPlanView(STEERED)) as address, aiohttp.ClientSession() as http:
         assert (await post(address, "bind", body % b"n1"))[0] == 404
         assert (await http.get(f"{address}/filter")).status == 405
 
@@ -104,11 +105,14 @@ async def test_bind_is_there_when_asked_for() -> None:
 async def test_without_node_names_it_says_what_to_configure() -> None:
     """kube-scheduler prints Error; where an answer has none it prints the code."""
     whole = {"metadata": {}, "items": [{"metadata": {"name": "n1"}}]}
-    async with served(guide := SetGuide(STEERED)) as address:
-        answer = await filtered(address, asks(None, nodes=whole))
+    async with served(guide := StubPlanView(STEERED)) as address:
+        answer = await filtered(address, filter_request(None, nodes=whole))
         assert "set nodeCacheCapable: true" in answer["Error"]
         assert answer["NodeNames"] is None
-        for verb, body in (("prioritize", asks(None, nodes=whole)), ("preempt", preempts(None, whole={}))):
+        for verb, body in (
+            ("prioritize", filter_request(None, nodes=whole)),
+            ("preempt", preempt_request(None, whole={})),
+        ):
             status, text = await post(address, verb, body)
             assert status == 400
             assert "set nodeCacheCapable: true" in text
@@ -122,18 +126,22 @@ async def test_what_is_not_json_is_refused_with_a_sentence(verb: str) -> None:
     async def bind(*_: str) -> str:
         return ""
 
-    async with served(SetGuide(STEERED), bind=bind) as address:
+    async with served(StubPlanView(STEERED), bind=bind) as address:
         for body in (b"", b"what?", b"[1]", b"\xff" * 100, b'{"Pod":' * 50_000):
             status, text = await post(address, verb, body)
             assert status == 400
             assert "not JSON" in text or "another shape" in text
-        assert (await filtered(address, asks(["node-0007"])))["NodeNames"] == ["node-0007"]
+        assert (await filtered(address, filter_request(["node-0007"])))["NodeNames"] == ["node-0007"]
 
 
 async def test_a_guide_that_cannot_answer_yet_is_503_with_its_reason() -> None:
     """For each verb that asks it."""
-    async with served(guide := SetGuide("the snapshot is not in sync yet: pods")) as address:
-        for verb, body in (("filter", asks(NAMES)), ("prioritize", asks(NAMES)), ("preempt", preempts({}))):
+    async with served(guide := StubPlanView("the snapshot is not in sync yet: pods")) as address:
+        for verb, body in (
+            ("filter", filter_request(NAMES)),
+            ("prioritize", filter_request(NAMES)),
+            ("preempt", preempt_request({})),
+        ):
             assert await post(address, verb, body) == (503, "the snapshot is not in sync yet: pods\n")
     assert guide.answers == []
 
@@ -141,23 +149,23 @@ async def test_a_guide_that_cannot_answer_yet_is_503_with_its_reason() -> None:
 async def test_a_guide_that_fails_is_500_and_one_line_in_the_log() -> None:
     """The server lives on."""
 
-    def fails(*_: object) -> Guidance:
+    def fails(*_: object) -> Advice:
         raise LookupError("no such thing")
 
-    guide = SetGuide(fails)
+    guide = StubPlanView(fails)
     async with served(guide) as address:
         with capture_logs() as lines:
-            status, _text = await post(address, "filter", asks(NAMES))
+            status, _text = await post(address, "filter", filter_request(NAMES))
         assert status == 500
         assert [(line["log_level"], line["verb"]) for line in lines] == [("error", "filter")]
-        guide.says = STEERED
-        assert (await filtered(address, asks(["node-0007"])))["NodeNames"] == ["node-0007"]
+        guide.advice = STEERED
+        assert (await filtered(address, filter_request(["node-0007"])))["NodeNames"] == ["node-0007"]
 
 
 async def test_on_answer_is_told_of_every_answer() -> None:
     """Verb and what became of it, for metrics."""
     told: list[tuple[str, str]] = []
-    guide = SetGuide(STEERED)
+    guide = StubPlanView(STEERED)
 
     def on_answer(verb: str, outcome: str, seconds: float) -> None:
         assert seconds >= 0
@@ -165,13 +173,13 @@ async def test_on_answer_is_told_of_every_answer() -> None:
 
     async with served(guide, on_answer=on_answer) as address:
         found = {"n1": {"Pods": [{"UID": "u1"}], "NumPDBViolations": 0}}
-        for says in (STEERED, Guidance(), "not now"):
-            guide.says = says
-            await post(address, "filter", asks(["node-0007"]))
-            await post(address, "preempt", preempts(found))
-        guide.says = Guidance(managed=True, hold=True)
-        await post(address, "filter", asks(["node-0007"]))
-        await post(address, "prioritize", asks(["node-0007"]))
+        for says in (STEERED, Advice(), "not now"):
+            guide.advice = says
+            await post(address, "filter", filter_request(["node-0007"]))
+            await post(address, "preempt", preempt_request(found))
+        guide.advice = Advice(managed=True, hold=True)
+        await post(address, "filter", filter_request(["node-0007"]))
+        await post(address, "prioritize", filter_request(["node-0007"]))
         await post(address, "filter", b"?")
     assert told == [
         ("filter", "steered"),
@@ -188,15 +196,15 @@ async def test_on_answer_is_told_of_every_answer() -> None:
 
 async def test_bodies_up_to_4_mib_are_read() -> None:
     """One byte more is 413: with a length in the header and without."""
-    assert DEFAULT.body == 4 * 1024**2
-    small = asks(["node-0007"])
-    largest = small + b" " * (DEFAULT.body - len(small))
+    assert DEFAULT_LIMITS.body == 4 * 1024**2
+    small = filter_request(["node-0007"])
+    largest = small + b" " * (DEFAULT_LIMITS.body - len(small))
 
     async def chunked(body: bytes) -> Any:
         for at in range(0, len(body), 1 << 20):
             yield body[at : at + (1 << 20)]
 
-    async with served(SetGuide(STEERED)) as address, aiohttp.ClientSession() as http:
+    async with served(StubPlanView(STEERED)) as address, aiohttp.ClientSession() as http:
         assert (await filtered(address, largest))["NodeNames"] == ["node-0007"]
         for body in (largest + b" ", chunked(largest + b" ")):
             try:
@@ -210,11 +218,11 @@ async def test_bodies_up_to_4_mib_are_read() -> None:
 
 async def test_many_requests_at_once() -> None:
     """Each gets the answer to its own question."""
-    guide = SetGuide(lambda asked, _names: Guidance(managed=True, node=asked.name, hold=True))
+    guide = StubPlanView(lambda asked, _names: Advice(managed=True, node=asked.name, hold=True))
     async with served(guide) as address, aiohttp.ClientSession() as http:
 
         async def ask(name: str) -> list[str]:
-            async with http.post(f"{address}/filter", data=asks(NAMES, pod(name))) as answer:
+            async with http.post(f"{address}/filter", data=filter_request(NAMES, pod(name))) as answer:
                 found: list[str] = (await answer.json())["NodeNames"]
                 return found
 
@@ -256,9 +264,9 @@ def request(body: bytes) -> bytes:
 
 async def test_a_connection_is_kept_and_answers_are_not_chunked_or_compressed() -> None:
     """The body ends with the JSON: Go keeps a connection only when it has read all of an answer."""
-    async with served(SetGuide(Guidance())) as address, Raw(address) as raw:
+    async with served(StubPlanView(Advice())) as address, Raw(address) as raw:
         for _ in range(3):
-            await raw.send(request(asks(NAMES)))
+            await raw.send(request(filter_request(NAMES)))
             head, body = await raw.answer()
             assert head.startswith(b"HTTP/1.1 200 ")
             assert b"transfer-encoding" not in head.lower()
@@ -280,8 +288,8 @@ async def test_an_answer_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
 
     made = RequestHandler.connection_made
     monkeypatch.setattr(RequestHandler, "connection_made", lambda self, to: (spy(to), made(self, to))[1])
-    async with served(SetGuide(Guidance())) as address, Raw(address) as raw:
-        await raw.send(request(asks(NAMES)))
+    async with served(StubPlanView(Advice())) as address, Raw(address) as raw:
+        await raw.send(request(filter_request(NAMES)))
         head, body = await raw.answer()
     assert writes == [head + body]
 
@@ -289,8 +297,8 @@ async def test_an_answer_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("step", [1, 7, 1000])
 async def test_a_body_may_come_in_parts(step: int) -> None:
     """However it is split."""
-    text = request(asks(["node-0007"]))
-    async with served(SetGuide(STEERED)) as address, Raw(address) as raw:
+    text = request(filter_request(["node-0007"]))
+    async with served(StubPlanView(STEERED)) as address, Raw(address) as raw:
         for at in range(0, len(text), step):
             await raw.send(text[at : at + step])
             await asyncio.sleep(0)
@@ -300,29 +308,29 @@ async def test_a_body_may_come_in_parts(step: int) -> None:
 
 async def test_a_client_that_leaves_in_mid_body_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """It is no failure of ours, so none is logged."""
-    text = request(asks(NAMES))
+    text = request(filter_request(NAMES))
     chunked = b"POST /extender/filter HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}   \r\n"
-    async with served(guide := SetGuide(STEERED)) as address:
+    async with served(guide := StubPlanView(STEERED)) as address:
         for part in (text[:-1], text[: text.index(b"{") + 1], text[:100], chunked, chunked[:-4]):
             async with Raw(address) as raw:
                 await raw.send(part)
                 await asyncio.sleep(0.02)
-        assert (await filtered(address, asks(["node-0007"])))["NodeNames"] == ["node-0007"]
+        assert (await filtered(address, filter_request(["node-0007"])))["NodeNames"] == ["node-0007"]
     assert len(guide.answers) == 1
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(bodies=st.lists(st.binary(max_size=200), max_size=5), head=st.binary(max_size=60))
 def test_garbage_never_kills_it(bodies: list[bytes], head: bytes) -> None:
     """Bodies of any bytes, and bytes in place of a request; then a good request is answered."""
 
     async def throw() -> None:
-        async with served(SetGuide(STEERED)) as address:
+        async with served(StubPlanView(STEERED)) as address:
             for body in bodies:
                 assert (await post(address, "filter", body))[0] in {200, 400}
             async with Raw(address) as raw:
                 await raw.send(head)
-            assert (await filtered(address, asks(["node-0007"])))["NodeNames"] == ["node-0007"]
+            assert (await filtered(address, filter_request(["node-0007"])))["NodeNames"] == ["node-0007"]
 
     asyncio.run(throw())

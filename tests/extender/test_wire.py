@@ -8,19 +8,19 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.extender import asks, pod, preempts
+from support.extender import filter_request, pod, preempt_request
 from thalweg_extender import wire
 from thalweg_extender.errors import BadRequest
 
-from flowcore.model.guidance import Asked
+from flowcore.model.advice import ExtenderPod
 
 
 def test_a_filter_request_is_read() -> None:
     """As kube-scheduler sends it with nodeCacheCapable, escapes and fields that nobody reads included."""
     of = pod(nominatedNodeName="n2")
-    args = wire.decode(wire.extender_args, asks(["n1", "n2"], of))
+    args = wire.decode(wire.extender_args, filter_request(["n1", "n2"], of))
     assert args.node_names == ["n1", "n2"]
-    assert wire.to_asked(args.pod) == Asked(
+    assert wire.to_extender_pod(args.pod) == ExtenderPod(
         namespace="shop",
         name="web-0",
         uid="uid-of-web-0",
@@ -46,7 +46,7 @@ def test_a_filter_request_is_read() -> None:
 )
 def test_what_is_missing_or_null_is_empty(text: bytes) -> None:
     """Go leaves out empty fields with omitempty, and writes nil as null without."""
-    asked = wire.to_asked(wire.decode(wire.extender_args, text).pod)
+    asked = wire.to_extender_pod(wire.decode(wire.extender_args, text).pod)
     assert (asked.key, asked.uid, asked.labels, asked.scheduler_name, asked.nominated) == ("/p", "", {}, "", "")
 
 
@@ -72,14 +72,14 @@ def test_what_is_missing_or_null_is_empty(text: bytes) -> None:
 def test_what_cannot_be_read_is_told(text: bytes, says: str) -> None:
     """With the place, where there is one."""
     with pytest.raises(BadRequest) as problem:
-        wire.to_asked(wire.decode(wire.extender_args, text).pod)
+        wire.to_extender_pod(wire.decode(wire.extender_args, text).pod)
     assert says in str(problem.value)
     assert problem.value.status == 400
 
 
 def test_a_preemption_request_is_read() -> None:
     """Victims by their UIDs."""
-    text = preempts({"n1": {"Pods": [{"UID": "u1"}, {"UID": "u2"}], "NumPDBViolations": 1}, "n2": None})
+    text = preempt_request({"n1": {"Pods": [{"UID": "u1"}, {"UID": "u2"}], "NumPDBViolations": 1}, "n2": None})
     assert wire.decode(wire.preemption_args, text).node_name_to_meta_victims == {
         "n1": wire.MetaVictims([wire.MetaPod("u1"), wire.MetaPod("u2")], 1),
         "n2": None,
@@ -134,4 +134,4 @@ def test_any_json_is_read_or_refused(value: object) -> None:
         with suppress(BadRequest):
             found = wire.decode(decoder, text)
             if isinstance(found, wire.ExtenderArgs):
-                wire.to_asked(found.pod)
+                wire.to_extender_pod(found.pod)

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg_operator.backoff import Backoff
+from thalweg_operator.api.backoff import Backoff
 
 
 def test_each_failure_doubles_the_pause_up_to_the_longest() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 from structlog.testing import capture_logs
-from thalweg_operator.bad_input import BadInput
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.sinks import pod_decoder
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.sinks import pod_decoder
 
-from flowcore.model.wire import Interner
+from flowcore.api import Interner
 
 
 def test_logged_once_for_each_kind_and_field_and_counted_always():
@@ -39,8 +39,8 @@ def test_gang_annotations_that_cannot_be_read_are_counted() -> None:
         bad = [decode(_pod(f"p{number}", said)) for number in range(3)]
         bad.append(decode(_pod("two", unreadable)))
         good = decode(_pod("good", {"scheduling.thalweg/gang": "train"}))
-    assert all(pod.blocked for pod in bad)
-    assert not good.blocked
+    assert all(pod.blocked_reason for pod in bad)
+    assert not good.blocked_reason
     field = "annotation scheduling.thalweg/gang-group"
     assert [(each["field"], each["name"]) for each in logs] == [
         (field, "default/p0"),

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg_operator.binder import Binder
-from thalweg_operator.connection import api_path, connect, pod_path
+from support.driven_ledger import DrivenLedger
+from thalweg_operator.api.client import api_path, connect, pod_path
+from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.state import ClusterState
 
 from flowcore.model.pods import Pod, PodClass
 
@@ -28,7 +29,7 @@ current-context: a
 
 
 @asynccontextmanager
-async def binding(tmp_path: Path) -> AsyncIterator[tuple[Binder, ClusterState, list[str]]]:
+async def binding(tmp_path: Path) -> AsyncIterator[tuple[Binder, DrivenLedger, list[str]]]:
     """A binder, what it knows, and the paths that arrive at the API server."""
     paths: list[str] = []
 
@@ -42,10 +43,11 @@ async def binding(tmp_path: Path) -> AsyncIterator[tuple[Binder, ClusterState, l
     await site.start()
     config = tmp_path / "kubeconfig"
     config.write_text(KUBECONFIG.format(port=runner.addresses[0][1]))
-    state = ClusterState()
+    state = DrivenLedger()
     try:
         async with connect(config, 4) as connection:
-            yield Binder(connection, state, Metrics(), 1), state, paths
+            nobody: Any = None
+            yield Binder(connection, state.shell, Metrics(), nobody, nobody, 1), state, paths
     finally:
         await runner.cleanup()
 
@@ -55,8 +57,8 @@ async def test_only_where_filter_let_it_through(tmp_path: Path) -> None:
     async with binding(tmp_path) as (binder, state, paths):
         pod = Pod("ns", "p", "u", PodClass())
         state.upsert_pod(pod)
-        assert "was not let through" in await binder.bind_for("ns", "p", "u", "a")
-        state.beside.pass_on(pod, frozenset({"a", "b"}), 10.0)
+        assert "was not let through" in await binder.bind_for_scheduler("ns", "p", "u", "a")
+        state.in_flight.let_through(pod, frozenset({"a", "b"}), 10.0)
         for namespace, name, uid, node in (
             ("ns", "p", "u", "c"),
             ("ns", "p", "", "a"),
@@ -64,12 +66,12 @@ async def test_only_where_filter_let_it_through(tmp_path: Path) -> None:
             ("ns", "q", "u", "a"),
             ("kube-system", "p", "u", "a"),
         ):
-            assert await binder.bind_for(namespace, name, uid, node)
+            assert await binder.bind_for_scheduler(namespace, name, uid, node)
         assert paths == []
-        assert await binder.bind_for("ns", "p", "u", "b") == ""
+        assert await binder.bind_for_scheduler("ns", "p", "u", "b") == ""
         assert paths == ["POST /api/v1/namespaces/ns/pods/p/binding"]
-        state.beside.settle(11.0)
-        assert await binder.bind_for("ns", "p", "u", "b")
+        state.in_flight.settle(11.0)
+        assert await binder.bind_for_scheduler("ns", "p", "u", "b")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ async def test_only_where_filter_let_it_through(tmp_path: Path) -> None:
 async def test_names_that_lead_elsewhere(tmp_path: Path, namespace: str, name: str) -> None:
     """Nothing is sent: no such pod is known."""
     async with binding(tmp_path) as (binder, _state, paths):
-        assert "no pending pod" in await binder.bind_for(namespace, name, "u", "cp-1")
+        assert "no pending pod" in await binder.bind_for_scheduler(namespace, name, "u", "cp-1")
         assert paths == []
 
 
@@ -104,5 +106,5 @@ def test_a_segment_stays_one_segment(segments: list[str]) -> None:
 async def test_a_path_is_sent_as_it_is(tmp_path: Path) -> None:
     """What is quoted stays quoted on the wire: nothing is resolved on the way."""
     async with binding(tmp_path) as (binder, _state, paths):
-        await binder._connection.request("GET", pod_path("ns", "../x?y=%2e%2e"))
+        await binder._api_client.request("GET", pod_path("ns", "../x?y=%2e%2e"))
         assert paths == ["GET /api/v1/namespaces/ns/pods/..%2Fx%3Fy%3D%252e%252e"]

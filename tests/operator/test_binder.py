@@ -4,15 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiohttp import web
+from support.driven_ledger import DrivenLedger
 from support.fake_api import BindingServer, answering, hang_up, refusal, serving
-from thalweg_operator.backoff import Backoff
-from thalweg_operator.binder import Binder
-from thalweg_operator.fence import Fence
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.fence import Fence
+from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.state import ClusterState
+from thalweg_operator.planning.progress import ProgressLog
+from thalweg_operator.reservations.effects import Bind, WriteCondition
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
@@ -31,11 +35,10 @@ BESIDE = Pod(
 
 
 class Case:
-    def __init__(self, server: BindingServer, state: ClusterState, binder: Binder, metrics: Metrics) -> None:
+    def __init__(self, server: BindingServer, state: DrivenLedger, binder: Binder, metrics: Metrics) -> None:
         self.server, self.state, self.binder, self.metrics = server, state, binder, metrics
         self.fence = Fence()
         self.fence.extend(float("inf"), float("inf"))
-        self.refused: list[str] = []
         self.pauses: list[float] = []
         #: Called at each pause: what happens in the cluster meanwhile.
         self.meanwhile: list[Callable[[], object]] = []
@@ -43,9 +46,14 @@ class Case:
     async def bind(self, node: str = "n") -> None:
         """Reserves, binds, and waits until everything was answered."""
         assert self.state.reserve(POD, node)
-        self.binder.bind(POD, node)
+        self.binder.put(Bind(POD, node, self.state.generation))
         async with asyncio.timeout(10):
             await self.binder.drain()
+
+    @property
+    def refused(self) -> list[str]:
+        """What the pod was told so far."""
+        return [effect.reason for effect in self.state.effects if isinstance(effect, WriteCondition)]
 
     def answers(self, answer: str) -> float:
         return self.metrics.registry.get_sample_value("thalweg_bindings_total", {"answer": answer}) or 0.0
@@ -53,12 +61,12 @@ class Case:
     @property
     def free_again(self) -> bool:
         """The pod waits and holds nothing."""
-        return KEY in self.state.waiting and not self.state.reservations and not self.state._uses
+        return KEY in self.state.waiting and not self.state.reservations and not self.state.cluster.occupancy.usage
 
     @property
     def held(self) -> bool:
         """Its room is kept until the watch shows it bound."""
-        return self.state.reservations[KEY].node == "n" and self.state._uses["n"].pods == 1
+        return self.state.reservations[KEY].node == "n" and self.state.cluster.occupancy.usage["n"].pods == 1
 
 
 @pytest.fixture
@@ -85,7 +93,7 @@ class Pauses(Backoff):
 
 @asynccontextmanager
 async def binding(folder: Path) -> AsyncIterator[Case]:
-    server, state, metrics = BindingServer(), ClusterState(), Metrics()
+    server, state, metrics = BindingServer(), DrivenLedger(), Metrics()
     server.pods[KEY] = ("u1", "")
     for name in ("n", "m"):
         state.upsert_node(Node(name, allocatable=(("cpu", 1000), ("pods", 10))))
@@ -93,11 +101,11 @@ async def binding(folder: Path) -> AsyncIterator[Case]:
     pauses: list[float] = []
     meanwhile: list[Callable[[], object]] = []
     async with serving(server.app, folder) as connection:
-        binder = Binder(connection, state, metrics, 4, backoff=Pauses(pauses, meanwhile))
+        events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)
+        binder = Binder(connection, state.shell, metrics, events, ProgressLog(), 4, backoff=Pauses(pauses, meanwhile))
         made = Case(server, state, binder, metrics)
         made.pauses, made.meanwhile = pauses, meanwhile
         connection._fence = made.fence
-        binder.on_refused = lambda _, why: made.refused.append(why)
         task = asyncio.create_task(made.binder.run())
         try:
             yield made
@@ -318,7 +326,7 @@ async def test_the_watch_is_faster_than_the_answer(case: Case) -> None:
     case.meanwhile += [lambda: case.state.upsert_pod(seen)]
     await case.bind()
     assert not case.state.reservations
-    assert case.state._uses["n"].amounts["cpu"] == 500
+    assert case.state.cluster.occupancy.usage["n"].amounts["cpu"] == 500
     assert not case.state.waiting
 
 
@@ -326,7 +334,7 @@ async def test_a_node_that_is_gone_before(case: Case) -> None:
     """The API server would bind to a node that does not exist: we do not ask it to."""
     assert case.state.reserve(POD, "n")
     case.state.delete_node("n")
-    case.binder.bind(POD, "n")
+    case.binder.put(Bind(POD, "n", case.state.generation))
     async with asyncio.timeout(10):
         await case.binder.drain()
     assert case.server.posts == 0
@@ -365,7 +373,7 @@ async def test_a_pod_deleted_while_the_answer_is_lost(case: Case) -> None:
     case.meanwhile += [gone]
     await case.bind()
     assert not case.state.reservations
-    assert not case.state._uses
+    assert not case.state.cluster.occupancy.usage
     assert case.answers("404") == 1
 
 
@@ -399,7 +407,7 @@ async def test_many_at_once(case: Case) -> None:
         case.server.pods[pod.key] = (pod.uid, "")
         case.state.upsert_pod(pod)
         assert case.state.reserve(pod, "big")
-        case.binder.bind(pod, "big")
+        case.binder.put(Bind(pod, "big", case.state.generation))
     async with asyncio.timeout(30):
         await case.binder.drain()
     assert sorted(key for key, _ in case.server.bound) == sorted(pod.key for pod in pods)

@@ -4,10 +4,10 @@ from collections import Counter, deque
 from typing import Any
 
 import numpy as np
-from support.books import books, grown, nbytes
+from support.leaks import grown_containers, nbytes, tracked_objects
 
-from flowcore.model.recent import Recent, weigh
-from flowcore.model.wire import Interner
+from flowcore.api import Interner
+from flowcore.model.generational_cache import GenerationalCache, estimate_bytes
 
 
 class Kept:
@@ -15,7 +15,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.dict: dict[str, list[int]] = {}
-        self.recent: Recent[str, str] = Recent(10_000)
+        self.recent: GenerationalCache[str, str] = GenerationalCache(10_000)
         self.intern = Interner()
         self.deque: deque[str] = deque()
         self.array = np.zeros(0)
@@ -28,8 +28,8 @@ class Kept:
 def test_growth_is_found_wherever_it_is() -> None:
     """Each container that grows is named by its path, and bytes rise with it."""
     kept = Kept()
-    before, bytes_before = books(kept=kept), nbytes(kept=kept)
-    assert not grown(before, books(kept=kept))
+    before, bytes_before = tracked_objects(kept=kept), nbytes(kept=kept)
+    assert not grown_containers(before, tracked_objects(kept=kept))
     kept.dict = {f"k{at}": [1, 2] for at in range(10)}
     kept.recent.put("a", "b", 10)
     kept.recent.put("c", "d", 10)
@@ -37,7 +37,7 @@ def test_growth_is_found_wherever_it_is() -> None:
     kept.array = np.zeros(5)
     kept.intern("some text")
     kept.intern("another text")
-    found = grown(before, books(kept=kept))
+    found = grown_containers(before, tracked_objects(kept=kept))
     assert {path for path in found if path.count(".") == 1} >= {"kept.dict", "kept.recent", "kept.deque", "kept.array"}
     assert "kept.intern._known" in found
     assert found["kept.dict[]"] == (0, 20)
@@ -46,7 +46,7 @@ def test_growth_is_found_wherever_it_is() -> None:
 
 def test_a_value_goes_after_its_last_user() -> None:
     """Equal values are one object while anybody holds one; values that nobody holds are dropped."""
-    intern = Interner(most=10_000)
+    intern = Interner(max_new_bytes=10_000)
     held = [intern(("held", str(at))) for at in range(5)]
     for at in range(10_000):
         intern(("passing", str(at)))
@@ -62,7 +62,7 @@ def test_a_value_goes_after_its_last_user() -> None:
 
 def test_no_value_is_too_large_to_go() -> None:
     """What is remembered is bounded by bytes: ten values of a megabyte do not stay as ten small ones would."""
-    intern = Interner(most=2**20)
+    intern = Interner(max_new_bytes=2**20)
     for at in range(10):
         intern(tuple((f"k{at}-{each}", "v") for each in range(10_000)))
     assert len(intern) == 1
@@ -70,7 +70,7 @@ def test_no_value_is_too_large_to_go() -> None:
 
 def test_what_is_asked_for_is_remembered() -> None:
     """A generation ends by bytes or by age; an entry that is asked for in each generation stays, others go."""
-    recent: Recent[str, int] = Recent(2_000)
+    recent: GenerationalCache[str, int] = GenerationalCache(2_000)
     recent.put("asked for", 1, 0)
     forgotten = Counter[str]()
     for at in range(1_000):
@@ -88,4 +88,4 @@ def test_what_is_asked_for_is_remembered() -> None:
 
 def test_weights_grow_with_values() -> None:
     """A value weighs at least what its texts hold."""
-    assert weigh(tuple((f"k{at}", "v" * 100) for at in range(100))) > 10_000
+    assert estimate_bytes(tuple((f"k{at}", "v" * 100) for at in range(100))) > 10_000

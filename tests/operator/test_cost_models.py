@@ -12,13 +12,15 @@ from support.cli import node, pod
 from support.model import node as model_node
 from support.model import pod as model_pod
 from support.operator import free_address
-from thalweg_operator.cost_models import GROUP, find_models, load_models
-from thalweg_operator.errors import PolicyError, WorkerLost
-from thalweg_operator.policies import PolicyStore, parse
-from thalweg_operator.wire import RoundRequest, Waiting
-from thalweg_operator.worker_client import WorkerClient
+from thalweg_operator.errors import WorkerLost
+from thalweg_operator.planning.worker.client import WorkerClient
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
+from thalweg_operator.policies.store import PolicyStore
 
+from flowcore.api.policies import parse_policy
 from flowcore.costs import MODELS
+from flowcore.model.errors import PolicyError
+from thalweg_cost_models import ENTRY_POINT_GROUP, find_models, load_models
 
 PLUGIN = """
 import numpy as np
@@ -31,15 +33,14 @@ class LastLetter:
     def arc_costs(self, pod_class, size, load, weights):
         return np.array([ord("z") + 1 - ord(each.name[-1]) for each in load.table.nodes], dtype=np.int64)
 
-    def slot_costs(self, load, size, levels, weights):
-        return np.zeros((len(load.taken), len(levels)), dtype=np.int64)
-
-    def slot_floors(self, load, smallest, largest, levels, weights):
-        return self.slot_costs(load, smallest, levels, weights)
-
-    def dearest_slot(self, weights):
+    def potential(self, load, unit, weights):
         print("even while it plans")
-        return 0
+        return np.zeros(load.pods.shape)
+
+    def gradient(self, load, unit, weights):
+        return np.zeros((*load.pods.shape, 4))
+
+    curvature = steepest = gradient
 
 ready = LastLetter()
 
@@ -61,7 +62,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     installed = tmp_path / "lettered-1.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: lettered\nVersion: 1\n")
-    (installed / "entry_points.txt").write_text(f"[{GROUP}]\nLastLetter = lettered:LastLetter\n")
+    (installed / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\nLastLetter = lettered:LastLetter\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.delitem(sys.modules, "lettered", raising=False)
@@ -69,7 +70,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def point(name: str, value: str) -> EntryPoint:
-    return EntryPoint(name, value, GROUP)
+    return EntryPoint(name, value, ENTRY_POINT_GROUP)
 
 
 def test_the_built_in_ones_are_entry_points_too() -> None:
@@ -85,7 +86,7 @@ def test_a_class_or_an_object(site: Path, value: str) -> None:
     """Both are taken; the built-in ones stay beside it."""
     found = load_models([point("LastLetter", value)])
     assert list(found.usable) == [*MODELS, "LastLetter"]
-    assert parse("p", {"cost": {"model": "LastLetter"}}, found.known).cost_model == "LastLetter"
+    assert parse_policy("p", {"cost": {"model": "LastLetter"}}, found.known).cost_model == "LastLetter"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_what_cannot_be_used_is_said(site: Path, name: str, value: str, problem:
     assert problem in found.problems[name]
     if name not in MODELS:
         with pytest.raises(PolicyError, match=f'spec.cost.model: "{name}" cannot be used') as caught:
-            parse("p", {"cost": {"model": name}}, found.known)
+            parse_policy("p", {"cost": {"model": name}}, found.known)
         assert problem in str(caught.value)
         assert str(caught.value).endswith("known are CPUMemory, LoadSpreading, BinPacking, NetworkAware, LastLetter")
 
@@ -150,25 +151,25 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
     try:
         known = await client.start()
         assert known.names == (*MODELS, "LastLetter")
-        policy = parse("p", {"cost": {"model": "LastLetter"}}, known)
+        policy = parse_policy("p", {"cost": {"model": "LastLetter"}}, known)
         for number in (1, 2):
             reply = await client.ask(
                 RoundRequest(
                     number=number,
                     generation=number,
                     now=0.0,
-                    fresh=number == 1,
+                    reset=number == 1,
                     nodes=nodes if number == 1 else [],
-                    gone=[],
-                    uses=[],
+                    removed_nodes=[],
+                    usage=[],
                     namespaces={},
-                    kinds=[waiting.kind],
-                    neighbours=[],
+                    signatures=[waiting.signature],
+                    pod_deltas=[],
                     images=[],
                     reports=[],
                     policies=[policy],
                     classes=[waiting.pod_class],
-                    waiting=[Waiting(waiting.key, 0, 0, 0.0, 0)],
+                    pending=[PendingEntry(waiting.key, 0, 0, 0.0, 0)],
                     budget=1.0,
                 )
             )
@@ -179,7 +180,9 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
 
 async def test_problems_come_from_the_worker(site: Path) -> None:
     """One that cannot be loaded is told to the operator by its worker, with what a policy that names it is told."""
-    (site / "lettered-1.dist-info" / "entry_points.txt").write_text(f"[{GROUP}]\nGone = no_such_module:Model\n")
+    (site / "lettered-1.dist-info" / "entry_points.txt").write_text(
+        f"[{ENTRY_POINT_GROUP}]\nGone = no_such_module:Model\n"
+    )
     client = WorkerClient(30)
     try:
         known = await client.start()

@@ -15,9 +15,9 @@ import yaml
 from aiohttp import web
 from support.certificates import Pair, authority, issued
 from support.operator import until
-from thalweg_operator import credentials
-from thalweg_operator.connection import connect, keepalive_socket
-from thalweg_operator.credentials import read_credentials
+from thalweg_operator.api import credentials
+from thalweg_operator.api.client import connect, keepalive_socket
+from thalweg_operator.api.credentials import read_credentials
 from thalweg_operator.errors import ConnectionLost
 
 
@@ -140,7 +140,7 @@ def replace(path: Path, by: Path) -> None:
 
 async def test_certificates_and_tokens_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new authority, client certificate and token file are used without a restart, and no request is dropped."""
-    monkeypatch.setattr(credentials, "_LOOK", 0.05)
+    monkeypatch.setattr(credentials, "_CHECK_INTERVAL", 0.05)
     old, new = authority(tmp_path, "old"), authority(tmp_path, "new")
     first, second = issued(tmp_path, "first", old), issued(tmp_path, "second", new)
     mounted = {name: tmp_path / f"mounted-{name}" for name in ("ca", "crt", "key", "token")}
@@ -204,7 +204,7 @@ async def test_a_kubeconfig_that_changes_does_not_lead_to_another_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody's `kubectl config use-context` is not for a process that runs."""
-    monkeypatch.setattr(credentials, "_LOOK", 0.0)
+    monkeypatch.setattr(credentials, "_CHECK_INTERVAL", 0.0)
     path = kubeconfig(tmp_path / "config", "a", "b", **{"current-context": "a"})
     async with connect(path, 4) as connection:
         kubeconfig(path, "a", "b", **{"current-context": "b"})
@@ -219,7 +219,7 @@ async def test_a_kubeconfig_that_changes_does_not_lead_to_another_cluster(
 
 async def test_a_token_of_a_plugin_is_replaced_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plug-in is run again; where the token lasts it is not."""
-    monkeypatch.setattr(credentials, "_LOOK", 0.0)
+    monkeypatch.setattr(credentials, "_CHECK_INTERVAL", 0.0)
     plugin = tmp_path / "plugin"
     status = '{"token": "%s", "expirationTimestamp": "%s"}'
     answer = f'{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {status}}}'
@@ -239,7 +239,7 @@ async def test_a_token_of_a_plugin_is_replaced_before_it_ends(tmp_path: Path, mo
 
 async def test_a_plugin_that_hangs_holds_up_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The token from before serves, the plug-in runs once at a time, and what it says in the end is used."""
-    monkeypatch.setattr(credentials, "_LOOK", 0.0)
+    monkeypatch.setattr(credentials, "_CHECK_INTERVAL", 0.0)
     monkeypatch.setattr(credentials, "_WAIT", 0.05)
     plugin = tmp_path / "plugin"
     status = '{"token": "%s", "expirationTimestamp": "2000-01-01T00:00:00Z"}'
@@ -269,7 +269,7 @@ async def test_a_plugin_that_never_ends_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a while that is logged, and it is run again."""
-    for name, seconds in (("_LOOK", 0.0), ("_WAIT", 0.01), ("_LONGEST", 0.05)):
+    for name, seconds in (("_CHECK_INTERVAL", 0.0), ("_WAIT", 0.01), ("_LONGEST", 0.05)):
         monkeypatch.setattr(credentials, name, seconds)
     path = kubeconfig(tmp_path / "config", "a", **{"current-context": "a"})
     async with connect(path, 4) as connection:

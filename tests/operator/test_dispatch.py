@@ -1,25 +1,29 @@
 """How plans are carried out: units whole or not at all, whatever happened between the plan and its delivery."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg_operator.dispatch import Dispatch
-from thalweg_operator.metrics import Metrics
-from thalweg_operator.policies import PolicyStore
-from thalweg_operator.state import By, ClusterState
-from thalweg_operator.steering import Planned
-from thalweg_operator.turns import WHENEVER
-from thalweg_operator.wire import RoundReply, RoundRequest, Waiting, failed
+from support.driven_ledger import DrivenLedger
+from thalweg_operator.reservations import nomination_plans, plans
+from thalweg_operator.reservations.effects import Bind
+from thalweg_operator.reservations.events import PlanMade, PlannedPlacement
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.nomination_books import NominationBooks
+from thalweg_operator.reservations.nominations import PlannedPod
+from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.reserve import reserve
+from thalweg_operator.reservations.wave_queue import UNORDERED
 
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
-from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import LabelSelector, Requirement
 
 CLASS = PodClass(requests=(("cpu", 100),))
@@ -27,45 +31,40 @@ BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
 
 
 class Case:
-    """A state, and what was handed on of a plan for it."""
+    """A cluster, and what was handed on of a plan for it."""
 
     def __init__(self) -> None:
-        self.state, self.policies = ClusterState(), PolicyStore()
+        self.state = DrivenLedger(handlers={Bind: lambda effect: self._hand_on(effect.pod, effect.node)})
+        self.policies = self.state.policies
         selects = {"schedulerNames": [STEERED_NAME]}
         self.policies.offer("steered", "u", 1, {"selects": selects, "delivery": "Extender"})
         self.bound: list[str] = []
         self.units: dict[str, str] = {}
-        self.rested: list[str] = []
         #: Units whose nominations are being taken back.
         self.withdrawn: set[str] = set()
-        self.dispatch = Dispatch(
-            self.state,
-            self.policies,
-            self,  # type: ignore[arg-type]
-            self,  # type: ignore[arg-type]
-            Metrics(),
-            lambda pod: self.rested.append(pod.name),
-        )
         self.state.set_namespace("ns", ())
         for name in ("a", "b"):
             self.node(name)
+
+    @property
+    def rested(self) -> list[str]:
+        """Pods that pause now."""
+        pending = self.state.ledger.pending
+        return [key.removeprefix("ns/") for key, record in pending.items() if record.backoff_until > 1000.0]
 
     def node(self, name: str, **changes: Any) -> None:
         self.state.upsert_node(
             Node(name, labels=(("host", name),), allocatable=(("cpu", 400), ("pods", 10)), **changes)
         )
 
-    def bind(self, pod: Pod, node: str) -> None:
+    def _hand_on(self, pod: Pod, node: str) -> None:
         assert self.state.reservations[pod.key].node == node
         self.bound.append(pod.name)
 
-    def send(self, planned: Sequence[Planned]) -> None:
+    def _add_plan(self, _step: object, planned: Sequence[PlannedPod]) -> None:
         for each in planned:
-            self.bind(each.pod, each.node)
-            self.units[each.pod.name] = each.unit
-
-    def withdraws(self, unit: str) -> bool:
-        return unit in self.withdrawn
+            self._hand_on(each.pod, each.node)
+            self.units[each.pod.name] = each.atomic_group
 
     def pods(self, names: str, scheduler: str, **fields: Any) -> list[Pod]:
         pods = [Pod("ns", name, f"u-{name}", CLASS, scheduler_name=scheduler, **fields) for name in names]
@@ -77,26 +76,23 @@ class Case:
         self, plan: Sequence[tuple[Pod, str, str, bool]], meanwhile: Callable[[], object] = lambda: None
     ) -> bool:
         """A plan (pod, node, unit, spare) made now, and carried out after something happened."""
-        ordered = self.policies.ordered
-        pods = [pod for pod, *_ in plan]
-        governing = [self.policies.of(pod, self.state.namespaces) for pod in pods]
-        waiting = [
-            Waiting(pod.key, 0, ordered.index(policy), 0.0, 0)
-            for pod, policy in zip(pods, governing, strict=True)
-            if policy is not None
-        ]
+        cluster = self.state.cluster
+        placements = []
+        for pod, node, unit, spare in plan:
+            policy = cluster.policies.of(pod, cluster.namespaces)
+            if policy is not None:
+                placements.append(PlannedPlacement(pod, policy, node, UNORDERED, unit, spare))
+        units = sorted({unit for *_, unit, _ in plan if unit})
         self.state.take_changes()
-        request = RoundRequest(
-            1, self.state.generation, 0.0, False, [], [], [], {}, [], [], [], [], list(ordered), [CLASS], waiting, 1.0
-        )
-        reply: RoundReply = failed(request, "")
-        reply.units = sorted({unit for *_, unit, _ in plan if unit})
-        reply.placements = [
-            (at, node, 0, WHENEVER, reply.units.index(unit) if unit else -1, spare)
-            for at, (_, node, unit, spare) in enumerate(plan)
-        ]
+        made = PlanMade(1, self.state.generation, placements, units)
         meanwhile()
-        return asyncio.run(self.dispatch.carry_out(request, pods, reply))
+        requested = self.state.rounds_requested
+        with (
+            patch.object(nomination_plans, "add_plan", self._add_plan),
+            patch.object(NominationBooks, "is_withdrawing", lambda _books, unit: unit in self.withdrawn),
+        ):
+            self.state.apply(made)
+        return self.state.rounds_requested > requested
 
 
 @BOTH
@@ -134,42 +130,42 @@ def test_a_unit_that_is_being_taken_back(scheduler: str) -> None:
 
 
 @BOTH
-def test_a_node_that_changes_while_a_plan_is_handed_on(scheduler: str) -> None:
+def test_a_node_that_changes_while_a_plan_is_handed_on(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit's pod on it was reserved before the change: none of the unit is handed on."""
     case = Case()
     pods = case.pods("pqr", scheduler)
     cordoned = False
-    reserve = case.state.reserve
 
-    def reserving(pod: Pod, node: str, *by: By) -> bool:
+    def reserving(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, owner: Owner) -> bool:
         nonlocal cordoned
-        done = reserve(pod, node, *by)
+        done = reserve(cluster, ledger, pod, node, owner)
         if not cordoned:
             cordoned = True
             case.node("a", unschedulable=True)
         return done
 
-    case.state.reserve = reserving  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(plans, "reserve", reserving)
     case.carry_out([(pods[0], "a", "gang", False), (pods[1], "b", "gang", False), (pods[2], "b", "", False)])
     assert case.bound == ["r"]
 
 
-def test_somebody_nominates_a_pod_of_a_unit() -> None:
+def test_somebody_nominates_a_pod_of_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its unit is given up, and the room that was nominated stays counted."""
     case = Case()
     pods = case.pods("pq", STEERED_NAME)
-    reserve = case.state.reserve
 
-    def reserving(pod: Pod, node: str, *by: By) -> bool:
-        done = reserve(pod, node, *by)
+    def reserving(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, owner: Owner) -> bool:
+        done = reserve(cluster, ledger, pod, node, owner)
         if pod.name == "p":
-            case.state.upsert_pod(msgspec.structs.replace(pod, nominated="b"))
+            case.state.upsert_pod(msgspec.structs.replace(pod, nominated_node="b"))
         return done
 
-    case.state.reserve = reserving  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(plans, "reserve", reserving)
     case.carry_out([(pods[0], "a", "gang", False), (pods[1], "a", "gang", False)])
     assert case.bound == []
-    assert {key: (each.node, each.by) for key, each in case.state.reservations.items()} == {"ns/p": ("b", By.OTHERS)}
+    assert {key: (each.node, each.owner) for key, each in case.state.reservations.items()} == {
+        "ns/p": ("b", Owner.OTHERS)
+    }
 
 
 @BOTH
@@ -187,13 +183,12 @@ def test_a_unit_beside_which_kube_scheduler_is_at_work() -> None:
     case = Case()
     running = Pod("ns", "running", "u", CLASS, node_name="a", usage=CLASS.requests)
     case.state.upsert_pod(running)
-    case.state.beside.pass_on(Pod("ns", "theirs", "u", PodClass(requests=(("cpu", 300),))), frozenset("a"), 10.0)
+    case.state.in_flight.let_through(Pod("ns", "theirs", "u", PodClass(requests=(("cpu", 300),))), frozenset("a"), 10.0)
     pods = case.pods("pq", "thalweg")
     assert not case.carry_out([(pods[1], "b", "gang", False), (pods[0], "a", "gang", True)])
     assert case.bound == ["q"]
     case.state.release("ns/q", "u-q")
     case.bound.clear()
-    case.rested.clear()
     case.carry_out([(pods[1], "b", "gang", False), (pods[0], "a", "gang", False)])
     assert case.bound == []
     assert sorted(case.rested) == ["p", "q"]
@@ -204,13 +199,13 @@ def test_what_counted_on_a_unit_that_is_not_whole() -> None:
     """A pod that wants to be near one of a unit's is not carried out without it, nor what counts on it in turn."""
     case = Case()
 
-    def near(app: str) -> Rules:
+    def near(app: str) -> InterPodConstraints:
         selector = LabelSelector((Requirement("app", "In", (app,)),))
-        return Rules(affinity=(AffinityTerm("host", selector, ("ns",)),))
+        return InterPodConstraints(affinity=(AffinityTerm("host", selector, ("ns",)),))
 
     leader, other = (case.pods(name, "thalweg", labels=(("app", "leader"),))[0] for name in "lo")
-    (near_leader,) = case.pods("n", "thalweg", rules=near("leader"), labels=(("app", "follower"),))
-    (near_follower,) = case.pods("f", "thalweg", rules=near("follower"))
+    (near_leader,) = case.pods("n", "thalweg", constraints=near("leader"), labels=(("app", "follower"),))
+    (near_follower,) = case.pods("f", "thalweg", constraints=near("follower"))
     (free,) = case.pods("x", "thalweg")
     plan = [
         (leader, "a", "gang", False),

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 from support.fake_api import Answer, answering, hang_up, serving
 from support.operator import until
-from thalweg_operator import events as module
-from thalweg_operator.backoff import Backoff
-from thalweg_operator.events import EventWriter
+from thalweg_operator.api import events as module
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.events import EventWriter
 from thalweg_operator.metrics import Metrics
 
 from flowcore.model.pods import Pod, PodClass
@@ -52,7 +52,7 @@ class Case:
 
 @pytest.fixture
 async def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Case]:
-    monkeypatch.setattr(module, "_TICK", 1e6)
+    monkeypatch.setattr(module, "_BATCH_INTERVAL", 1e6)
     made = Case()
     async with serving(made.app, tmp_path) as connection:
         made.writer = EventWriter(connection, made.metrics, backoff=Backoff(0.001, 0.01))
@@ -69,7 +69,7 @@ async def test_what_an_event_says(case: Case) -> None:
     """What ``kubectl describe pod`` shows of kube-scheduler's own: type, reason, source, message, and the pod."""
     pod = Pod("ns", "p", "u", PodClass())
     case.writer.write(pod, "Scheduled", "Successfully assigned ns/p to n" + "." * 2000, action="Binding")
-    case.writer.portion()
+    case.writer.send_batch()
     await case.written(1)
     (event,) = case.events
     assert (event["type"], event["reason"], event["action"]) == ("Normal", "Scheduled", "Binding")
@@ -83,12 +83,12 @@ async def test_what_an_event_says(case: Case) -> None:
 async def test_a_burst_is_written_slowly(case: Case) -> None:
     """While more come than a portion holds, a portion is one Event: bindings need the API server."""
     case.write("ns", 100)
-    case.writer.portion()
+    case.writer.send_batch()
     await case.written(1)
     case.write("ns", 100)
-    case.writer.portion()
+    case.writer.send_batch()
     await case.written(2)
-    case.writer.portion()
+    case.writer.send_batch()
     await case.written(12)
     assert case.posts == 12
 
@@ -98,26 +98,26 @@ async def test_namespaces_take_turns(case: Case) -> None:
     case.write("many", 500)
     case.write("few", 2)
     for _ in range(5):
-        case.writer.portion()
+        case.writer.send_batch()
     await case.written(1 + 4 * 10)
     assert Counter(event["metadata"]["namespace"] for event in case.events)["few"] == 2
 
 
 async def test_what_is_too_much_is_dropped_and_counted(case: Case) -> None:
     """Of one namespace and of all; the others lose nothing to one of them."""
-    assert case.write("a", module.MOST_OF_ONE + 7) == module.MOST_OF_ONE
+    assert case.write("a", module.MAX_PENDING_PER_NAMESPACE + 7) == module.MAX_PENDING_PER_NAMESPACE
     assert case.count("dropped") == 7
     for namespace in "bcde":
-        case.write(namespace, module.MOST_OF_ONE)
+        case.write(namespace, module.MAX_PENDING_PER_NAMESPACE)
     assert case.write("f", 1) == 0
-    assert len(case.writer._queue) + case.writer._pending.length == module.MOST
+    assert len(case.writer._queue) + case.writer._pending.length == module.MAX_PENDING
 
 
 async def test_room_comes_back(case: Case) -> None:
     """Written, failed or given up: nothing is counted for ever."""
     case.script = random.Random(1).choices([answering(403), answering(500), hang_up, answering(404)], k=40)
     case.write("ns", 30, warning=True)
-    await until(lambda: not case.writer._lengths, 20, lambda: f"no Event in line: {case.writer._lengths}")
+    await until(lambda: not case.writer._queue_lengths, 20, lambda: f"no Event in line: {case.writer._queue_lengths}")
     assert case.count("written") + case.count("failed") == 30
     assert case.count("written") == len(case.events) > 0
 
@@ -127,7 +127,7 @@ async def test_an_event_is_not_tried_for_ever(case: Case) -> None:
     case.script = [answering(500)] * 100
     case.write("ns", 1, warning=True)
     await until(lambda: case.count("failed"), 10, lambda: "it to be given up")
-    assert case.posts == module._TRIES
+    assert case.posts == module._MAX_ATTEMPTS
 
 
 async def test_warnings_do_not_wait_for_their_portion(case: Case) -> None:

@@ -3,16 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
-from support.fake_api import Answer, answering, hang_up, refusal, serving
+from support.fake_api import Answer as ServerAnswer
+from support.fake_api import answering, hang_up, refusal, serving
 from support.operator import until
-from thalweg_operator.backoff import Backoff
-from thalweg_operator.events import EventWriter
-from thalweg_operator.evictions import Evictor
+from support.recording_shell import RecordingShell
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.events import EventWriter
+from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.events import Answer
+from thalweg_operator.shell import Shell
 
 from flowcore.model.pods import Pod, PodClass
 
@@ -26,7 +31,7 @@ class EvictionServer:
         self.pods = {"p": "u1", "q": "u2"}
         self.evicted: list[str] = []
         self.events: list[dict[str, Any]] = []
-        self.script: list[Answer] = []
+        self.script: list[ServerAnswer] = []
         self.posts = 0
         self.app = web.Application()
         self.app.router.add_post("/api/v1/namespaces/ns/pods/{name}/eviction", self._post)
@@ -66,13 +71,14 @@ class EvictionServer:
 class Case:
     """An evictor at work."""
 
-    def __init__(self, server: EvictionServer, evictor: Evictor) -> None:
-        self.server, self.evictor = server, evictor
+    def __init__(self, server: EvictionServer, evictor: Evictor, shell: RecordingShell) -> None:
+        self.server, self.evictor, self.shell = server, evictor, shell
 
-    async def evict(self, pod: Pod = POD, **options: Any) -> None:
-        """Asks for it, and waits until nothing more is in line."""
-        self.evictor.evict(pod, "Its gang is there in part.", **options)
-        await until(lambda: not self.evictor.evicting(pod.uid), 10, lambda: f"done after {self.server.posts} posts")
+    async def evict(self, pod: Pod = POD) -> None:
+        """Asks for it, and waits until it is answered."""
+        self.shell.answers.clear()
+        self.evictor.put(Evict(pod, "Its gang is there in part."))
+        await until(lambda: self.shell.ended, 10, lambda: f"done after {self.server.posts} posts")
 
     async def told(self, count: int) -> None:
         """Waits for so many Events."""
@@ -85,10 +91,11 @@ async def case(tmp_path: Path) -> AsyncIterator[Case]:
     server = EvictionServer()
     async with serving(server.app, tmp_path) as connection:
         events = EventWriter(connection, Metrics())
-        evictor = Evictor(connection, Metrics(), events, backoff=Backoff(0.001, 0.01))
+        shell = RecordingShell()
+        evictor = Evictor(connection, cast("Shell", shell), Metrics(), events, backoff=Backoff(0.001, 0.01))
         tasks = [asyncio.create_task(evictor.run()), asyncio.create_task(events.run())]
         try:
-            yield Case(server, evictor)
+            yield Case(server, evictor, shell)
             assert not any(task.done() for task in tasks), tasks
         finally:
             for task in tasks:
@@ -97,10 +104,9 @@ async def case(tmp_path: Path) -> AsyncIterator[Case]:
 
 
 async def test_a_pod_is_evicted_once_and_told_why(case: Case) -> None:
-    """However often it is asked for while it is in line; who asks learns of that."""
-    assert case.evictor.evict(POD, "Its gang is there in part.")
-    assert not case.evictor.evict(POD, "Another is to take its place.")
+    """And the ledger learns that it is done."""
     await case.evict()
+    assert case.shell.answers == [(Answer.DONE, "")]
     assert (case.server.evicted, case.server.posts) == (["p"], 1)
     await case.told(1)
     (event,) = case.server.events
@@ -124,7 +130,7 @@ async def test_what_a_budget_holds_up_does_not_hold_up_others(case: Case) -> Non
     """Nor is it waited for at the end."""
     case.server.script = [answering(429, "no")] * 5
     for number in range(5):
-        case.evictor.evict(Pod("ns", "p", f"x{number}", PodClass()), "")
+        case.evictor.put(Evict(Pod("ns", "p", f"x{number}", PodClass()), ""))
     await asyncio.wait_for(case.evictor.drain(), 10)
     await case.evict(Pod("ns", "q", "u2", PodClass()))
     assert case.server.evicted == ["q"]
@@ -132,10 +138,11 @@ async def test_what_a_budget_holds_up_does_not_hold_up_others(case: Case) -> Non
 
 async def test_an_eviction_that_is_not_wanted_any_more(case: Case) -> None:
     """Between two tries the gang became whole: the pod stays."""
-    wanted = [True, True]
+    case.shell.max_refusals = 2
     case.server.script = [answering(429, "no")] * 9
-    await case.evict(wanted=lambda: bool(wanted) and wanted.pop())
+    await case.evict()
     assert (case.server.evicted, case.server.posts) == ([], 2)
+    assert case.shell.answers[-1] == (Answer.UNWANTED, "")
 
 
 @pytest.mark.parametrize("there", [{}, {"p": "another"}])

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
-from thalweg_operator.backoff import Backoff
-from thalweg_operator.fair_queue import IN_A_ROW, Entry, FairQueue, slots_for
+from support.profiles import examples
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.fair_queue import MAX_CONSECUTIVE_FAILURES, Entry, FairQueue, slots_for
 
 SLOTS = 6
 NAMESPACES = ("a", "b", "c")
@@ -85,7 +86,7 @@ def test_a_share_that_comes_free_is_used() -> None:
 
 def fail_in_a_row(made: FairQueue[str], namespace: str) -> None:
     """As many items as it takes; each fails and rests for a second."""
-    for number in range(IN_A_ROW):
+    for number in range(MAX_CONSECUTIVE_FAILURES):
         made.put(f"{namespace}{number}", namespace)
         entry = made.take(0.0)
         assert entry is not None
@@ -108,7 +109,7 @@ def test_a_namespace_that_fails_gets_one_request_at_a_time() -> None:
     assert pauses == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
     (probe,) = take_all(made, now + 8.0)
     made.finish(probe, now + 8.0, succeeded=True)
-    assert len(take_all(made, now + 8.0)) == IN_A_ROW - 1
+    assert len(take_all(made, now + 8.0)) == MAX_CONSECUTIVE_FAILURES - 1
 
 
 def test_one_item_that_fails_again_and_again_says_nothing_of_the_others() -> None:
@@ -126,7 +127,7 @@ def test_one_item_that_fails_again_and_again_says_nothing_of_the_others() -> Non
 def test_a_refusal_is_an_answer() -> None:
     """Whatever an API server says of an item: the namespace is not held up for it."""
     made = queue()
-    for number in range(3 * IN_A_ROW):
+    for number in range(3 * MAX_CONSECUTIVE_FAILURES):
         made.put(f"a{number}", "a")
         (entry,) = take_all(made)
         made.retry(entry, 0.0, 100.0, succeeded=True)
@@ -185,7 +186,7 @@ def test_each_namespace_is_served_once_in_a_round_of_turns(lengths: list[int], t
     left = {str(namespace): length for namespace, length in enumerate(lengths)}
     waited = dict.fromkeys(left, 0)
     for entry in taken:
-        served = entry.lane.namespace
+        served = entry.queue.namespace
         for namespace, count in left.items():
             waited[namespace] = waited[namespace] + 1 if count and namespace != served else 0
             assert waited[namespace] < len(lengths)
@@ -277,4 +278,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestMachine.settings = settings(max_examples=examples(200), stateful_step_count=40, deadline=None)

@@ -4,31 +4,32 @@ from typing import Any
 
 import msgspec
 import pytest
-from thalweg_operator.sinks import PodGroups, pod_group_decoder
-from thalweg_operator.state import By, ClusterState
+from support.driven_ledger import DrivenLedger
+from thalweg_operator.api.sinks import PodGroupSink, pod_group_decoder
+from thalweg_operator.reservations.reservation import Owner
 
-from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
+from flowcore.api import Interner
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery
-from flowcore.model.wire import Interner
 
-NATIVE, OURS = GangKey(Source.NATIVE, "ml", "train"), GangKey(Source.THALWEG, "ml", "train")
+NATIVE, OURS = GangKey(GangSource.NATIVE, "ml", "train"), GangKey(GangSource.THALWEG, "ml", "train")
 
 
 class Case:
     """A state, and how often it said that a round may place more."""
 
     def __init__(self, gang: GangRef) -> None:
-        self.state, self.gang, self.changes = ClusterState(), gang, 0
+        self.state, self.gang, self.changes = DrivenLedger(), gang, 0
         for name, rack in (("n", "r1"), ("m", "r2")):
             self.state.upsert_node(Node(name, labels=(("rack", rack),), allocatable=(("pods", 10),)))
 
         def changed() -> None:
             self.changes += 1
 
-        self.state.on_change = changed
+        self.state.request_round = changed
 
     def put(self, name: str, **fields: Any) -> Pod:
         """A pod of the gang."""
@@ -38,7 +39,9 @@ class Case:
 
     def gangs(self) -> list[Gang]:
         """What a round would be told."""
-        return self.state.gangs_of([(pod, Delivery.BINDER) for pod in self.state.plannable() if not pod.blocked])[1]
+        return self.state.gangs_of(
+            [(pod, Delivery.BINDER) for pod in self.state.plannable() if not pod.blocked_reason]
+        )[1]
 
     def changed(self) -> bool:
         """Since this was last asked."""
@@ -56,8 +59,8 @@ def test_pod_groups_that_come_change_and_go_start_rounds() -> None:
     """Those that pods wait for; one of another name, or that is as it was, does not."""
     case = Case(GangRef(NATIVE))
     case.put("a")
-    assert case.gangs() == [Gang("PodGroup ml/train", 1, flaw="PodGroup ml/train does not exist")]
-    sink, decode = PodGroups(case.state, Source.NATIVE), pod_group_decoder(Source.NATIVE, Interner())
+    assert case.gangs() == [Gang("PodGroup ml/train", 1, unschedulable_reason="PodGroup ml/train does not exist")]
+    sink, decode = PodGroupSink(case.state, GangSource.NATIVE), pod_group_decoder(GangSource.NATIVE, Interner())
     assert case.changed()
     sink.upsert(decode(group("other", 1)))
     assert not case.changed()
@@ -71,25 +74,25 @@ def test_pod_groups_that_come_change_and_go_start_rounds() -> None:
     assert case.changed()
     sink.upsert(decode(b'{"metadata": {"name": "train", "namespace": "ml"}, "spec": {"schedulingPolicy": "gang"}}'))
     assert case.changed()
-    assert "PodGroup ml/train: it cannot be read: " in case.gangs()[0].flaw
+    assert "PodGroup ml/train: it cannot be read: " in case.gangs()[0].unschedulable_reason
 
 
 def test_reservations_are_on_their_way() -> None:
     """They count like bound pods, for the domain too; given back, they do not."""
-    case = Case(GangRef(OURS, Terms(least=3, topology="rack")))
+    case = Case(GangRef(OURS, GangSpec(min_member=3, topology_key="rack")))
     pods = [case.put(name) for name in "abc"]
-    assert case.gangs() == [Gang("gang ml/train", 3, topology="rack")]
-    assert case.state.reserve(pods[0], "m", By.BINDER)
-    assert case.gangs() == [Gang("gang ml/train", 2, topology="rack", domain="r2", started=True)]
+    assert case.gangs() == [Gang("gang ml/train", 3, topology_key="rack")]
+    assert case.state.reserve(pods[0], "m", Owner.BINDER)
+    assert case.gangs() == [Gang("gang ml/train", 2, topology_key="rack", domain="r2", partially_placed=True)]
     case.state.release("ml/a", "a")
-    assert case.gangs() == [Gang("gang ml/train", 3, topology="rack")]
+    assert case.gangs() == [Gang("gang ml/train", 3, topology_key="rack")]
 
 
 def test_what_comes_as_it_was_planned_starts_no_round() -> None:
     """A pod that is bound where we bound it changes nothing; one that others bound may have been what was missing."""
-    case = Case(GangRef(OURS, Terms(least=2)))
+    case = Case(GangRef(OURS, GangSpec(min_member=2)))
     pods = [case.put(name) for name in "abc"]
-    assert case.state.reserve(pods[0], "m", By.BINDER)
+    assert case.state.reserve(pods[0], "m", Owner.BINDER)
     case.changed()
     case.put("a", node_name="m")
     assert not case.changed()
@@ -101,7 +104,7 @@ def test_what_comes_as_it_was_planned_starts_no_round() -> None:
 @pytest.mark.parametrize("end", ["failed", "deleting", "gone"])
 def test_a_member_that_ends_starts_a_round(end: str) -> None:
     """Its replacement is needed from now on."""
-    case = Case(GangRef(OURS, Terms(least=2)))
+    case = Case(GangRef(OURS, GangSpec(min_member=2)))
     case.put("a", node_name="n")
     case.put("b", node_name="n")
     case.put("c")
@@ -112,14 +115,14 @@ def test_a_member_that_ends_starts_a_round(end: str) -> None:
     else:
         case.put("a", node_name="n", terminal=end == "failed", deleting=end == "deleting")
     assert case.changed()
-    assert case.gangs() == [Gang("gang ml/train", 1, started=True)]
+    assert case.gangs() == [Gang("gang ml/train", 1, partially_placed=True)]
 
 
 def test_status_reports_of_kubelets_start_no_round() -> None:
     """Most updates of running pods are those."""
-    case = Case(GangRef(OURS, Terms(least=2)))
+    case = Case(GangRef(OURS, GangSpec(min_member=2)))
     pod = case.put("a", node_name="n")
     case.put("b")
     case.changed()
-    case.state.upsert_pod(msgspec.structs.replace(pod, told="x"))
+    case.state.upsert_pod(msgspec.structs.replace(pod, unschedulable_message="x"))
     assert not case.changed()

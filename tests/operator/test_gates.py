@@ -9,26 +9,35 @@ import pytest
 import yaml
 from aiohttp import web
 from support.fake_api import refusal, serving
-from thalweg_operator.gate_admission import GateAdmission
-from thalweg_operator.gates import ADMISSION, GATE_LABEL, GATE_NAME, gate, opening, wants_gate
-from thalweg_operator.names import GROUP, KIND, POLICIES_PATH, VERSION
-from thalweg_operator.policies import PolicyStore, parse
-from thalweg_operator.policy_status import Counts, PolicyStatus
+from thalweg_operator.constants import POLICIES_PATH
+from thalweg_operator.delivery.policy_status import PodCounts, PolicyStatus
+from thalweg_operator.policies.gate_admission import GateAdmission
+from thalweg_operator.policies.gate_manifests import (
+    ADMISSION,
+    GATE_LABEL,
+    GATE_NAME,
+    gate_rules,
+    open_patch,
+    wants_gate,
+)
+from thalweg_operator.policies.store import PolicyStore
 
-from flowcore.model.gang_terms import NAMING_ANNOTATIONS, POD_GROUP_LABELS
-from flowcore.model.policies import BUILT_IN, GATE, GangTerms, Policy, WaitingMode
+from flowcore.api.policies import GROUP, KIND, VERSION, parse_policy
+from flowcore.costs import BUILT_IN_MODELS
+from flowcore.model.gang_spec import NAMING_ANNOTATIONS, POD_GROUP_LABELS
+from flowcore.model.policies import BUILT_IN, GATE, GangPolicy, Policy, WaitingMode
 
 GATED: dict[str, Any] = {"delivery": "Extender", "waiting": "Gate", "selects": {"podSelector": {}}}
 RIGHTS = Path(__file__).parents[2] / "rights"
 
 
 def gated(name: str, **more: Any) -> Policy:
-    return parse(name, {**GATED, **more})
+    return parse_policy(name, {**GATED, **more}, BUILT_IN_MODELS)
 
 
 def holding_gangs(policy: Policy) -> Policy:
     """The policy, with gangs held too."""
-    return msgspec.structs.replace(policy, gangs=GangTerms(waiting=WaitingMode.HOLD))
+    return msgspec.structs.replace(policy, gangs=GangPolicy(waiting=WaitingMode.HOLD))
 
 
 def test_only_extender_and_gate_want_one() -> None:
@@ -48,7 +57,7 @@ def test_what_the_api_server_is_told() -> None:
         "podSelector": {"matchExpressions": expressions},
         "namespaceSelector": {"matchLabels": {"team": "ml"}},
     }
-    assert gate(gated("p", waiting="Hold", selects=selects), []) == [
+    assert gate_rules(gated("p", waiting="Hold", selects=selects), []) == [
         {
             "schedulerNames": ["x", "y"],
             "podLabels": [
@@ -73,8 +82,8 @@ def test_only_policies_that_come_first_and_leave_pods_alone_are_told() -> None:
     ]
     mine = gated("mine")
     behind = gated("behind", waiting="Hold", selects={"podSelector": {"matchLabels": {"asked": "no"}}})
-    told = gate(mine, [*first, mine, behind])
-    assert told == [*gate(asked, []), *gate(mine, [])]
+    told = gate_rules(mine, [*first, mine, behind])
+    assert told == [*gate_rules(asked, []), *gate_rules(mine, [])]
 
 
 def test_pods_of_gangs_and_others_apart() -> None:
@@ -85,7 +94,7 @@ def test_pods_of_gangs_and_others_apart() -> None:
         (mine.name, other.name)
         for mine in (both, gangs, others)
         for other in (both, gangs, others, held)
-        if mine is not other and len(gate(mine, [other, mine])) == 2
+        if mine is not other and len(gate_rules(mine, [other, mine])) == 2
     }
     assert rivals == {
         ("both", "gangs"),
@@ -109,7 +118,7 @@ def test_the_static_policy_knows_our_names() -> None:
     assert f'{{name: "{GATE}"}}' in rule["spec"]["mutations"][0]["applyConfiguration"]["expression"]
     (spared,) = rule["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
     assert (spared["operator"], "kube-system" in spared["values"]) == ("NotIn", True)
-    assert opening("u")["spec"]["schedulingGates"] == [{"name": GATE, "$patch": "delete"}]
+    assert open_patch("u")["spec"]["schedulingGates"] == [{"name": GATE, "$patch": "delete"}]
 
 
 class PolicyServer:
@@ -161,13 +170,13 @@ async def test_a_server_that_has_none_or_forbids_it(tmp_path: Path, status: int,
         task = asyncio.create_task(gates.run())
         await until(lambda: gates.problems)
         writer: Any = PolicyStatus(None, None, store, type("Rounds", (), {"reports": {}})(), gates)  # type: ignore[arg-type]
-        found = {each.name: writer._status(each, Counts())["conditions"][1] for each in store.standings}
+        found = {each.name: writer._status(each, PodCounts())["conditions"][1] for each in store.records}
         assert (found["p"]["status"], found["p"]["reason"]) == ("True", "HeldNotGated")
         assert words in found["p"]["message"]
         assert "but new pods are held" in found["p"]["message"]
         assert found["held"]["reason"] == "InForce"
         server.admission = 200
-        gates.touch()
+        gates.trigger()
         await until(lambda: not gates.problems)
         task.cancel()
 
@@ -185,7 +194,7 @@ async def test_one_that_is_refused_keeps_no_other_from_its_gate(tmp_path: Path) 
         task.cancel()
     assert gates.problems == {"bad": "too long"}
     assert list(server.gates) == ["good"]
-    assert server.gates["good"]["order"] == gate(gated("good"), [])
+    assert server.gates["good"]["order"] == gate_rules(gated("good"), [])
     assert server.gates["good"]["heartbeat"].endswith("Z")
 
 
@@ -201,11 +210,11 @@ async def test_changes_are_told_and_nothing_else(tmp_path: Path) -> None:
         await until(lambda: server.gates.keys() == {"a", "never"})
         assert server.gates["never"] is None
         store.offer("b", "w", 1, {**GATED, "precedence": -1})
-        gates.touch()
+        gates.trigger()
         await until(lambda: "b" in server.gates)
         assert server.writes == ["a", "never", "b"]
         store.offer("a", "u", 2, {**GATED, "delivery": "Observe", "waiting": "Hold"})
-        gates.touch()
+        gates.trigger()
         await until(lambda: server.gates["a"] is None)
         await until(lambda: len(server.gates["b"]["order"]) == 1)
         task.cancel()

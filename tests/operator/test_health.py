@@ -6,20 +6,20 @@ import pytest
 from aiohttp import ClientSession, web
 from support.operator import free_address
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.health import STALE, Liveness, application, lacking
+from thalweg_operator.health import STALE, Liveness, application, missing_kinds
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.worker_client import WorkerClient
+from thalweg_operator.planning.worker.client import WorkerClient
 
 
 def test_a_kind_is_lacking_until_it_was_complete_once_and_while_it_is_stale() -> None:
     """It falls when nothing is heard for longer than the bound, and returns when something is."""
     heard = {"nodes": (True, 1000.0), "pods": (False, None), "podgroups.x": (True, 1000.0)}
-    assert lacking(heard, 1000.0 + STALE, ["podgroups.x"]) == ["pods"]
+    assert missing_kinds(heard, 1000.0 + STALE, ["podgroups.x"]) == ["pods"]
     heard["pods"] = (True, 1050.0)
-    assert lacking(heard, 1000.0 + STALE, ["podgroups.x"]) == []
-    assert lacking(heard, 1000.0 + STALE + 1, ["podgroups.x"]) == ["nodes (nothing heard for 91 s)"]
+    assert missing_kinds(heard, 1000.0 + STALE, ["podgroups.x"]) == []
+    assert missing_kinds(heard, 1000.0 + STALE + 1, ["podgroups.x"]) == ["nodes (nothing heard for 91 s)"]
     heard["nodes"] = (True, 1091.0)
-    assert lacking(heard, 1000.0 + STALE + 1, ["podgroups.x"]) == []
+    assert missing_kinds(heard, 1000.0 + STALE + 1, ["podgroups.x"]) == []
 
 
 def test_a_loop_that_waits_for_work_is_well() -> None:
@@ -28,8 +28,8 @@ def test_a_loop_that_waits_for_work_is_well() -> None:
     progress = Liveness(60.0, lambda: now)
     now = 1e6
     assert progress.problem() == ""
-    progress.began()
-    progress.ended(success=True)
+    progress.round_began()
+    progress.round_ended(success=True)
     now = 2e6
     assert progress.problem() == ""
 
@@ -38,12 +38,12 @@ def test_a_turn_that_does_not_end_is_no_progress() -> None:
     """A round is bounded; five times the bound is not a slow round any more."""
     now = 0.0
     progress = Liveness(60.0, lambda: now)
-    progress.began()
+    progress.round_began()
     now = 300.0
     assert progress.problem() == ""
     now = 301.0
     assert progress.problem() == "one round takes 301 s"
-    progress.ended(success=True)
+    progress.round_ended(success=True)
     assert progress.problem() == ""
 
 
@@ -52,18 +52,18 @@ def test_rounds_of_which_none_succeeds_are_no_progress() -> None:
     now = 0.0
     progress = Liveness(60.0, lambda: now)
     for _ in range(17):  # 100,000 pods halved down to one, each time until the time-out
-        progress.began()
+        progress.round_began()
         now += 60.0
-        progress.ended(success=False)
+        progress.round_ended(success=False)
         now += 10.0
         assert progress.problem() == ""
     while now <= 1200.0:
-        progress.began()
-        progress.ended(success=False)
+        progress.round_began()
+        progress.round_ended(success=False)
         now += 10.0
     assert progress.problem() == "no round succeeded for 1210 s"
-    progress.began()
-    progress.ended(success=True)
+    progress.round_began()
+    progress.round_ended(success=True)
     assert progress.problem() == ""
 
 

@@ -8,18 +8,19 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fuzzed import Fuzzed
+from support.fuzzed_operator import FuzzedOperator
+from support.profiles import examples
 
 
 def run(seed: int, steps: int) -> None:
     """One history."""
-    world = Fuzzed(random.Random(seed))
+    world = FuzzedOperator(random.Random(seed))
     history = [world.step() for _ in range(steps)]
     left = world.end()
     assert not left, history
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**32), st.integers(1, 250))
 def test_books_add_up_and_empty(seed: int, steps: int) -> None:
     """After each event nodes are charged for what is there and what comes; after the last one has gone, for nothing."""
@@ -27,7 +28,7 @@ def test_books_add_up_and_empty(seed: int, steps: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=3_000)
+@settings(max_examples=examples(3_000))
 @given(st.integers(0, 2**32), st.integers(1, 400))
 def test_books_add_up_and_empty_after_long_histories(seed: int, steps: int) -> None:
     """The same, longer and more often."""

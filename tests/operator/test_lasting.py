@@ -1,21 +1,28 @@
 """The round loop tells its worker which room does not come free while a gang is overdue, and hands holds on."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from thalweg_operator.batcher import Batcher
+from support.driven_ledger import DrivenLedger
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.policies import PolicyStore
-from thalweg_operator.rounds import RoundLoop
-from thalweg_operator.state import ClusterState
-from thalweg_operator.wire import RoundReply, RoundRequest, cut, join, request_decoder, request_encoder
-from thalweg_operator.worker import Replica, answer
+from thalweg_operator.planning.batcher import Batcher
+from thalweg_operator.planning.round_loop import RoundLoop
+from thalweg_operator.planning.worker.messages import (
+    RoundReply,
+    RoundRequest,
+    join_request,
+    request_decoder,
+    request_encoder,
+    split_request,
+)
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
+from thalweg_operator.reservations.effects import Bind, WriteCondition
 
-from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
-from flowcore.model.lasting import ALWAYS, Lasting
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
+from flowcore.model.persistent_usage import ALWAYS, PersistentUsage
 from flowcore.model.pods import Pod, PodClass
 
 
@@ -24,14 +31,14 @@ class Scene:
 
     def __init__(self) -> None:
         self.now, self.alive, self.replica = 100_000.0, False, Replica()
-        self.state, self.policies = ClusterState(), PolicyStore()
         self.requests: list[RoundRequest] = []
         self.bound: dict[str, str] = {}
         self.told: dict[str, str] = {}
-        us: Any = self
+        self.state = DrivenLedger(lambda: self.now, handlers={Bind: self._bind, WriteCondition: self._tell})
+        worker: Any = self
         self.loop = RoundLoop(
-            self.state, self.policies, us, us, us, us, Metrics(), Batcher(0.001, 0.01), 60.0, 0.1,
-            clock=lambda: self.now, wall=lambda: self.now,
+            self.state.shell, self.state.policies, worker, Metrics(), Batcher(0.001, 0.01), 60.0, 0.1,
+            wall_clock=lambda: self.now,
         )  # fmt: skip
         self.state.set_namespace("ns", ())
         for at in range(4):
@@ -41,39 +48,30 @@ class Scene:
         self.alive, self.replica = True, Replica()
 
     async def ask(self, request: RoundRequest) -> RoundReply:
-        parts = [request_decoder.decode(request_encoder.encode(part)) for part in cut(request)]
-        self.requests.append(join(parts))
-        return answer(self.replica, self.requests[-1])
+        parts = [request_decoder.decode(request_encoder.encode(part)) for part in split_request(request)]
+        self.requests.append(join_request(parts))
+        return run_request(self.replica, self.requests[-1])
 
-    def bind(self, pod: Pod, node: str) -> None:
-        self.bound[pod.name] = node
-        self.state.upsert_pod(msgspec.structs.replace(pod, node_name=node))
+    def _bind(self, effect: Bind) -> None:
+        self.bound[effect.pod.name] = effect.node
+        self.state.upsert_pod(msgspec.structs.replace(effect.pod, node_name=effect.node))
 
-    def send(self, planned: Sequence[object]) -> None:
-        assert not planned
-
-    def withdraws(self, _unit: str) -> bool:
-        return False
-
-    def score(self, *_: object) -> None:
-        raise AssertionError
-
-    def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
-        self.told[pod.name] = reason
+    def _tell(self, effect: WriteCondition) -> None:
+        self.told[effect.pod.name] = effect.reason
 
     def pod(self, name: str, cpu: int, *, age: float = 5.0, priority: int = 0, **fields: Any) -> None:
         requests = (("cpu", cpu),)
         fields = {
             "scheduler_name": "thalweg",
             "created": self.now - age,
-            "tried": self.now - age,
+            "unschedulable_since": self.now - age,
             "usage": requests,
             **fields,
         }
         self.state.upsert_pod(Pod("ns", name, name, PodClass(requests=requests, priority=priority), **fields))
 
     def gang(self, name: str, count: int, age: float) -> None:
-        ref = GangRef(GangKey(Source.THALWEG, "ns", name), Terms(least=count))
+        ref = GangRef(GangKey(GangSource.THALWEG, "ns", name), GangSpec(min_member=count))
         for at in range(count):
             self.pod(f"{name}-{at}", 1000, age=age, gang=ref)
 
@@ -94,7 +92,7 @@ async def test_a_gang_that_can_never_be_whole_starves_nobody() -> None:
     for at in range(20):
         scene.pod(f"new-{at}", 1000)
     request = await scene.round()
-    assert request.lasting == tuple(Lasting(f"n{at}", ALWAYS, (("cpu", 100),), 1) for at in range(4))
+    assert request.persistent_usage == tuple(PersistentUsage(f"n{at}", ALWAYS, (("cpu", 100),), 1) for at in range(4))
     assert len(scene.bound) == 20
     assert "needs 32 pods at once" in scene.told["never-0"]
 
@@ -107,19 +105,19 @@ async def test_what_stays_is_told_only_when_a_gang_is_overdue() -> None:
     scene.pod("higher", 300, node_name="n0", priority=7)
     scene.pod("same", 400, node_name="n0")
     scene.gang("late", 32, age=500)
-    assert (await scene.round()).lasting is None
+    assert (await scene.round()).persistent_usage is None
     scene.now += 200
-    told = (await scene.round()).lasting or ()
-    at_n0 = {each.priority: (each.amounts, each.pods) for each in told if each.node == "n0"}
+    told = (await scene.round()).persistent_usage or ()
+    at_n0 = {each.priority: (each.amounts, each.pod_count) for each in told if each.node == "n0"}
     assert at_n0 == {ALWAYS: ((("cpu", 300),), 2), 7: ((("cpu", 300),), 1)}
     for seconds, again in ((1, False), (20, False), (20, True)):
         scene.now += seconds
         scene.pod("other", 100, age=seconds)
-        assert ((await scene.round()).lasting is not None) == again
+        assert ((await scene.round()).persistent_usage is not None) == again
     scene.alive = False
     request = await scene.round()
-    assert (scene.requests[-2].fresh, request.lasting) == (True, told)
-    assert scene.replica.whole(request).lasting == told
+    assert (scene.requests[-2].reset, request.persistent_usage) == (True, told)
+    assert scene.replica.full_request(request).persistent_usage == told
 
 
 async def test_room_is_kept_for_a_while_and_then_others_are_placed() -> None:
@@ -129,27 +127,27 @@ async def test_room_is_kept_for_a_while_and_then_others_are_placed() -> None:
     scene.pod("stays", 7000, node_name="n0")
     scene.gang("large", 28, age=700)
     await scene.round()
-    assert "is kept for it" in scene.told["large-0"]
+    assert "is held for it" in scene.told["large-0"]
     scene.alive = False
     scene.now += 599
     scene.pod("first", 1000)
     scene.pod("beside", 4000)
     await scene.round()
-    assert "is kept for it" in scene.told["large-0"]
+    assert "is held for it" in scene.told["large-0"]
     scene.now += 2
     await scene.round()
     assert {"first", "beside"} <= scene.bound.keys()
-    assert "is kept for it" not in scene.told["large-0"]
+    assert "is held for it" not in scene.told["large-0"]
 
 
 async def test_many_gangs_give_others_their_turn() -> None:
     """A thousand gangs that name each other, as many as may: the event loop has turns between them."""
     scene = Scene()
-    keys = [GangKey(Source.THALWEG, "ns", f"g{at:04}") for at in range(1024)]
+    keys = [GangKey(GangSource.THALWEG, "ns", f"g{at:04}") for at in range(1024)]
     for at, key in enumerate(keys):
         group = tuple(keys[at - at % 64 : at - at % 64 + 64])
-        scene.pod(f"p{at}", 1, gang=GangRef(key, Terms(least=1, group=group)))
-    telling = scene.state.telling_gangs
+        scene.pod(f"p{at}", 1, gang=GangRef(key, GangSpec(min_member=1, group=group)))
+    telling = scene.state.ledger.round_gangs
     turns, marks = 0, []
 
     def noted(asked: Any) -> Any:
@@ -164,7 +162,7 @@ async def test_many_gangs_give_others_their_turn() -> None:
         found.steps = counted
         return found
 
-    scene.state.telling_gangs = noted  # type: ignore[method-assign]
+    scene.state.ledger.round_gangs = noted  # type: ignore[method-assign]
 
     async def others() -> None:
         nonlocal turns

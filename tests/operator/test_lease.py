@@ -14,12 +14,13 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_api import serving
-from support.leases import Direct, LeaseServer, LeaseStore
-from thalweg_operator.connection import Connection
+from support.leases import DirectLeaseClient, LeaseServer, LeaseStore
+from support.profiles import examples
+from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.fence import Fence, boot_time
+from thalweg_operator.api.leader_election import LeaderElector, LeaseName, LeaseTimes
+from thalweg_operator.app import Operator
 from thalweg_operator.errors import ConnectionLost, LeaseLost, OperatorError
-from thalweg_operator.fence import Fence, boot_time
-from thalweg_operator.lease import Elector, LeaseName, LeaseTimes
-from thalweg_operator.program import Operator
 from thalweg_operator.settings import Settings
 
 NAME = LeaseName("kube-system", "thalweg")
@@ -38,12 +39,12 @@ class Clock:
 class Stage:
     """A lease server, its clock, and electors of it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ApiClient) -> None:
         self.connection, self.clock, self.server = connection, Clock(), LeaseServer()
 
-    def elector(self, *, waits: bool = False) -> tuple[Elector, Fence]:
+    def elector(self, *, waits: bool = False) -> tuple[LeaderElector, Fence]:
         fence = Fence(self.clock)
-        return Elector(self.connection, fence, NAME, waits=waits), fence
+        return LeaderElector(self.connection, fence, NAME, waits=waits), fence
 
 
 @asynccontextmanager
@@ -221,9 +222,9 @@ async def test_renewals_that_fail(tmp_path: Path, fault: int | str) -> None:
 @pytest.mark.parametrize("nonsense", [b"<html>", b"\xff", b"{}", b"[]", b'{"metadata":{},"spec":[]}', b"[" * 5000])
 async def test_an_answer_that_is_no_lease(nonsense: bytes) -> None:
     """A proxy may answer anything. It counts as a failed try, and the next good answer helps."""
-    clock, direct = Clock(), Direct(LeaseStore())
+    clock, direct = Clock(), DirectLeaseClient(LeaseStore())
     fence = Fence(clock)
-    elector = Elector(cast("Connection", direct), fence, NAME)
+    elector = LeaderElector(cast("ApiClient", direct), fence, NAME)
     direct.nonsense = [nonsense] * 2
     await elector.attempt()
     assert not fence.open
@@ -298,7 +299,7 @@ async def test_without_the_right(tmp_path: Path) -> None:
         assert not fence.open
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_never_two_at_once(seed: int) -> None:
     """Three processes that are stopped, cut off and restarted at random: at no time may two of them write."""
@@ -315,9 +316,9 @@ async def _never_two_at_once(seed: int) -> None:
         clock.now += draw.choice([0.0, 0.01, 1.0])  # a request takes time
         return draw.choices(["", "lost", "unanswered"], weights)[0]
 
-    def made() -> tuple[Elector, Fence]:
+    def made() -> tuple[LeaderElector, Fence]:
         fence = Fence(clock)
-        return Elector(cast("Connection", Direct(store, fault)), fence, NAME, waits=True), fence
+        return LeaderElector(cast("ApiClient", DirectLeaseClient(store, fault)), fence, NAME, waits=True), fence
 
     pairs = [made() for _ in range(3)]
     asleep = [0.0] * 3
@@ -354,7 +355,7 @@ async def test_every_write_asks_the_fence(tmp_path: Path) -> None:
     async with serving(app, tmp_path) as plain, aiohttp.ClientSession() as session:
         clock = Clock()
         fence = Fence(clock)
-        connection = Connection(plain.credentials, session, fence)
+        connection = ApiClient(plain.credentials, session, fence)
         verbs = ("POST", "PUT", "PATCH", "DELETE")
         for verb in verbs:
             with pytest.raises(ConnectionLost, match="does not hold the lease"):
@@ -388,7 +389,7 @@ async def test_a_write_ends_with_the_lease(tmp_path: Path) -> None:
     async with serving(app, tmp_path) as plain, aiohttp.ClientSession(connector=one) as session:
         fence = Fence()
         fence.extend(boot_time() + 0.2, boot_time() + 0.3)
-        connection = Connection(plain.credentials, session, fence)
+        connection = ApiClient(plain.credentials, session, fence)
         first = asyncio.create_task(connection.request("GET", "/things"))
         await _until(lambda: bool(seen))
         with pytest.raises(ConnectionLost):
@@ -409,7 +410,7 @@ async def test_seized_from_a_holder_that_is_alive(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         (first, mine), fence = stage.elector(), Fence(stage.clock)
         await first.attempt()
-        thief = Elector(stage.connection, fence, NAME, seizes=True)
+        thief = LeaderElector(stage.connection, fence, NAME, seizes=True)
         for _ in range(7):
             await thief.attempt()
             assert stage.server.store.holder == thief.identity

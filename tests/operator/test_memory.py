@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.books import books, grown, nbytes
-from support.churn import Churn, InProcess
+from support.churn import ChurningCluster, InProcessWorker
+from support.leaks import grown_containers, nbytes, tracked_objects
 
 TESTS = Path(__file__).parents[1]
 
@@ -17,15 +17,15 @@ async def test_all_books_return_to_where_they_began() -> None:
     No container that can be reached from the operator's parts or the worker's replica has more entries than before,
     and all of them together hold as many bytes, within 10 %.
     """
-    churn = Churn(InProcess())
-    await churn.turn(pods=100, nodes=25)
-    await churn.calm()
-    before, bytes_before = books(**churn.parts), nbytes(**churn.parts)
+    churn = ChurningCluster(InProcessWorker())
+    await churn.churn_once(pods=100, nodes=25)
+    await churn.settle()
+    before, bytes_before = tracked_objects(**churn.parts), nbytes(**churn.parts)
     for _ in range(40):
-        await churn.turn(pods=50, nodes=12)
+        await churn.churn_once(pods=50, nodes=12)
     assert nbytes(**churn.parts) < 2**26, "not even while they come and go is much held"
-    await churn.calm()
-    assert not grown(before, books(**churn.parts))
+    await churn.settle()
+    assert not grown_containers(before, tracked_objects(**churn.parts))
     assert nbytes(**churn.parts) <= 1.1 * bytes_before
 
 

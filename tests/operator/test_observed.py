@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg_operator.observed import AGAIN, Observed
-from thalweg_operator.wire import RoundReply, RoundRequest, Waiting
+from thalweg_operator.delivery.observed import EVENT_INTERVAL, ObserveEvents
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundReply, RoundRequest
 
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Policy
@@ -13,7 +13,7 @@ from flowcore.model.policies import Delivery, Policy
 OBSERVE, BIND = Policy(name="watch", delivery=Delivery.OBSERVE), Policy(name="bind", delivery=Delivery.BINDER)
 
 
-class Ear:
+class RecordingEvents:
     """What is written, if there is room."""
 
     def __init__(self) -> None:
@@ -29,30 +29,30 @@ class Ear:
 
 class Case:
     def __init__(self) -> None:
-        self.now, self.ear = 0.0, Ear()
-        self.observed = Observed(self.ear, lambda: self.now)  # type: ignore[arg-type]
+        self.now, self.ear = 0.0, RecordingEvents()
+        self.observed = ObserveEvents(self.ear, lambda: self.now)  # type: ignore[arg-type]
 
     def round(self, plans: dict[str, str | None], policy: Policy = OBSERVE, uid: str = "u") -> list[tuple[str, str]]:
         """A round that places pods, or leaves them: what was said after it."""
         pods = [Pod("ns", name, uid, PodClass()) for name in plans]
-        request = make_request([Waiting(pod.key, 0, 0, 0.0, 0) for pod in pods], [policy])
+        request = make_request([PendingEntry(pod.key, 0, 0, 0.0, 0) for pod in pods], [policy])
         reply = make_reply(
             [(at, node, 0, (0, 0), -1, False) for at, node in enumerate(plans.values()) if node is not None],
             [(at, 0) for at, node in enumerate(plans.values()) if node is None],
         )
         before = len(self.ear.said)
-        self.observed.planned(request, pods, reply)
+        self.observed.round_planned(request, pods, reply)
         return self.ear.said[before:]
 
 
-def make_request(waiting: list[Waiting], policies: list[Policy]) -> RoundRequest:
+def make_request(waiting: list[PendingEntry], policies: list[Policy]) -> RoundRequest:
     values: dict[str, Any] = {name: [] for name in RoundRequest.__struct_fields__}
-    return RoundRequest(**{**values, "waiting": waiting, "policies": policies})
+    return RoundRequest(**{**values, "pending": waiting, "policies": policies})
 
 
 def make_reply(placements: list[Any], left: list[Any]) -> RoundReply:
     values: dict[str, Any] = {name: [] for name in RoundReply.__struct_fields__}
-    return RoundReply(**{**values, "placements": placements, "left": left, "reasons": ["no room"]})
+    return RoundReply(**{**values, "placements": placements, "unplaced": left, "reasons": ["no room"]})
 
 
 def test_what_is_said() -> None:
@@ -72,11 +72,11 @@ def test_a_plan_is_told_once() -> None:
     """However many rounds repeat it; another plan is told a minute later at the earliest."""
     case = Case()
     assert len(case.round({"p": "n"})) == 1
-    case.now = 2 * AGAIN
+    case.now = 2 * EVENT_INTERVAL
     assert case.round({"p": "n"}) == []
-    case.now = AGAIN - 1.0
+    case.now = EVENT_INTERVAL - 1.0
     assert case.round({"p": "m"}) == []
-    case.now = AGAIN
+    case.now = EVENT_INTERVAL
     assert case.round({"p": "m"}) == [("ns/p", "Thalweg would place this pod on m")]
 
 
@@ -102,6 +102,6 @@ def test_pods_that_are_gone_are_forgotten(crowds: list[int]) -> None:
     case = Case()
     for number, count in enumerate(crowds):
         case.round({f"{number}-{pod}": "n" for pod in range(count)})
-        assert len(case.observed._said) <= 2 * max(crowds) + 1000
+        assert len(case.observed._written) <= 2 * max(crowds) + 1000
     case.round({}, BIND)
-    assert not case.observed._said
+    assert not case.observed._written

@@ -1,7 +1,7 @@
 """What fails again and again is logged in few lines."""
 
 from structlog.testing import capture_logs
-from thalweg_operator.outages import Outages
+from thalweg_operator.api.outages import Outages
 
 
 def test_one_line_when_it_begins_one_each_half_minute_and_one_when_it_is_over() -> None:
@@ -9,17 +9,17 @@ def test_one_line_when_it_begins_one_each_half_minute_and_one_when_it_is_over() 
     now = 0.0
     outages = Outages(lambda: now)
     with capture_logs() as logs:
-        outages.over("API server")
+        outages.recovered("API server")
         for _ in range(100):
             outages.failed("API server", "connection lost", "refused")
             now += 0.9
-        outages.over("API server")
-        outages.over("API server")
+        outages.recovered("API server")
+        outages.recovered("API server")
     assert [(each["event"], each.get("failures")) for each in logs] == [
         ("failing", 1),
         ("failing", 34),
         ("failing", 34),
-        ("works again", None),
+        ("recovered", None),
     ]
 
 
@@ -45,7 +45,7 @@ def test_what_comes_and_goes_is_logged_no_more_often() -> None:
     with capture_logs() as logs:
         for _ in range(600):
             outages.failed("pods", "500", "etcd")
-            outages.over("pods")
+            outages.recovered("pods")
             now += 0.1
     assert len(logs) == 4
 
@@ -56,12 +56,12 @@ def test_what_passes_within_seconds_is_not_logged() -> None:
     outages = Outages(lambda: now)
     with capture_logs() as logs:
         for _ in range(4):
-            outages.failed("policies", "429", "storage is (re)initializing", passing=True)
+            outages.failed("policies", "429", "storage is (re)initializing", transient=True)
             now += 1.0
-        outages.over("policies")
+        outages.recovered("policies")
         now += 60.0
         assert logs == []
         for _ in range(7):
-            outages.failed("policies", "429", "storage is (re)initializing", passing=True)
+            outages.failed("policies", "429", "storage is (re)initializing", transient=True)
             now += 1.0
     assert [each["failures"] for each in logs] == [10]

@@ -1,39 +1,40 @@
 """Gangs that are there in part are released when their policy says so, and never before."""
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
-from thalweg_operator.partial import PartialGangs
-from thalweg_operator.state import By, ClusterState
+from support.driven_ledger import DrivenLedger
+from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.events import Answer, PoliciesChanged
+from thalweg_operator.reservations.reservation import Owner
 
-from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import Delivery, GangTerms, PartialBind, Policy
+from flowcore.model.policies import Delivery, GangPolicy, PartialBind, Policy, Selects
 
-KEY = GangKey(Source.THALWEG, "ml", "train")
+KEY = GangKey(GangSource.THALWEG, "ml", "train")
 
 
 class Case:
-    """A state with three of four pods bound, policies and a clock."""
+    """A cluster with three of four pods bound, policies and a clock."""
 
     def __init__(self, **terms: Any) -> None:
         self.now = 1000.0
-        self.state = ClusterState()
-        self.governs: Policy | None = None
-        self.evicted: dict[str, tuple[str, Callable[[], bool]]] = {}
-        #: Uids (pods' names, here) of those in the evictor's line, whyever they are.
-        self.in_line: set[str] = set()
+        self.state = DrivenLedger(lambda: self.now, handlers={Evict: self._evict})
+        self.evicted: dict[str, tuple[str, Evict]] = {}
         self.state.set_namespace("ml", ())
         self.state.upsert_node(Node("n", allocatable=(("pods", 10),)))
-        self.terms = Terms(least=4, **terms)
+        self.terms = GangSpec(min_member=4, **terms)
         for name in "abc":
             self.put(name, node_name="n")
         self.put("d")
-        stand_in: Any = self
-        self.partial = PartialGangs(self.state, stand_in, stand_in, lambda: self.now)
+
+    @property
+    def in_line(self) -> set[str]:
+        """Uids (pods' names, here) of those in the evictor's line, whyever they are."""
+        return self.state.ledger.evicting
 
     def put(self, name: str, **fields: Any) -> None:
         """A pod of the gang."""
@@ -42,30 +43,31 @@ class Case:
 
     def policy(self, on_partial_bind: PartialBind = PartialBind.EVICT, **fields: Any) -> None:
         """Governs all pods that name us."""
-        self.governs = Policy("p", gangs=GangTerms(timeout=60, on_partial_bind=on_partial_bind), **fields)
+        gangs = GangPolicy(timeout=60, on_partial_bind=on_partial_bind)
+        policy = Policy("p", selects=Selects(scheduler_names=("thalweg",)), gangs=gangs, **fields)
+        self.state.apply(PoliciesChanged((policy,)))
 
-    def of(self, pod: Pod, _namespaces: object) -> Policy | None:
-        """Stands in for the policies."""
-        return self.governs if pod.scheduler_name == "thalweg" else None
-
-    def evict(self, pod: Pod, why: str, wanted: Callable[[], bool]) -> bool:
+    def _evict(self, write: Evict) -> None:
         """Stands in for the evictor: what a budget holds up stays in line."""
-        if pod.uid in self.in_line:
-            return False
-        self.in_line.add(pod.uid)
-        self.evicted[pod.name] = (why, wanted)
-        return True
+        self.evicted[write.pod.name] = (write.message, write)
+
+    def is_wanted(self, name: str) -> bool:
+        """Whether the evictor would try now; what is not wanted has left the line."""
+        write = self.evicted[name][1]
+        wanted = self.state.shell.is_wanted(write)
+        if not wanted:
+            del self.evicted[name]
+            self.state.shell.answered(write, Answer.UNWANTED)
+        return wanted
 
     def wanted(self) -> set[str]:
         """Who is in line, once the evictor has asked about each."""
-        self.evicted = {name: each for name, each in self.evicted.items() if each[1]()}
-        self.in_line &= self.evicted.keys()
-        return set(self.evicted)
+        return {name for name in list(self.evicted) if self.is_wanted(name)}
 
     def after(self, seconds: float) -> set[str]:
         """Who was evicted by then."""
         self.now += seconds
-        self.partial.look()
+        self.state.look_after()
         return set(self.evicted)
 
 
@@ -76,12 +78,12 @@ def test_what_has_a_node_is_evicted_after_the_policys_timeout() -> None:
     assert not case.after(0)
     assert not case.after(59)
     assert case.after(1) == {"a", "b", "c"}
-    why, wanted = case.evicted["a"]
-    assert why.startswith("gang ml/train has been there in part for 60 s: 3 of its pods have a node")
-    assert wanted()
+    why, _ = case.evicted["a"]
+    assert why.startswith("gang ml/train has been partially placed for 60 s: 3 of its pods have a node")
+    assert case.is_wanted("a")
     case.put("d", node_name="n")
-    case.partial.look()
-    assert not wanted()
+    case.state.look_after()
+    assert not case.is_wanted("a")
 
 
 def test_time_in_which_the_gang_is_whole_begins_anew() -> None:
@@ -89,7 +91,7 @@ def test_time_in_which_the_gang_is_whole_begins_anew() -> None:
     case = Case()
     case.policy()
     assert not case.after(0)
-    assert case.state.reserve(case.state.waiting["ml/d"], "n", By.BINDER)
+    assert case.state.reserve(case.state.waiting["ml/d"], "n", Owner.BINDER)
     assert not case.after(61)
     case.state.release("ml/d", "d")
     assert not case.after(0)
@@ -129,16 +131,16 @@ def test_one_pod_after_the_other() -> None:
     case.put("a", node_name="n", deleting=True)
     current = case.state.pods["ml/b"]
     case.state.upsert_pod(msgspec.structs.replace(current, uid="another"))
-    case.partial.look()
-    assert [case.evicted[name][1]() for name in "abc"] == [False, True, True]
+    case.state.look_after()
+    assert [case.is_wanted(name) for name in "abc"] == [False, True, True]
 
 
 def test_whole_gangs_of_a_group_go_too() -> None:
     """All or none of a group: one that has its pods is released with the one that has not."""
-    other = GangKey(Source.THALWEG, "ml", "eval")
+    other = GangKey(GangSource.THALWEG, "ml", "eval")
     case = Case(group=tuple(sorted((KEY, other))))
     case.policy()
-    terms = Terms(least=1, group=case.terms.group)
+    terms = GangSpec(min_member=1, group=case.terms.group)
     case.put("e", node_name="n", gang=GangRef(other, terms))
     case.after(0)
     assert case.after(60) == {"a", "b", "c", "e"}
@@ -161,9 +163,9 @@ def test_what_waits_for_a_budget_is_not_evicted_for_a_later_time_in_part() -> No
     case.after(0)
     case.after(60)
     case.put("d", node_name="n")
-    case.partial.look()
+    case.state.look_after()
     case.put("d", node_name="n", deleting=True)
-    case.partial.look()
+    case.state.look_after()
     assert case.evicted
     assert not case.wanted()
     assert not case.after(59)
@@ -177,9 +179,9 @@ def test_what_is_in_line_for_an_earlier_time_is_asked_for_once_it_has_left_it() 
     case.after(0)
     case.after(60)
     case.put("d", node_name="n")
-    case.partial.look()
+    case.state.look_after()
     case.put("d", node_name="n", deleting=True)
-    case.partial.look()
+    case.state.look_after()
     case.after(60)
     assert not case.wanted()
     assert case.after(1) == {"a", "b", "c"} == case.wanted()
@@ -227,6 +229,7 @@ def test_one_that_was_evicted_is_asked_for_once() -> None:
     case.policy()
     case.after(0)
     assert case.after(60)
+    for name, (_, write) in list(case.evicted.items()):
+        case.state.shell.answered(write, Answer.DONE if name != "c" else Answer.REFUSED)
     case.evicted.clear()
-    case.in_line.clear()
     assert not case.after(10)

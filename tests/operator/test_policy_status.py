@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from thalweg_operator.policies import PolicyStore
-from thalweg_operator.policy_status import Counts, PolicyStatus
-from thalweg_operator.rounds import RoundReport
+from thalweg_operator.delivery.policy_status import PodCounts, PolicyStatus
+from thalweg_operator.planning.round_reports import RoundReport
+from thalweg_operator.policies.store import PolicyStore
 
 REPORT = RoundReport(number=7, finished=1000.0, placed=3, waiting=1, cost=90, gap=0.0, certified=True)
 
@@ -25,7 +25,7 @@ class Gates:
 def statuses(store: PolicyStore, rounds: Rounds) -> dict[str, Any]:
     """The status of each policy, its conditions by type."""
     writer: Any = PolicyStatus(None, None, store, rounds, Gates())  # type: ignore[arg-type]
-    found = {each.name: writer._status(each, Counts()) for each in store.standings}
+    found = {each.name: writer._status(each, PodCounts()) for each in store.records}
     return {
         name: {**each, "conditions": {one["type"]: one for one in each["conditions"]}} for name, each in found.items()
     }
@@ -73,7 +73,7 @@ def test_a_constraint_that_admits_no_pod_is_a_contradiction_before_any_pod_waits
     store.offer("shop", "u", 1, {"selects": {"podSelector": {}}, "constraints": [{"name": "az", **constraint}]})
     sentence = f"constraint az of policy shop lets no pod in: its {field} is 0"
     for found in ([], [sentence]):
-        rounds.contradictions = {"u": (store.standings[0].in_force, found)}
+        rounds.contradictions = {"u": (store.records[0].in_force, found)}
         consistent = statuses(store, rounds)["shop"]["conditions"]["Consistent"]
         assert (consistent["status"], consistent["reason"]) == ("False", "Contradiction")
         assert consistent["message"] == f"The pods concerned wait: {sentence}."

@@ -5,11 +5,12 @@ from typing import Any
 
 import msgspec
 from support import virtual_time
+from thalweg_operator.api.outages import Outages
+from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.outages import Outages
-from thalweg_operator.policies import PolicyStore
-from thalweg_operator.policy_status import PolicyStatus
-from thalweg_operator.state import ClusterState
+from thalweg_operator.policies.store import PolicyStore
+
+from flowcore.cluster.cluster import Cluster
 
 
 class Api:
@@ -48,7 +49,7 @@ def test_one_status_that_is_refused_keeps_no_other_out() -> None:
         for at in range(20):
             store.offer(f"p{at:02}", f"u{at}", 1, {})
         api.refuses = {"p00": Refused(500, "a webhook is down"), "p07": Refused(422, "no")}
-        status: Any = PolicyStatus(api, ClusterState(), store, nothing, nothing)  # type: ignore[arg-type]
+        status: Any = PolicyStatus(api, Cluster(), store, nothing, nothing)  # type: ignore[arg-type]
         task = asyncio.create_task(status.run())
         await asyncio.sleep(30)
         assert api.written == {f"p{at:02}" for at in range(20)} - set(api.refuses)
@@ -68,7 +69,7 @@ def test_while_the_api_server_is_away_one_write_is_tried_at_a_time() -> None:
         for at in range(200):
             store.offer(f"p{at}", f"u{at}", 1, {})
         api.refuses = {f"p{at}": ConnectionLost("refused") for at in range(200)}
-        status: Any = PolicyStatus(api, ClusterState(), store, nothing, nothing)  # type: ignore[arg-type]
+        status: Any = PolicyStatus(api, Cluster(), store, nothing, nothing)  # type: ignore[arg-type]
         task = asyncio.create_task(status.run())
         await asyncio.sleep(60)
         assert len(api.asked) <= 20

@@ -7,15 +7,15 @@ from math import ceil, log2
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg_operator.deadline import RoundDeadline
-from thalweg_operator.quarantine import Quarantine
+from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.quarantine import Quarantine
 
-from flowcore.model.gang_terms import GangKey, GangRef, Source
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource
 from flowcore.model.pods import Pod, PodClass
 
 
 def made(name: str, shape: int = 0, namespace: str = "ns", gang: str = "") -> Pod:
-    ref = GangRef(GangKey(Source.NATIVE, namespace, gang)) if gang else None
+    ref = GangRef(GangKey(GangSource.NATIVE, namespace, gang)) if gang else None
     pod_class = PodClass(requests=(("cpu", 100 + shape),))
     return Pod(namespace=namespace, name=name, uid=f"u-{name}", pod_class=pod_class, gang=ref)
 
@@ -43,7 +43,7 @@ class Cluster:
     def round(self) -> None:
         choice = self.quarantine.choose(list(self.waiting.values()), self.now)
         self.more = choice.more
-        self.reasons = {pod.uid: reason for pod, reason in choice.resting}
+        self.reasons = {pod.uid: reason for pod, reason in choice.backing_off}
         assert not {pod.uid for pod in choice.pods} & self.reasons.keys()
         if any(map(self.is_bad, choice.pods)) or len(choice.pods) > self.most:
             self.now += self.lost
@@ -79,7 +79,7 @@ def test_all_healthy_pods_are_planned_within_a_bounded_number_of_failed_rounds(
     healthy = {pod.uid for pod in pods if pod.pod_class not in poison}
     assert set(cluster.planned) == healthy
     assert set(cluster.reasons) == {pod.uid for pod in pods} - healthy
-    assert cluster.quarantine.next_due(cluster.now) is not None or not set(cluster.reasons)
+    assert cluster.quarantine.next_retry(cluster.now) is not None or not set(cluster.reasons)
     found = len({pod.pod_class for pod in pods} & poison)
     # Down to one class, then at most three of its pods, the first of them twice.
     assert len(cluster.failures) <= found * (ceil(log2(max(2, len(pods)))) + 6)
@@ -124,7 +124,7 @@ def test_what_rests_is_told_why_and_tried_again_after_growing_pauses() -> None:
     for _ in range(4):
         cluster.add([made(f"later{len(tries)}", 1)])
         cluster.run()
-        due = cluster.quarantine.next_due(cluster.now)
+        due = cluster.quarantine.next_retry(cluster.now)
         assert due is not None
         cluster.now = due - 0.2
         before = len(cluster.failures)
@@ -267,30 +267,30 @@ def test_pods_that_are_gone_are_forgotten() -> None:
     cluster.waiting.pop("u-bad")
     cluster.run()
     assert set(cluster.reasons) == {"u-bad too"}
-    cluster.quarantine.forget_all_but([])
+    cluster.quarantine.retain([])
     assert not len(cluster.quarantine)
-    assert cluster.quarantine.next_due(cluster.now) is None
+    assert cluster.quarantine.next_retry(cluster.now) is None
 
 
 def test_a_round_may_take_several_times_what_rounds_took() -> None:
     """As long as any until one was finished; then at least five seconds, and more for many pods."""
     deadline = RoundDeadline(60.0, budget=0.0)
-    assert deadline.of(1, 1) == 60.0
-    deadline.took(0.3)
-    assert 5.0 <= deadline.of(1, 1) < 6.0
-    assert deadline.of(10_000, 100) > 20.0
-    deadline.took(2.0)
-    assert deadline.of(1, 1) == 20.0
-    deadline.took(30.0)
-    assert deadline.of(1, 1) == 60.0
+    assert deadline.seconds_for(1, 1) == 60.0
+    deadline.round_took(0.3)
+    assert 5.0 <= deadline.seconds_for(1, 1) < 6.0
+    assert deadline.seconds_for(10_000, 100) > 20.0
+    deadline.round_took(2.0)
+    assert deadline.seconds_for(1, 1) == 20.0
+    deadline.round_took(30.0)
+    assert deadline.seconds_for(1, 1) == 60.0
     for _ in range(100):
-        deadline.took(0.3)
-    assert deadline.of(1, 1) < 6.0
+        deadline.round_took(0.3)
+    assert deadline.seconds_for(1, 1) < 6.0
 
 
 def test_gangs_of_a_group_are_never_planned_apart() -> None:
     """Whether parts of a failed round are planned or fewer pods at once: without the others none could be placed."""
-    group = [GangKey(Source.THALWEG, "ns", f"g{at}") for at in range(4)]
+    group = [GangKey(GangSource.THALWEG, "ns", f"g{at}") for at in range(4)]
     cluster = Cluster(lambda _: False)
     cluster.quarantine = Quarantine(lambda key: group[0] if key in group else key)
     members = [msgspec.structs.replace(made(f"m{at}", at), gang=GangRef(group[at % 4])) for at in range(8)]
@@ -311,7 +311,7 @@ def test_gangs_of_a_group_are_never_planned_apart() -> None:
 def test_the_budget_is_no_part_of_what_rounds_took() -> None:
     """Rounds where all fit use none of it. The first one where pods stay out may use all of it."""
     deadline = RoundDeadline(60.0, budget=20.0)
-    deadline.took(0.01)
-    assert 25.0 <= deadline.of(1, 1) < 26.0
-    deadline.took(20.0)
-    assert deadline.of(1, 1) == 60.0
+    deadline.round_took(0.01)
+    assert 25.0 <= deadline.seconds_for(1, 1) < 26.0
+    deadline.round_took(20.0)
+    assert deadline.seconds_for(1, 1) == 60.0

@@ -9,16 +9,29 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.crowds import crowds
+from support.large_snapshots import large_snapshots
 from support.model import node, pod, snapshot
+from support.profiles import examples
 from thalweg.main import main
-from thalweg_operator import record, wire
-from thalweg_operator.wire import LENGTH, RoundReply, RoundRequest, Told, Use, Waiting, reply_decoder, request_encoder
-from thalweg_operator.worker import Replica, answer, serve
+from thalweg_operator.planning import record
+from thalweg_operator.planning.worker import messages as wire
+from thalweg_operator.planning.worker.main import serve
+from thalweg_operator.planning.worker.messages import (
+    LENGTH,
+    NodeReport,
+    NodeUsage,
+    PendingEntry,
+    RoundReply,
+    RoundRequest,
+    reply_decoder,
+    request_encoder,
+)
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
 
-from flowcore.model.neighbours import Kind
+from flowcore.cluster.snapshot import Snapshot
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN
-from flowcore.model.snapshot import Snapshot
 from flowcore.model.volumes import Claim, ClaimVolume, CsiNode, PersistentVolume, StorageClass
 
 CLAIM, MOUNTED = Claim("default", "data", storage_class="late"), (ClaimVolume("default", "data"),)
@@ -27,26 +40,27 @@ CLAIM, MOUNTED = Claim("default", "data", storage_class="late"), (ClaimVolume("d
 def _request(crowd: Snapshot, number: int = 1) -> RoundRequest:
     classes: dict[object, int] = {}
     waiting = [
-        Waiting(pod.key, classes.setdefault(pod.pod_class, len(classes)), 0, pod.created, 0) for pod in crowd.pending
+        PendingEntry(pod.key, classes.setdefault(pod.pod_class, len(classes)), 0, pod.created, 0)
+        for pod in crowd.pending
     ]
     return RoundRequest(
         number=number,
         generation=7,
         now=1000.0,
-        fresh=number == 1,
+        reset=number == 1,
         nodes=list(crowd.table.nodes),
-        gone=[],
-        uses=[Use(node.name, (), 1, 0, 0, (), MOUNTED) for node in crowd.table.nodes] if number == 1 else [],
+        removed_nodes=[],
+        usage=[NodeUsage(node.name, (), 1, 0, 0, (), MOUNTED) for node in crowd.table.nodes] if number == 1 else [],
         storage=[CLAIM, CsiNode("n0"), StorageClass("late")] if number == 1 else [PersistentVolume("v")],
-        storage_gone=[] if number == 1 else [("CSINode", "", "n0")],
+        removed_storage=[] if number == 1 else [("CSINode", "", "n0")],
         policies=[BUILT_IN],
         classes=list(classes),  # type: ignore[arg-type]
         namespaces={"default": ()},
-        kinds=[Kind("default", ())],
-        neighbours=[],
+        signatures=[PodSignature("default", ())],
+        pod_deltas=[],
         images=[("big:v1", 2**30)] if number == 1 else [],
-        reports=[Told(node.name, (0,), 7) for node in crowd.table.nodes] if number == 1 else [],
-        waiting=waiting,
+        reports=[NodeReport(node.name, (0,), 7) for node in crowd.table.nodes] if number == 1 else [],
+        pending=waiting,
         budget=0.05,
     )
 
@@ -59,8 +73,8 @@ def _served(requests: list[RoundRequest], folder: Path) -> list[RoundReply]:
     return [reply_decoder.decode(sink.read(LENGTH.unpack(sink.read(LENGTH.size))[0])) for _ in requests]
 
 
-@settings(max_examples=25, deadline=None)
-@given(crowds())
+@settings(max_examples=examples(25), deadline=None)
+@given(large_snapshots())
 def test_a_recorded_round_replays_to_the_same_plan(tmp_path_factory: pytest.TempPathFactory, crowd: Snapshot) -> None:
     """Whenever the clock stopped it, and though later rounds only told the worker what changed."""
     folder = tmp_path_factory.mktemp("rounds")
@@ -68,40 +82,40 @@ def test_a_recorded_round_replays_to_the_same_plan(tmp_path_factory: pytest.Temp
     second = msgspec.structs.replace(_request(crowd, 2), nodes=[])
     replies = _served([first, second], folder)
     for path, reply in zip(sorted(folder.glob("round-*")), replies, strict=True):
-        kept = record.read(path)
-        again = answer(Replica(), kept.request)
+        kept = record.read_record(path)
+        again = run_request(Replica(), kept.request)
         assert record.differences(reply, again) == []
         told = {each.node: each for each in kept.request.reports}
         assert told == {each.node: each for each in first.reports}
-        assert {each.node: each.volumes for each in kept.request.uses} == dict.fromkeys(told, MOUNTED)
+        assert {each.node: each.volumes for each in kept.request.usage} == dict.fromkeys(told, MOUNTED)
     assert kept.request.storage == [CLAIM, PersistentVolume("v"), StorageClass("late")]
 
 
 def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:
     """The folder does not grow for ever."""
     request = _request(snapshot([node("a")], [pod("p")]))
-    reply = answer(Replica(), request)
-    keeper = record.Keeper(tmp_path, datetime(2026, 11, 22, 10, 15, 2, 7, UTC))
-    for number in range(1, record.KEPT + 4):
-        keeper.keep(msgspec.structs.replace(request, number=number), reply)
+    reply = run_request(Replica(), request)
+    writer = record.RecordWriter(tmp_path, datetime(2026, 11, 22, 10, 15, 2, 7, UTC))
+    for number in range(1, record.MAX_RECORDS + 4):
+        writer.write(msgspec.structs.replace(request, number=number), reply)
     kept = sorted(path.name for path in tmp_path.iterdir())
-    assert len(kept) == record.KEPT
+    assert len(kept) == record.MAX_RECORDS
     assert kept[0] == "round-20261122T101502000007Z-000000004.msgpack"
 
 
 def test_records_of_earlier_processes_go_first(tmp_path: Path) -> None:
     """Round numbers begin at 1 with each process: what it writes is the newest all the same, and overwrites nothing."""
     request = _request(snapshot([node("a")], [pod("p")]))
-    reply = answer(Replica(), request)
+    reply = run_request(Replica(), request)
     (tmp_path / "round-000001000.msgpack").write_bytes(b"of a version whose names had no time")
-    first = record.Keeper(tmp_path, datetime(2026, 11, 22, 10, 0, 0, 0, UTC))
+    first = record.RecordWriter(tmp_path, datetime(2026, 11, 22, 10, 0, 0, 0, UTC))
     for number in range(981, 1000):
-        first.keep(msgspec.structs.replace(request, number=number), reply)
-    assert len(list(tmp_path.iterdir())) == record.KEPT
-    second = record.Keeper(tmp_path, datetime(2026, 11, 22, 10, 0, 0, 1, UTC))
-    written = [second.keep(msgspec.structs.replace(request, number=number), reply) for number in range(1, 6)]
+        first.write(msgspec.structs.replace(request, number=number), reply)
+    assert len(list(tmp_path.iterdir())) == record.MAX_RECORDS
+    second = record.RecordWriter(tmp_path, datetime(2026, 11, 22, 10, 0, 0, 1, UTC))
+    written = [second.write(msgspec.structs.replace(request, number=number), reply) for number in range(1, 6)]
     kept = sorted(tmp_path.iterdir())
-    assert len(kept) == record.KEPT
+    assert len(kept) == record.MAX_RECORDS
     assert kept[-5:] == written
     assert kept[0].name.endswith("000000985.msgpack")
 
@@ -109,25 +123,25 @@ def test_records_of_earlier_processes_go_first(tmp_path: Path) -> None:
 def test_records_are_for_nobody_else(tmp_path: Path) -> None:
     """They tell what runs in the cluster. A folder that was there keeps its mode."""
     request = _request(snapshot([node("a")], [pod("p")]))
-    path = record.Keeper(tmp_path / "new").keep(request, answer(Replica(), request))
+    path = record.RecordWriter(tmp_path / "new").write(request, run_request(Replica(), request))
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     shared = tmp_path / "shared"
     shared.mkdir(mode=0o750)
-    record.Keeper(shared).keep(request, answer(Replica(), request))
+    record.RecordWriter(shared).write(request, run_request(Replica(), request))
     assert shared.stat().st_mode & 0o777 == 0o750
 
 
 def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:
     """Exit code 0 for the same, 1 for another plan, 2 for a file that is none."""
     request = _request(snapshot([node("a")], [pod("p")]))
-    reply = answer(Replica(), request)
-    keeper = record.Keeper(tmp_path)
-    path = keeper.keep(request, reply)
+    reply = run_request(Replica(), request)
+    writer = record.RecordWriter(tmp_path)
+    path = writer.write(request, reply)
     done = CliRunner().invoke(main, ["replay", str(path)])
     assert done.exit_code == 0, done.output
     assert "the recorded plan" in done.stdout
-    keeper.keep(request, msgspec.structs.replace(reply, cost=reply.cost + 1))
+    writer.write(request, msgspec.structs.replace(reply, cost=reply.cost + 1))
     done = CliRunner().invoke(main, ["replay", str(path), "-o", "json"])
     assert done.exit_code == 1
     assert msgspec.json.decode(done.stdout)["differences"] == [f"cost: {reply.cost + 1} recorded, {reply.cost} now"]
@@ -138,13 +152,13 @@ def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["replay", str(tmp_path / "none")]).exit_code == 2
 
 
-@given(crowds(), st.integers(1, 9))
+@given(large_snapshots(), st.integers(1, 9))
 def test_a_request_that_is_cut_is_whole_again(crowd: Snapshot, size: int) -> None:
     """Nothing is lost on the way to the worker, and nothing comes twice."""
     request = _request(crowd)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wire, "_PART", size)
-        parts = list(wire.cut(request))
-    assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
-    assert all(len(part.waiting) <= size for part in parts)
-    assert wire.join(parts) == request
+        patch.setattr(wire, "_CHUNK_SIZE", size)
+        parts = list(wire.split_request(request))
+    assert [part.has_more for part in parts] == [True] * (len(parts) - 1) + [False]
+    assert all(len(part.pending) <= size for part in parts)
+    assert wire.join_request(parts) == request

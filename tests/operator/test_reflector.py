@@ -13,10 +13,10 @@ from aiohttp import web
 from support.fake_api import WatchServer, connected, listening, refusal, serving
 from support.operator import until
 from support.tcp_proxy import proxying
-from thalweg_operator.bad_input import BadInput
-from thalweg_operator.connection import Connection
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.reflector import Reflector
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reflector import Reflector
 
 
 class Meta(msgspec.Struct):
@@ -49,7 +49,7 @@ class Mirror:
     def keys(self) -> list[str]:
         return list(self.values)
 
-    def named(self, _namespace: str, name: str) -> str:
+    def key_of(self, _namespace: str, name: str) -> str:
         return name
 
     def unreadable(self, key: str) -> None:
@@ -57,7 +57,7 @@ class Mirror:
 
 
 def reflector_of(
-    connection: Connection, mirror: Mirror, metrics: Metrics | None = None, path: str = "/things", **options: Any
+    connection: ApiClient, mirror: Mirror, metrics: Metrics | None = None, path: str = "/things", **options: Any
 ) -> Reflector[Thing]:
     metrics = metrics or Metrics()
     decode = msgspec.json.Decoder(Thing).decode
@@ -117,7 +117,7 @@ async def test_list_then_watch(tmp_path: Path) -> None:
 
 async def test_lists_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pages are taken, and only then is the reflector in sync."""
-    monkeypatch.setattr("thalweg_operator.reflector._PAGE", 3)
+    monkeypatch.setattr("thalweg_operator.api.reflector._PAGE", 3)
     async with reflecting(tmp_path, **{f"n{number}": number for number in range(8)}) as case:
         assert len(case.mirror.values) == 8
         assert [each.get("continue") for each in case.server.lists] == [None, "3", "6"]
@@ -125,7 +125,7 @@ async def test_lists_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 async def test_an_expired_page_begins_the_list_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A 410 on a later page is no reason to take half a list for the whole."""
-    monkeypatch.setattr("thalweg_operator.reflector._PAGE", 2)
+    monkeypatch.setattr("thalweg_operator.api.reflector._PAGE", 2)
     server, broken = WatchServer(), []
 
     def expire(start: int) -> None:
@@ -152,8 +152,8 @@ async def test_an_expired_watch_relists_and_notices_deletions(tmp_path: Path) ->
         case.server.objects.pop("vanished")
         case.server.version += 100
         case.server.objects["new"] = case.server.thing("new", 3)
-        await case.server.forget()
-        await case.server.cut()
+        await case.server.expire_history()
+        await case.server.close_watches()
         await case.equal()
         assert "-vanished" in case.mirror.done
         assert len(case.server.lists) == 2
@@ -167,7 +167,7 @@ async def test_a_410_to_the_watch_itself_relists(tmp_path: Path) -> None:
     async with reflecting(tmp_path, vanished=1) as case:
         case.server.watch_faults = [refusal(410, "too old resource version")]
         case.server.objects.pop("vanished")
-        await case.server.cut()
+        await case.server.close_watches()
         await case.equal()
         assert case.count("thalweg_relists_total") == 1
 
@@ -177,10 +177,10 @@ async def test_a_relist_that_fails_is_tried_again(tmp_path: Path) -> None:
     async with reflecting(tmp_path, a=1, b=2) as case:
         case.server.list_faults = [refusal(500, "etcd is away"), refusal(429, "later"), web.Response(body=b"{half")]
         case.server.objects.pop("b")
-        await case.server.forget()
+        await case.server.expire_history()
         case.server.version += 1
         case.server._oldest = case.server.version
-        await case.server.cut()
+        await case.server.close_watches()
         await case.equal()
         assert case.mirror.done == ["a=1", "b=2", "a=1", "-b"]
 
@@ -192,7 +192,7 @@ async def test_a_connection_dropped_in_the_middle_of_a_line(tmp_path: Path) -> N
         await case.equal()
         case.server.version += 1
         event = json.dumps({"type": "MODIFIED", "object": case.server.thing("b", 77)}).encode()
-        await case.server.cut(event[:-20])
+        await case.server.close_watches(event[:-20])
         await case.server.put("c", 3)
         await case.equal()
         assert case.mirror.values == {"a": 1, "b": 2, "c": 3}
@@ -264,7 +264,7 @@ async def test_bookmarks_move_the_version_on(tmp_path: Path) -> None:
         await case.server.bookmark()
         await case.equal()
         await until(lambda: case.count("thalweg_watch_events_total") == 2, 10, lambda: "the bookmark to arrive")
-        await case.server.cut()
+        await case.server.close_watches()
         await asyncio.wait_for(case.server.watched(2), 10)
         assert case.server.watches[-1]["resourceVersion"] == str(case.server.version) == "16"
         assert case.mirror.done == ["a=1", "a=2"]
@@ -276,7 +276,7 @@ async def test_an_error_in_mid_watch_goes_on_from_where_it_was(tmp_path: Path) -
         await case.server.put("a", 2)
         await case.server.put("a", 3)
         await case.equal()
-        await case.server.say("ERROR", {"kind": "Status", "code": 500, "message": "etcd hiccup"})
+        await case.server.send_event("ERROR", {"kind": "Status", "code": 500, "message": "etcd hiccup"})
         await asyncio.wait_for(case.server.watched(2), 10)
         await case.server.put("a", 4)
         await case.equal()
@@ -292,7 +292,7 @@ async def test_refusals_are_waited_out(tmp_path: Path) -> None:
             refusal(429, "too many"),
             refusal(504, "too large version"),
         ]
-        await case.server.cut()
+        await case.server.close_watches()
         await case.server.put("b", 2)
         await case.equal()
         assert len(case.server.lists) == 1
@@ -300,7 +300,7 @@ async def test_refusals_are_waited_out(tmp_path: Path) -> None:
 
 async def test_a_kind_that_the_cluster_does_not_serve_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In sync all the same, and asked for again: it may come, and go, with another version of the cluster."""
-    monkeypatch.setattr("thalweg_operator.reflector._ABSENT", 0.02)
+    monkeypatch.setattr("thalweg_operator.api.reflector._ABSENT", 0.02)
     server, mirror, metrics = WatchServer(), Mirror(), Metrics()
     server.list_faults = [web.Response(status=404, text="404 page not found")]
     async with serving(server.app, tmp_path) as connection:
@@ -315,7 +315,7 @@ async def test_a_kind_that_the_cluster_does_not_serve_is_empty(tmp_path: Path, m
         gone = [web.Response(status=404) for _ in range(2)]
         server.watch_faults, server.list_faults = gone[:1], gone[1:]
         lists = len(server.lists)
-        await server.cut()
+        await server.close_watches()
         await until(lambda: "-a" in mirror.done, 10, lambda: f"a to go; {mirror.done}")
         await until(lambda: len(server.lists) > lists, 10, lambda: "another list")
         await case.equal()
@@ -324,7 +324,7 @@ async def test_a_kind_that_the_cluster_does_not_serve_is_empty(tmp_path: Path, m
 
 async def test_the_version_that_is_served_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest of them; when the cluster begins to serve another one in its place, that one, and nothing is lost."""
-    monkeypatch.setattr("thalweg_operator.reflector._ABSENT", 0.02)
+    monkeypatch.setattr("thalweg_operator.api.reflector._ABSENT", 0.02)
     server, mirror, metrics, newer = WatchServer(), Mirror(), Metrics(), asyncio.Event()
 
     @web.middleware
@@ -347,7 +347,7 @@ async def test_the_version_that_is_served_is_followed(tmp_path: Path, monkeypatc
         await server.put("a", 1)
         await case.equal()
         newer.set()
-        await server.cut()
+        await server.close_watches()
         await server.watched(2)
         await server.put("b", 2)
         await case.equal()
@@ -359,10 +359,10 @@ async def test_a_kind_that_is_not_there_when_it_must_be(tmp_path: Path) -> None:
     """A 404 for nodes or pods is a failure like any other: nobody takes it for an empty cluster."""
     async with reflecting(tmp_path, a=1) as case:
         case.server.list_faults = [web.Response(status=404), refusal(403, "not yours")]
-        await case.server.forget()
+        await case.server.expire_history()
         case.server.version += 1
         case.server._oldest = case.server.version
-        await case.server.cut()
+        await case.server.close_watches()
         await until(lambda: len(case.server.lists) == 4, 10, lambda: f"three more lists; {case.server.lists}")
         await case.equal()
         assert case.mirror.done == ["a=1", "a=1"]
@@ -391,7 +391,7 @@ async def test_a_watch_that_ends_by_itself_is_begun_again(tmp_path: Path) -> Non
     """The server ends watches after a while; that is no failure, and nothing is missed."""
     async with reflecting(tmp_path, a=1) as case:
         case.server.watch_faults = [web.Response(body=b"") for _ in range(3)]
-        await case.server.cut()
+        await case.server.close_watches()
         await case.server.put("b", 2)
         await case.equal()
         assert len(case.server.lists) == 1
@@ -399,7 +399,7 @@ async def test_a_watch_that_ends_by_itself_is_begun_again(tmp_path: Path) -> Non
 
 async def test_a_half_open_connection_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy stops forwarding and closes nothing: the watch is begun again from where it was, on a new connection."""
-    monkeypatch.setattr("thalweg_operator.reflector._SILENCE", 0.5)
+    monkeypatch.setattr("thalweg_operator.api.reflector._SILENCE", 0.5)
     server, mirror = WatchServer(), Mirror()
     async with (
         listening(server.app) as port,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 from support.fake_api import refusal, serving
-from thalweg_operator import removal
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.gate_admission import BINDINGS_PATH
-from thalweg_operator.removal import Removed, remove
+from thalweg_operator.policies import removal
+from thalweg_operator.policies.gate_admission import BINDINGS_PATH
+from thalweg_operator.policies.removal import Removed, remove
 
 from flowcore.model.policies import GATE
 

@@ -1,6 +1,6 @@
 """The old pod leaves only when the new one can start in its place, and nobody else gets that place."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -9,17 +9,20 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.world import World
+from support.driven_ledger import DrivenLedger
+from support.fake_cluster import FakeCluster
+from support.profiles import examples
 from thalweg_extender.answers import Outcome
-from thalweg_operator.batcher import Batcher
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.policies import PolicyStore
-from thalweg_operator.replacing import PATIENCE, Replacing
-from thalweg_operator.rounds import RoundLoop
-from thalweg_operator.state import ClusterState
-from thalweg_operator.steering import Planned
-from thalweg_operator.wire import RoundReply, RoundRequest
-from thalweg_operator.worker import Replica, answer
+from thalweg_operator.planning.batcher import Batcher
+from thalweg_operator.planning.round_loop import RoundLoop
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
+from thalweg_operator.reservations.effects import Bind, Evict, Nominate, OpenGate, WakePod, WriteCondition
+from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.victims import EVICTION_TIMEOUT
+from thalweg_operator.shell import Shell
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort, Pod, PodClass
@@ -34,85 +37,84 @@ def sized(cpu: int) -> PodClass:
 
 
 @dataclass
-class Asked:
+class EvictionCall:
     """An eviction that was asked for."""
 
-    pod: Pod
-    wanted: Callable[[], bool]
-    refused: Callable[[str], None]
+    write: Evict
+    shell: Shell
+
+    @property
+    def pod(self) -> Pod:
+        return self.write.pod
+
+    def wanted(self) -> bool:
+        return self.shell.is_wanted(self.write)
+
+    def refused(self, why: str) -> None:
+        """A budget forbids it for now."""
+        self.shell.answered(self.write, Answer.RETRYING, why)
 
 
 @dataclass
 class Scene:
-    """A cluster's books, rounds in this process, and the ears of binder, steering, evictor and waiting pods."""
+    """A cluster's books, rounds in this process, and the ears of binder, nominator, evictor and condition writer."""
 
     now: float = 1000.0
     alive: bool = True
     bound: dict[str, str] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[EvictionCall] = field(default_factory=list)
     #: Run between the plan and its delivery.
     meanwhile: Callable[[], object] = lambda: None
 
     def __post_init__(self) -> None:
-        self.state, self.policies, self.replica = ClusterState(), PolicyStore(), Replica()
+        handlers: dict[Any, Callable[[Any], object]] = {
+            Bind: self._bind, Nominate: self._bind, OpenGate: self._open, WakePod: self._open,
+            WriteCondition: self._tell, Evict: self._evict,
+        }  # fmt: skip
+        self.state, self.replica = DrivenLedger(lambda: self.now, handlers=handlers), Replica()
+        self.policies = self.state.policies
         selects = {"schedulerNames": [STEERED_NAME]}
         anybody = {"victims": "Governed"}
         self.policies.offer("steered", "u", 1, {"selects": selects, "delivery": "Extender", "replaces": anybody})
         self.policies.offer("own", "u", 1, {"selects": {"podSelector": {}}, "replaces": anybody})
-        us: Any = self
-        self.loop = RoundLoop(
-            self.state, self.policies, us, us, us, us, Metrics(), Batcher(0.001, 0.01), 60.0, 0.1, lambda: self.now
-        )
-        self.replacing = Replacing(
-            self.state,
-            self.policies,
-            us,
-            self.tell,
-            lambda pod, why, steered: self.loop.refused(pod, why, steered=steered),
-            lambda: self.now,
-        )
+        worker: Any = self
+        self.loop = RoundLoop(self.state.shell, self.policies, worker, Metrics(), Batcher(0.001, 0.01), 60.0, 0.1)
         self.state.set_namespace("ns", ())
 
-    # --- the worker, binder, steering, evictor, waiting pods ---
+    # --- the worker, binder, nominator, condition writer, evictor ---
 
     async def start(self) -> None:
         self.alive, self.replica = True, Replica()
 
     async def ask(self, request: RoundRequest) -> RoundReply:
         request = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=RoundRequest)
-        reply = answer(self.replica, request)
+        reply = run_request(self.replica, request)
         self.meanwhile()
         return reply
 
-    def bind(self, pod: Pod, node: str) -> None:
-        assert pod.key not in self.bound, "bound twice"
-        assert self.state.reservations[pod.key].node == node
-        self.bound[pod.key] = node
+    def _bind(self, effect: Bind | Nominate) -> None:
+        key = effect.pod.key
+        assert key not in self.bound, "bound twice"
+        assert self.state.reservations[key].node == effect.node
+        self.bound[key] = effect.node
 
-    def send(self, planned: Sequence[Planned]) -> None:
-        for each in planned:
-            self.bind(each.pod, each.node)
-
-    def give_way(self, _pod: Pod) -> None:
+    def _open(self, _effect: OpenGate | WakePod) -> None:
         raise AssertionError
 
-    def score(self, *_: object) -> None:
-        pass
+    def _tell(self, effect: WriteCondition) -> None:
+        assert effect.steered == (effect.pod.scheduler_name == STEERED_NAME)
+        self.told[effect.pod.name] = effect.reason
 
-    def open(self, _pod: Pod) -> None:
-        raise AssertionError
+    def _evict(self, effect: Evict) -> None:
+        assert all(each.pod.uid != effect.pod.uid for each in self.asked)
+        self.asked.append(EvictionCall(effect, self.state.shell))
 
-    def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
-        assert steered == (pod.scheduler_name == STEERED_NAME)
-        self.told[pod.name] = reason
-
-    def evict(self, pod: Pod, _why: str, wanted: Callable[[], bool], refused: Callable[[str], None]) -> None:
-        assert not self.evicting(pod.uid)
-        self.asked.append(Asked(pod, wanted, refused))
-
-    def evicting(self, uid: str) -> bool:
-        return any(each.pod.uid == uid for each in self.asked)
+    def end_evictions(self) -> None:
+        """What was asked for comes to nothing."""
+        asked, self.asked = self.asked, []
+        for each in asked:
+            each.shell.answered(each.write, Answer.DONE)
 
     # --- the cluster ---
 
@@ -135,7 +137,7 @@ class Scene:
         """Rounds, and what is due between them."""
         for _ in range(rounds):
             await self.loop._round()
-            self.replacing.look_after()
+            self.state.look_after()
 
     def evictions(self) -> list[str]:
         """Names of the pods that are to be evicted now."""
@@ -158,7 +160,7 @@ async def test_figure_5(scheduler: str) -> None:
     scene = figure_4(scheduler)
     await scene.turn()
     assert scene.evictions() == ["t0"]
-    assert scene.told["t1"] == "it is to take the place of ns/t0 and waits for that one to leave node m0"
+    assert scene.told["t1"] == "Waiting for ns/t0 to terminate on m0."
     assert not scene.bound
     scene.change("t0", deleting=True)
     await scene.turn()
@@ -192,7 +194,7 @@ async def test_what_does_not_fit_evicts_nobody() -> None:
     scene = figure_4(cpu=1500)
     await scene.turn()
     assert not scene.asked
-    assert scene.told["t1"] == "cannot take the place of ns/t0 on node m0: Insufficient cpu"
+    assert scene.told["t1"] == "cannot replace ns/t0 on node m0: Insufficient cpu"
 
 
 async def test_nobody_else_gets_the_room() -> None:
@@ -235,21 +237,21 @@ async def test_a_budget_that_forbids() -> None:
     scene.pod("t1", 800, replaces="t0")
     await scene.turn()
     scene.asked[0].refused("it would violate the pod's disruption budget")
-    assert "but that one cannot be evicted now: it would violate the pod's disruption budget" in scene.told["t1"]
-    scene.now += PATIENCE + 1
-    scene.replacing.look_after()
+    assert "It cannot be evicted now: it would violate the pod's disruption budget" in scene.told["t1"]
+    scene.now += EVICTION_TIMEOUT + 1
+    scene.state.look_after()
     assert not scene.evictions()
     assert not scene.state.reservations
     assert "disruption budget" in scene.told["t1"]
     scene.pod("other", 500)
     await scene.turn()
     assert scene.bound == {"ns/other": "m0"}
-    scene.asked.clear()
+    scene.end_evictions()
     scene.change("other", terminal=True)
     scene.now += 100
     await scene.turn()
     assert scene.evictions() == ["t0"]
-    assert not scene.state.awaits("ns/t0")
+    assert not scene.state.waits_for_victim("ns/t0")
     scene.gone("t0")
     await scene.turn()
     assert scene.bound["ns/t1"] == "m0"
@@ -260,7 +262,7 @@ async def test_one_that_is_being_deleted_is_waited_for() -> None:
     scene = figure_4()
     scene.change("t0", deleting=True)
     await scene.turn()
-    scene.now += 10 * PATIENCE
+    scene.now += 10 * EVICTION_TIMEOUT
     await scene.turn()
     assert not scene.asked
     scene.gone("t0")
@@ -279,7 +281,9 @@ async def test_nobody_to_replace() -> None:
 
 _CHANGES: dict[str, Callable[[Scene], object]] = {
     "the new one is deleted": lambda scene: scene.gone("t1"),
-    "the new one is being deleted": lambda scene: scene.change("t1", deleting=True, blocked="it is being deleted"),
+    "the new one is being deleted": lambda scene: scene.change(
+        "t1", deleting=True, blocked_reason="it is being deleted"
+    ),
     "the annotation is gone": lambda scene: scene.change("t1", replaces=None),
     "the policy only observes": lambda scene: scene.policies.offer(
         "o", "u", 1, {"selects": {"podSelector": {}, "schedulerNames": ["thalweg"]}, "delivery": "Observe"}
@@ -294,10 +298,10 @@ async def test_an_eviction_that_is_not_wanted_any_more(change: Callable[[Scene],
     await scene.turn()
     assert scene.evictions() == ["t0"]
     change(scene)
-    scene.replacing.look_after()
+    scene.state.look_after()
     assert not scene.evictions()
     assert not scene.state.reservations
-    assert not scene.state.successors
+    assert not scene.state.successor_by_victim
 
 
 _NO_START: dict[str, tuple[Callable[[Scene], object], str]] = {
@@ -321,11 +325,11 @@ async def test_the_old_one_stays_where_the_new_one_can_no_longer_start(
     assert scene.evictions() == ["t0"]
     change(scene)
     assert not scene.evictions()
-    scene.replacing.look_after()
+    scene.state.look_after()
     assert not scene.state.reservations
     await scene.turn()
     assert not scene.evictions()
-    assert scene.told["t1"] == f"cannot take the place of ns/t0 on node m0: {why}"
+    assert scene.told["t1"] == f"cannot replace ns/t0 on node m0: {why}"
 
 
 async def test_the_node_is_gone() -> None:
@@ -361,8 +365,8 @@ async def test_one_that_leaves_is_waited_for_whatever_becomes_of_the_node() -> N
     await scene.turn()
     scene.change("t0", deleting=True)
     scene.node("m0", labels=(("zone", "a"),))
-    scene.replacing.look_after()
-    assert scene.state.awaits("ns/t1")
+    scene.state.look_after()
+    assert scene.state.waits_for_victim("ns/t1")
     scene.gone("t0")
     await scene.turn()
     assert scene.bound == {"ns/t1": "m0"}
@@ -378,7 +382,7 @@ async def test_ports_of_both_are_no_clash() -> None:
     await scene.turn()
     await scene.turn()
     assert scene.evictions() == ["t0"]
-    assert scene.state.awaits("ns/t1")
+    assert scene.state.waits_for_victim("ns/t1")
 
 
 async def test_a_place_that_is_no_good_any_more() -> None:
@@ -389,7 +393,7 @@ async def test_a_place_that_is_no_good_any_more() -> None:
     scene.node("m0", unschedulable=True)
     scene.gone("t0")
     await scene.turn(1)
-    assert scene.told["t1"] == "cannot take the place of ns/t0 on node m0: node(s) were unschedulable"
+    assert scene.told["t1"] == "cannot replace ns/t0 on node m0: node(s) were unschedulable"
     assert not scene.state.reservations
     scene.node("m1")
     await scene.turn()
@@ -402,7 +406,7 @@ async def test_two_name_one() -> None:
     await scene.turn()
     scene.pod("t2", 100, replaces="t0")
     await scene.turn()
-    assert scene.told["t2"] == "ns/t1 takes the place of ns/t0 already"
+    assert scene.told["t2"] == "ns/t1 already replaces ns/t0"
     assert scene.evictions() == ["t0"]
 
 
@@ -410,14 +414,13 @@ async def test_it_waits_for_the_old_one_to_run() -> None:
     """That one has no node yet; that it gets one is news."""
     scene = Scene()
     scene.node("m0")
-    scene.pod("t0", 1000, blocked="its scheduling gates are closed: x")
+    scene.pod("t0", 1000, blocked_reason="its scheduling gates are closed: x")
     scene.pod("t1", 1000, replaces="t0")
     await scene.turn()
     assert scene.told["t1"] == "the pod it replaces, ns/t0, does not run yet"
-    news: list[int] = []
-    scene.state.on_change = lambda: news.append(1)
-    scene.change("t0", node_name="m0", blocked="")
-    assert news
+    requested = scene.state.rounds_requested
+    scene.change("t0", node_name="m0", blocked_reason="")
+    assert scene.state.rounds_requested > requested
     await scene.turn()
     assert scene.evictions() == ["t0"]
 
@@ -438,7 +441,7 @@ _EVENTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(_EVENTS, max_size=25), st.sampled_from((300, 1000)), st.sampled_from((300, 800, 1000)))
 async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
     """What is bound fits beside all that is there, and no pod is evicted but for one that waits for its place.
@@ -468,9 +471,9 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
         elif event == "no":
             for each in scene.asked:
                 each.refused("no")
-            scene.asked.clear()
+            scene.end_evictions()
         elif event == "time":
-            scene.now += PATIENCE + 1
+            scene.now += EVICTION_TIMEOUT + 1
         elif event in ("cordon", "uncordon"):
             scene.node("m0", unschedulable=event == "cordon")
         elif event == "confirm":
@@ -478,7 +481,7 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
                 if key in scene.state.waiting:
                     scene.change(key.removeprefix("ns/"), node_name="m0")
         elif event == "policy":
-            delivery = "Observe" if scene.policies.ordered[0].delivery != "Observe" else "Binder"
+            delivery = "Observe" if scene.state.cluster.policies.ordered[0].delivery != "Observe" else "Binder"
             spec = {"selects": {"podSelector": {}, "schedulerNames": ["thalweg"]}, "delivery": delivery}
             spec["replaces"] = {"victims": "Governed"}
             scene.policies.offer("o", "u", next(versions), {**spec, "precedence": 1})
@@ -492,10 +495,10 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
             also = [scene.state.pods[k] for k in scene.bound if k in scene.state.waiting]
             taken = sum(dict(p.usage).get("cpu", 0) for p in (*there, *also))
             assert taken <= 1000, f"{key} overcommits the node"
-        scene.replacing.look_after()
+        scene.state.look_after()
         for each in scene.asked:
             if each.wanted():
-                new_one = scene.state.successors[each.pod.key]
+                new_one = scene.state.successor_by_victim[each.pod.key]
                 assert scene.state.waiting[new_one].replaces == each.pod.name
                 leaves = scene.state.pods[each.pod.key].deleting
                 beside = [p for p in scene.state.pods.values() if p.node_name and not p.terminal and p.name != "t0"]
@@ -512,12 +515,12 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
         scene.now += 1000
         await one_round()
         await one_round()
-    observed = scene.policies.ordered[0].delivery == "Observe"
+    observed = scene.state.cluster.policies.ordered[0].delivery == "Observe"
     for key, pod in scene.state.waiting.items():
         waits = key in scene.bound or pod.name in scene.told or observed
         assert waits, f"{key} was forgotten"
     for key, reservation in scene.state.reservations.items():
-        assert key in scene.bound or reservation.awaits is not None
+        assert key in scene.bound or reservation.victim is not None
 
 
 @dataclass(frozen=True)
@@ -559,7 +562,7 @@ async def test_whose_place_may_be_taken(victim: Victim) -> None:
     assert not scene.bound
     if victim.why:
         assert not scene.asked
-        assert scene.told["t1"].startswith("it may not take the place of ns/t0: ")
+        assert scene.told["t1"].startswith("it may not replace ns/t0: ")
         assert victim.why in scene.told["t1"]
     else:
         assert scene.evictions() == ["t0"]
@@ -578,15 +581,15 @@ async def test_a_policy_that_allows_it_no_more() -> None:
 
 def test_prefer_lets_kube_scheduler_choose_no_other_node() -> None:
     """While there is somebody to replace the pod is held; without, it is like any other that the plan leaves."""
-    world = World(steering="Prefer")
+    world = FakeCluster(steering="Prefer")
     old = world.pod("old", "u1", node_name="a", scheduler_name="x")
     new = world.pod(replaces="old")
-    world.see()
-    world.attempt(new.key)
-    world.steering.give_way(new)
-    assert not world.kinds
-    assert world.attempt(new.key)[0] is Outcome.HELD
-    world.store(old.key, None)
-    world.see()
-    world.steering.give_way(new)
-    assert world.kinds == ["wake"]
+    world.deliver_watch()
+    world.schedule(new.key)
+    world.set_free(new)
+    assert not world.write_kinds
+    assert world.schedule(new.key)[0] is Outcome.HELD
+    world.put_pod(old.key, None)
+    world.deliver_watch()
+    world.set_free(new)
+    assert world.write_kinds == ["wake"]

@@ -2,40 +2,43 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg_operator.wire import RoundRequest, Use, Waiting
-from thalweg_operator.worker import Replica, answer
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
 
-from flowcore.filters import judge
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable
+from flowcore.filters import run_filters
 from flowcore.filters.node_resources_fit import counts
-from flowcore.model.neighbours import Kind
+from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import BASE_RESOURCES
-from flowcore.model.snapshot import NodeTable, build_snapshot
 
 RESOURCES = ("a.io/x", "b.io/x", "c.io/x")
 NODES = ("n0", "n1", "n2")
 
 
-def request(nodes: list[Node], gone: list[str], uses: list[Use], classes: list[PodClass]) -> RoundRequest:
+def request(nodes: list[Node], gone: list[str], uses: list[NodeUsage], classes: list[PodClass]) -> RoundRequest:
     """A round in which a pod of each class waits."""
     return RoundRequest(
         number=1,
         generation=1,
         now=0.0,
-        fresh=False,
+        reset=False,
         nodes=nodes,
-        gone=gone,
-        uses=uses,
+        removed_nodes=gone,
+        usage=uses,
         namespaces={},
-        kinds=[Kind("ns")],
-        neighbours=[],
+        signatures=[PodSignature("ns")],
+        pod_deltas=[],
         images=[],
         reports=[],
         policies=[BUILT_IN],
         classes=classes,
-        waiting=[Waiting(f"ns/{at}", at, 0, 0.0, 0) for at in range(len(classes))],
+        pending=[PendingEntry(f"ns/{at}", at, 0, 0.0, 0) for at in range(len(classes))],
         budget=0.01,
     )
 
@@ -51,26 +54,26 @@ def test_a_pod_that_asks_for_what_no_node_offers_makes_no_column() -> None:
     nodes = [Node(f"n{at}", allocatable=(("cpu", 8000), ("pods", 110))) for at in range(20)]
     for turn in range(30):
         names = [f"x.io/r{turn}-{at:02}" for at in range(50)]
-        reply = answer(replica, request(nodes if not turn else [], [], [], [asking(**dict.fromkeys(names, 1))]))
+        reply = run_request(replica, request(nodes if not turn else [], [], [], [asking(**dict.fromkeys(names, 1))]))
         assert not reply.placements
         assert reply.reasons[0].startswith("0/20 nodes are available: ")
         assert all(f"20 Insufficient {name}" in reply.reasons[0] for name in names)
-    assert replica._resources == BASE_RESOURCES
+    assert replica.tables.resources == BASE_RESOURCES
 
 
 def test_no_column_stays_that_no_node_offers_any_more() -> None:
     """Nodes that come and go with resources of their own leave columns and rows as they were."""
     replica = Replica()
-    answer(replica, request([Node("n", allocatable=(("cpu", 8000), ("pods", 110)))], [], [], []))
+    run_request(replica, request([Node("n", allocatable=(("cpu", 8000), ("pods", 110)))], [], [], []))
     for turn in range(20):
         name = f"x.io/r{turn}"
         node = Node("other", allocatable=(("cpu", 8000), ("pods", 110), (name, 3)))
-        reply = answer(replica, request([node], [], [], [asking(**{name: 2})]))
+        reply = run_request(replica, request([node], [], [], [asking(**{name: 2})]))
         assert [each[1] for each in reply.placements] == ["other"]
-    assert replica._resources == (*BASE_RESOURCES, "x.io/r19")
-    answer(replica, request([], ["other"], [], []))
-    assert replica._resources == BASE_RESOURCES
-    assert replica._used.shape == replica._allocatable.shape == (1, len(BASE_RESOURCES))
+    assert replica.tables.resources == (*BASE_RESOURCES, "x.io/r19")
+    run_request(replica, request([], ["other"], [], []))
+    assert replica.tables.resources == BASE_RESOURCES
+    assert replica.tables._used.shape == replica.tables._allocatable.shape == (1, len(BASE_RESOURCES))
 
 
 amounts = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 3), max_size=3)
@@ -93,7 +96,7 @@ def test_verdicts_do_not_depend_on_how_columns_came_about(
         if what == "node":
             nodes[name] = Node(name, allocatable=(("cpu", 100), ("pods", 10), *taken))
             there = uses.setdefault(name, {})
-            told = [Use(name, tuple(sorted(there.items())), 1 if there else 0, 100, 100, (), ())]
+            told = [NodeUsage(name, tuple(sorted(there.items())), 1 if there else 0, 100, 100, (), ())]
             replica.apply(request([nodes[name]], [], told, classes))
         elif what == "gone":
             nodes.pop(name, None)
@@ -101,19 +104,19 @@ def test_verdicts_do_not_depend_on_how_columns_came_about(
             replica.apply(request([], [name], [], classes))
         elif name in nodes:
             uses[name] = each
-            replica.apply(request([], [], [Use(name, taken, 1 if each else 0, 100, 100, (), ())], classes))
-        seen = replica.snapshot(request([], [], [], []), ())
+            replica.apply(request([], [], [NodeUsage(name, taken, 1 if each else 0, 100, 100, (), ())], classes))
+        seen = replica.to_snapshot(request([], [], [], []), ())
         for pod_class in classes:  # so that there is something that may be stale in the end
-            judge(pod_class, seen, ask=replica.cache.ask)
+            run_filters(pod_class, seen, runner=replica.cache.run_filter)
             replica.cache.counts(pod_class, seen)
     table = NodeTable.of(nodes[name] for name in sorted(nodes))
     running = [(name, tuple(sorted(each.items())), ()) for name, each in uses.items() if each and name in nodes]
     fresh = build_snapshot(generation=1, now=0.0, table=table, running=running, pending=())
-    seen = replica.snapshot(request([], [], [], []), ())
+    seen = replica.to_snapshot(request([], [], [], []), ())
     assert set(seen.resources) == set(BASE_RESOURCES) | {
         name for node in nodes.values() for name, _ in node.allocatable
     }
     for pod_class in classes:
-        ours, theirs = judge(pod_class, seen, ask=replica.cache.ask), judge(pod_class, fresh)
+        ours, theirs = run_filters(pod_class, seen, runner=replica.cache.run_filter), run_filters(pod_class, fresh)
         assert [ours.of_node(at) for at in range(len(nodes))] == [theirs.of_node(at) for at in range(len(nodes))]
         assert replica.cache.counts(pod_class, seen).tolist() == counts(pod_class, fresh).tolist()

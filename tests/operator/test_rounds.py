@@ -6,25 +6,27 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.driven_ledger import DrivenLedger
 from support.operator import until
-from thalweg_operator.bad_input import BadInput
-from thalweg_operator.batcher import Batcher
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.sinks import pod_decoder
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.policies import PolicyStore
-from thalweg_operator.rounds import RoundLoop
-from thalweg_operator.sinks import pod_decoder
-from thalweg_operator.state import ClusterState
-from thalweg_operator.steering import Planned
-from thalweg_operator.wire import RoundReply, RoundRequest, request_decoder, request_encoder
-from thalweg_operator.worker import Replica, answer
+from thalweg_operator.planning.batcher import Batcher
+from thalweg_operator.planning.round_loop import RoundLoop
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, request_decoder, request_encoder
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
+from thalweg_operator.reservations import backoff
+from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
+from thalweg_operator.reservations.events import Answer
 
-from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
+from flowcore.api import Interner
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
 from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.rules import AffinityTerm, Rules, WeightedTerm
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.wire import Interner
 
 CLASS = PodClass(requests=(("cpu", 500),))
 
@@ -52,68 +54,60 @@ class InProcess:
         # Through the wire format and back, as between processes.
         request = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=RoundRequest)
         self.requests.append(request)
-        plans = bool(request.waiting)
-        if plans and self.poison & {each.key for each in request.waiting}:
+        plans = bool(request.pending)
+        if plans and self.poison & {each.key for each in request.pending}:
             await self.stop()
             raise WorkerLost("no plan after 5 s", "timeout")
         if plans and self.fail:
             await self.stop()
             raise self.fail.pop(0)
-        if request.fresh:
+        if request.reset:
             self.replica = Replica()
-        reply = answer(self.replica, request)
+        reply = run_request(self.replica, request)
         if plans and self.meanwhile:
             self.meanwhile.pop(0)()
         return reply
 
 
-class Ear:
-    """Binder and waiting pods, as far as the loop speaks to them."""
+class RecordingBinder:
+    """Binder and condition writer, as far as the ledger speaks to them."""
 
-    def __init__(self, state: ClusterState) -> None:
-        self._state = state
+    def __init__(self) -> None:
         self.bound: dict[str, str] = {}
         self.told: dict[str, str] = {}
-        self.steered: dict[str, str] = {}
-        self.gave_way: set[str] = set()
 
-    def give_way(self, pod: Pod) -> None:
-        self.gave_way.add(pod.key)
+    def bind(self, effect: Bind) -> None:
+        assert effect.pod.key not in self.bound, "bound twice"
+        self.bound[effect.pod.key] = effect.node
 
-    def bind(self, pod: Pod, node: str) -> None:
-        assert pod.key not in self.bound, "bound twice"
-        assert self._state.reservations[pod.key].node == node
-        self.bound[pod.key] = node
-
-    def tell(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
-        self.told[pod.key] = reason
-
-    def send(self, planned: list[Planned]) -> None:
-        for each in planned:
-            assert self._state.reservations[each.pod.key].node == each.node
-            self.steered[each.pod.key] = each.node
+    def set_reason(self, effect: WriteCondition) -> None:
+        self.told[effect.pod.key] = effect.reason
 
 
 class Case:
     def __init__(self) -> None:
-        self.state, self.policies, self.worker, self.metrics = ClusterState(), PolicyStore(), InProcess(), Metrics()
-        self.ear = Ear(self.state)
+        self.worker, self.metrics, self.ear = InProcess(), Metrics(), RecordingBinder()
         self.batcher = Batcher(0.001, 0.01)
-        self.state.on_change = self.policies.on_change = self.batcher.touch
         self.now = 1000.0
         self.wall = 1_000_000.0
+        self.state = DrivenLedger(
+            lambda: self.now,
+            self.batcher.trigger,
+            {
+                Bind: self.ear.bind,
+                WriteCondition: self.ear.set_reason,
+                CountPlacement: lambda effect: self.metrics.placements.labels(effect.outcome).inc(),
+            },
+        )
+        self.policies = self.state.policies
         self.loop = RoundLoop(
-            self.state,
+            self.state.shell,
             self.policies,
-            self.worker,
-            self.ear,
-            self.ear,
-            self.ear,
+            self.worker,  # type: ignore[arg-type]
             self.metrics,
             self.batcher,
             0.05,
             0.3,
-            lambda: self.now,  # type: ignore[arg-type]
             lambda: self.wall,
         )
         self.state.set_namespace("ns", ())
@@ -205,7 +199,7 @@ async def test_a_pod_deleted_between_plan_and_bind(case: Case) -> None:
     "change",
     [
         {"uid": "another"},
-        {"deleting": True, "blocked": "it is being deleted"},
+        {"deleting": True, "blocked_reason": "it is being deleted"},
         {"node_name": "elsewhere"},
         {"terminal": True},
     ],
@@ -253,7 +247,9 @@ async def test_anti_affinity_that_appears_between_plan_and_bind(case: Case) -> N
     case.node("n", labels=(("zone", "a"),))
     term = AffinityTerm("zone", LabelSelector((Requirement("app", "In", ("web",)),)), ("ns",))
     case.worker.meanwhile = [
-        lambda: case.pod("hermit", scheduler_name="other", node_name="n", rules=Rules(anti_affinity=(term,)))
+        lambda: case.pod(
+            "hermit", scheduler_name="other", node_name="n", constraints=InterPodConstraints(anti_affinity=(term,))
+        )
     ]
     case.pod(labels=(("app", "web"),))
     await told(case, "ns/p", "anti-affinity")
@@ -268,8 +264,8 @@ async def test_anti_affinity_that_does_not_concern_the_plan(case: Case) -> None:
 
     def meanwhile() -> None:
         for name, node, selector in (("far", "m", web), ("near", "n", db)):
-            rules = Rules(anti_affinity=(AffinityTerm("zone", selector, ("ns",)),))
-            case.pod(name, scheduler_name="other", node_name=node, rules=rules)
+            rules = InterPodConstraints(anti_affinity=(AffinityTerm("zone", selector, ("ns",)),))
+            case.pod(name, scheduler_name="other", node_name=node, constraints=rules)
 
     case.worker.meanwhile = [meanwhile]
     case.pod(labels=(("app", "web"),))
@@ -332,14 +328,14 @@ async def test_contradictions_reach_the_policy(case: Case) -> None:
     case.policies.offer("shop", "u", 1, ONE_A_ZONE)
     case.pod("p", labels=(("app", "web"),))
     case.pod("free")
-    sentence = "constraint az of policy shop speaks of zone, a label that no node has"
+    sentence = "constraint az of policy shop names zone, a label that no node has"
     await told(case, "ns/p", f"1 node(s) are ruled out by a contradiction: {sentence}")
     await bound(case, "ns/free")
-    asked, sentences = case.loop.contradictions["u"]
-    assert (asked, sentences) == (case.policies.standings[0].in_force, [sentence])
+    asked, sentences = case.loop.reports.contradictions["u"]
+    assert (asked, sentences) == (case.policies.records[0].in_force, [sentence])
     case.node("n", labels=(("zone", "a"),))
     await bound(case, "ns/p")
-    assert case.loop.contradictions == {}
+    assert case.loop.reports.contradictions == {}
 
 
 async def test_a_policy_made_again_under_its_name_has_no_report_of_the_old_one(case: Case) -> None:
@@ -347,8 +343,8 @@ async def test_a_policy_made_again_under_its_name_has_no_report_of_the_old_one(c
     case.node("n", labels=(("zone", "a"),))
     case.policies.offer("shop", "old", 1, ONE_A_ZONE)
     case.pod("p", labels=(("app", "web"),))
-    await until(lambda: case.loop.reports.get("old") is not None, 10, lambda: str(case.loop.reports))
-    assert case.loop.reports["old"].placed == 1
+    await until(lambda: case.loop.reports.reports.get("old") is not None, 10, lambda: str(case.loop.reports))
+    assert case.loop.reports.reports["old"].placed == 1
 
     def made_again() -> None:
         case.policies.forget("shop", "old")
@@ -357,15 +353,15 @@ async def test_a_policy_made_again_under_its_name_has_no_report_of_the_old_one(c
     case.worker.meanwhile = [made_again]
     case.pod("q", labels=(("app", "web"),))
     await bound(case, "ns/q")
-    await until(lambda: not case.loop.reports, 10, lambda: str(case.loop.reports))
+    await until(lambda: not case.loop.reports.reports, 10, lambda: str(case.loop.reports))
 
 
 async def test_running_pods_that_refuse_ours_reach_the_worker(case: Case) -> None:
     """Those of before the first round, and those that come and go later; a lost worker learns them anew."""
     case.node("n", labels=(("zone", "a"),))
     web = LabelSelector((Requirement("app", "In", ("web",)),))
-    rules = Rules(anti_affinity=(AffinityTerm("zone", web, ("ns",)),))
-    case.pod("hermit", scheduler_name="other", node_name="n", rules=rules)
+    rules = InterPodConstraints(anti_affinity=(AffinityTerm("zone", web, ("ns",)),))
+    case.pod("hermit", scheduler_name="other", node_name="n", constraints=rules)
     case.pod(labels=(("app", "web"),))
     await told(case, "ns/p", "anti-affinity")
     case.worker.alive = False
@@ -380,12 +376,12 @@ async def test_running_pods_that_refuse_ours_reach_the_worker(case: Case) -> Non
 async def test_a_dropped_placement_takes_those_that_counted_on_it_along(case: Case) -> None:
     """One pod's node changed meanwhile: a pod that was planned to be near it does not go there without it."""
     web = LabelSelector((Requirement("app", "In", ("web",)),))
-    near = Rules(affinity=(AffinityTerm("zone", web, ("ns",)),))
+    near = InterPodConstraints(affinity=(AffinityTerm("zone", web, ("ns",)),))
     case.node("n", cpu=500, labels=(("zone", "a"),))
     case.node("m", cpu=800, labels=(("zone", "a"),))
     case.worker.meanwhile = [lambda: case.node("m", cpu=100, labels=(("zone", "a"),))]
     case.pod("web", labels=(("app", "web"),), pod_class=PodClass(requests=(("cpu", 700),)))
-    case.pod("near", rules=near)
+    case.pod("near", constraints=near)
     await told(case, "ns/web", "Insufficient cpu")
     await told(case, "ns/near", "pod affinity rules")
     assert case.ear.bound == {}
@@ -397,7 +393,7 @@ async def test_a_pod_that_others_wait_for_starts_a_round(case: Case) -> None:
     case.loop._resync = 60.0
     web = LabelSelector((Requirement("app", "In", ("web",)),))
     case.node("n", labels=(("zone", "a"),))
-    case.pod("near", rules=Rules(affinity=(AffinityTerm("zone", web, ("ns",)),)))
+    case.pod("near", constraints=InterPodConstraints(affinity=(AffinityTerm("zone", web, ("ns",)),)))
     await told(case, "ns/near", "pod affinity rules")
     case.pod("theirs", scheduler_name="other", node_name="n", labels=(("app", "web"),))
     await bound(case, "ns/near")
@@ -430,7 +426,7 @@ async def test_running_pods_that_attract_ours_reach_the_worker(case: Case) -> No
         case.node(zone, cpu=100_000, labels=(("zone", zone),))
     case.pod("db", scheduler_name="other", node_name="b", labels=(("app", "db"),))
     near = AffinityTerm("zone", LabelSelector((Requirement("app", "In", ("db",)),)), ("ns",))
-    case.pod(rules=Rules(preferred=(WeightedTerm(100, near),)))
+    case.pod(constraints=InterPodConstraints(preferred=(WeightedTerm(100, near),)))
     await bound(case, "ns/p")
     assert case.ear.bound["ns/p"] == "b"
 
@@ -484,7 +480,7 @@ async def test_policies_that_change_while_a_large_request_is_put_together(case: 
 async def test_a_node_tainted_while_a_large_request_is_put_together(case: Case) -> None:
     """It counts as changed since the plan, though the plan's request left after it."""
     case.node("n", cpu=10_000_000)
-    original = case.state.plannable
+    original = case.state.ledger.plannable
 
     def plannable() -> list[Pod]:
         found = original()
@@ -493,7 +489,7 @@ async def test_a_node_tainted_while_a_large_request_is_put_together(case: Case) 
             loop.call_soon(lambda: case.node("n", cpu=10_000_000, taints=(Taint("t", "", "NoSchedule"),)))
         return found
 
-    case.state.plannable = plannable  # type: ignore[method-assign]
+    case.state.ledger.plannable = plannable  # type: ignore[method-assign]
     for number in range(450):
         case.pod(f"p{number}")
     await until(lambda: len(case.ear.told) == 450, 10, lambda: "all to be told")
@@ -511,7 +507,7 @@ async def test_a_lost_worker_is_told_everything_again(case: Case) -> None:
     case.pod("third")
     await bound(case, "ns/second", "ns/third")
     assert case.ear.bound["ns/second"] == "m"
-    assert {node.name for node in case.worker.requests[-1].nodes if case.worker.requests[-1].fresh} <= {"n", "m"}
+    assert {node.name for node in case.worker.requests[-1].nodes if case.worker.requests[-1].reset} <= {"n", "m"}
     assert case.metrics.registry.get_sample_value("thalweg_worker_restarts_total") == 2
 
 
@@ -523,7 +519,7 @@ async def test_a_worker_that_died_between_rounds_is_counted(case: Case) -> None:
     case.worker.alive = False
     case.pod("second")
     await bound(case, "ns/second")
-    assert case.worker.requests[-1].fresh or any(request.fresh for request in case.worker.requests[1:])
+    assert case.worker.requests[-1].reset or any(request.reset for request in case.worker.requests[1:])
     assert case.metrics.registry.get_sample_value("thalweg_worker_restarts_total") == 1
 
 
@@ -533,9 +529,8 @@ async def test_a_refused_pod_rests(case: Case) -> None:
     refused = case.pod("refused")
     await bound(case, "ns/refused")
     case.ear.bound.clear()
-    case.loop.refused(refused, "no")
-    case.state.release(refused.key, refused.uid)
-    assert case.ear.told["ns/refused"] == "no"
+    case.state.shell.answered(Bind(refused, "n", 0), Answer.REFUSED, "no")
+    assert case.ear.told["ns/refused"] == "the API server refused to bind it to n: no"
     case.pod("other")
     await bound(case, "ns/other")
     assert set(case.ear.bound) == {"ns/other"}
@@ -550,8 +545,7 @@ async def test_a_rest_that_ends_during_a_round(case: Case) -> None:
     refused = case.pod("refused")
     await bound(case, "ns/refused")
     case.ear.bound.clear()
-    case.loop.refused(refused, "no")
-    case.state.release(refused.key, refused.uid)
+    case.state.shell.answered(Bind(refused, "n", 0), Answer.REFUSED, "no")
 
     def later() -> None:
         case.now += 5.0
@@ -564,9 +558,9 @@ async def test_a_rest_that_ends_during_a_round(case: Case) -> None:
 async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
     """Except gated ones, to whom the API server speaks itself, and those that are being deleted."""
     case.node("n")
-    case.pod("claiming", unbindable="its volume claims (a) need kube-scheduler's binding work")
-    case.pod("gated", blocked="its scheduling gates are closed: x")
-    case.pod("leaving", blocked="it is being deleted", deleting=True)
+    case.pod("claiming", unbindable_reason="its volume claims (a) need kube-scheduler's binding work")
+    case.pod("gated", blocked_reason="its scheduling gates are closed: x")
+    case.pod("leaving", blocked_reason="it is being deleted", deleting=True)
     case.pod("plain")
     await bound(case, "ns/plain")
     await told(case, "ns/claiming", "volume claims")
@@ -583,10 +577,10 @@ async def test_a_bound_pod_that_cannot_be_read_fills_its_node(case: Case) -> Non
     case.node()
     case.pod("p")
     await told(case, "ns/p", "Insufficient cpu")
-    assert "tolerations" in case.state.pods["ns/x"].blocked
+    assert "tolerations" in case.state.pods["ns/x"].blocked_reason
     sent = request_decoder.decode(request_encoder.encode(case.worker.requests[-1]))
     assert sent.number == case.worker.requests[-1].number
-    assert case.state._uses["n"].amounts["cpu"] > 2**64
+    assert case.state.cluster.occupancy.usage["n"].amounts["cpu"] > 2**64
 
 
 async def test_a_waiting_pod_that_cannot_be_read_is_told_so(case: Case) -> None:
@@ -613,7 +607,7 @@ async def test_a_pod_beyond_a_limit_is_told_so_and_nobody_else_waits(case: Case)
     case.pod("plain")
     await bound(case, "ns/plain")
     await told(case, "ns/x", "spec.topologySpreadConstraints: 2000 entries, at most 64 are planned")
-    assert not any(each.key == "ns/x" for request in case.worker.requests for each in request.waiting)
+    assert not any(each.key == "ns/x" for request in case.worker.requests for each in request.pending)
     labels = {"kind": "pod", "field": "spec.topologySpreadConstraints"}
     assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", labels) == 1
 
@@ -626,7 +620,7 @@ async def test_after_a_lost_worker_less_is_asked_for_and_all_are_placed_all_the_
     for at, name in enumerate(names):
         case.pod(name, pod_class=PodClass(requests=(("cpu", 100 + at),)))
     await bound(case, *(f"ns/{name}" for name in names))
-    asked = [len(request.waiting) for request in case.worker.requests if request.waiting]
+    asked = [len(request.pending) for request in case.worker.requests if request.pending]
     assert asked[:3] == [40, 20, 10]
     assert sum(asked[2:]) >= 40
 
@@ -650,7 +644,7 @@ async def test_poison_pods_are_named_and_all_others_are_bound(case: Case) -> Non
     assert read("thalweg_rounds_failed_total", {"cause": "timeout"}) == failed
     case.worker.poison = set()
     case.now += 4000.0
-    case.batcher.touch()
+    case.batcher.trigger()
     await bound(case, "ns/bad1")
 
 
@@ -665,7 +659,8 @@ async def test_a_pod_in_quarantine_gives_way_where_its_policy_prefers_the_plan(c
         case.pod(name, scheduler_name=name, pod_class=PodClass(requests=(("cpu", 100 + at),)))
     for name in ("prefer", "require"):
         await told(case, f"ns/{name}", "planning this pod failed")
-    assert case.ear.gave_way == {"ns/prefer"}
+    pending = case.state.ledger.pending
+    assert {key for key, record in pending.items() if record.may_choose} == {"ns/prefer"}
 
 
 async def test_a_worker_that_fails_before_it_plans_is_no_pods_fault(case: Case) -> None:
@@ -673,7 +668,7 @@ async def test_a_worker_that_fails_before_it_plans_is_no_pods_fault(case: Case) 
     ask, failures = case.worker.ask, [WorkerLost("no memory", "memory")] * 3
 
     async def failing(request: RoundRequest) -> RoundReply:
-        if request.fresh and failures:
+        if request.reset and failures:
             await case.worker.stop()
             raise failures.pop()
         return await ask(request)
@@ -693,15 +688,15 @@ async def test_age_counts_from_when_a_pod_could_first_be_planned(case: Case) -> 
     case.node()
     for name, changes in {
         "new": {},
-        "behind its gate": {"blocked": "its scheduling gates are closed: x"},
-        "tried before": {"tried": 5_000.0},
+        "behind its gate": {"blocked_reason": "its scheduling gates are closed: x"},
+        "tried before": {"unschedulable_since": 5_000.0},
     }.items():
         case.pod(name, pod_class=nowhere, created=1000.0, **changes)
     await told(case, "ns/new", "0/1 nodes")
     case.wall += 500.0
     case.pod("behind its gate", pod_class=nowhere, created=1000.0)
     await told(case, "ns/behind its gate", "0/1 nodes")
-    since = {each.key: each.since for each in case.worker.requests[-1].waiting}
+    since = {each.key: each.plannable_since for each in case.worker.requests[-1].pending}
     assert since == {"ns/new": 1_000_000.0, "ns/behind its gate": 1_000_500.0, "ns/tried before": 5_000.0}
 
 
@@ -709,22 +704,22 @@ async def test_age_counts_from_when_a_pod_could_first_be_planned(case: Case) -> 
 async def test_pauses_do_not_follow_the_wall_clock(case: Case, hours: int) -> None:
     """Somebody sets the clock: a pod that rests rests neither longer nor shorter."""
     case.node("n")
-    pod = case.pod("p", blocked="not yet")
-    case.loop.refused(pod, "the API server refused the binding")
-    case.loop.rejected(pod, "n")
+    pod = case.pod("p", blocked_reason="not yet")
+    case.state.shell.answered(Bind(pod, "n", 0), Answer.REFUSED, "no")
+    backoff.node_rejected(case.state.cluster, case.state.ledger, pod, "n", case.now)
     case.wall += 3600.0 * hours
     case.pod("p")
     case.pod("other")
     await bound(case, "ns/other")
     assert "ns/p" not in case.ear.bound
     case.now += 2.5
-    case.batcher.touch()
+    case.batcher.trigger()
     await bound(case, "ns/p")
 
 
 def test_room_of_a_reserved_pod_that_goes_wakes_the_rounds() -> None:
     """Deleted, replaced or bound elsewhere: what it had reserved is free, and somebody may be waiting for it."""
-    state, woken = ClusterState(), []
+    state = DrivenLedger()
     state.upsert_node(Node("n", allocatable=(("cpu", 1000), ("pods", 10))))
     pod = Pod(namespace="ns", name="p", uid="u", pod_class=CLASS, scheduler_name="thalweg")
     for change in (
@@ -733,11 +728,9 @@ def test_room_of_a_reserved_pod_that_goes_wakes_the_rounds() -> None:
     ):
         state.upsert_pod(pod)
         assert state.reserve(pod, "n")
-        state.on_change = lambda: woken.append(1)
-        woken.clear()
+        requested = state.rounds_requested
         change()
-        assert woken
-        state.on_change = lambda: None
+        assert state.rounds_requested > requested
         state.delete_pod("ns/p")
 
 
@@ -765,13 +758,15 @@ async def test_a_round_is_told_of_gangs(case: Case) -> None:
     """Each pod names its own; one whose annotation cannot be read is told that, whoever is to bind it."""
     spec = {"selects": {"schedulerNames": ["steered"], "podSelector": {}}, "delivery": "Extender"}
     case.policies.offer("steered", "u", 1, spec)
-    gang = GangRef(GangKey(Source.THALWEG, "ns", "g"), Terms(least=2))
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
     case.node()
     case.pod("a", gang=gang)
-    case.pod("b", gang=gang, scheduler_name="steered", blocked="annotation x: no")
+    case.pod("b", gang=gang, scheduler_name="steered", blocked_reason="annotation x: no")
     case.pod("c")
     await told(case, "ns/b", "annotation x: no")
     request = next(each for each in case.worker.requests if each.gangs)
-    assert {each.key: each.gangs for each in request.waiting}["ns/a"] == ("gang ns/g",)
+    assert {each.key: each.gangs for each in request.pending}["ns/a"] == ("gang ns/g",)
     (found,) = request.gangs
-    assert found.flaw == "gang ns/g: it needs 2 pods at once, 1 can be planned now; ns/b: annotation x: no"
+    assert (
+        found.unschedulable_reason == "gang ns/g: it needs 2 pods at once, 1 can be planned now; ns/b: annotation x: no"
+    )

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import virtual_time
+from support.profiles import examples
 from support.scripted_api import Answer, ScriptedApi, event, thing
-from thalweg_operator.bad_input import BadInput
-from thalweg_operator.connection import Connection
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson, without_depth
+from thalweg_operator.api.reflector import Reflector
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.json_reading import NotReadable, Reader, without_depth
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reflector import Reflector
 
 DEEP = b"[" * 50_000 + b"]" * 50_000
 HTML = b"<html>maintenance</html>"
@@ -44,7 +44,7 @@ class Mirror:
     def key(self, value: Thing) -> str:
         return value.metadata.name
 
-    def named(self, _namespace: str, name: str) -> str:
+    def key_of(self, _namespace: str, name: str) -> str:
         return name
 
     def upsert(self, value: Thing) -> None:
@@ -67,7 +67,7 @@ class Reflected:
     def __init__(self, **options: Any) -> None:
         self.api, self.mirror, self.metrics = ScriptedApi(), Mirror(), Metrics()
         decode = msgspec.json.Decoder(Thing).decode
-        bad_input, connection = BadInput(self.metrics), cast("Connection", self.api)
+        bad_input, connection = BadInput(self.metrics), cast("Any", self.api)
         self.reflector: Reflector[Thing] = Reflector(
             "things", "/things", connection, decode, self.mirror, self.metrics, bad_input, self.api.outages, **options
         )
@@ -425,8 +425,8 @@ def test_deep_json_becomes_readable(value: Any, depth: int) -> None:
 @example(b"1e999999")
 def test_reading_has_one_error(raw: bytes) -> None:
     """Any bytes, into a shape that keeps everything and one that keeps little."""
-    for reader in (Reader(object), Reader(Thing)):
-        with suppress(NotReadable):
+    for reader in (JsonReader(object), JsonReader(Thing)):
+        with suppress(UnreadableJson):
             reader.read(raw)
 
 
@@ -458,7 +458,7 @@ _errors = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     lists=st.lists(_errors | _mutated(_LIST), min_size=1, max_size=5),
     watches=st.lists(_errors | _mutated(_LINES), min_size=1, max_size=5),

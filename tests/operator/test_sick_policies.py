@@ -15,16 +15,19 @@ from hypothesis import strategies as st
 from support import virtual_time
 from support.fake_api import serving
 from support.operator import until
-from thalweg_operator.backoff import Backoff
-from thalweg_operator.bad_input import BadInput
+from support.profiles import examples
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.outages import Outages
+from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.gate_admission import GateAdmission
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.names import GROUP, PLURAL, POLICIES_PATH, VERSION
-from thalweg_operator.outages import Outages
-from thalweg_operator.policies import PolicyStore
-from thalweg_operator.policy_handlers import watch_policies
-from thalweg_operator.policy_resync import PolicyResync
+from thalweg_operator.policies.gate_admission import GateAdmission
+from thalweg_operator.policies.handlers import watch_policies
+from thalweg_operator.policies.resync import PolicyResync
+from thalweg_operator.policies.store import PolicyStore
+
+from flowcore.api.policies import GROUP, PLURAL, VERSION
 
 CRDS = "apiextensions.k8s.io"
 DEEP = "[" * 50_000 + "]" * 50_000
@@ -75,11 +78,12 @@ ANSWERS: list[bytes | Exception] = [
 def _runs(answer: bytes | Exception) -> None:
     async def main() -> None:
         connection: Any = Fixed(GOOD)
-        store = PolicyStore()
+        triggers: list[Callable[[], None]] = []
+        store = PolicyStore(put_in_force=lambda _: [trigger() for trigger in triggers])
         resync = PolicyResync(connection, store, BadInput(Metrics()))
         assert await resync.once()
         gates = GateAdmission(connection, store)
-        store.on_change = gates.touch
+        triggers.append(gates.trigger)
         connection.answer = answer
         tasks = [asyncio.create_task(resync.run()), asyncio.create_task(gates.run())]
         for generation in range(2, 102):  # a tenant who changes a policy all the time
@@ -89,7 +93,7 @@ def _runs(answer: bytes | Exception) -> None:
         assert connection.busiest() <= 20
         connection.answer = GOOD
         await asyncio.sleep(15)
-        assert [each.name for each in store.standings] == ["a"]
+        assert [each.name for each in store.records] == ["a"]
         for task in tasks:
             task.cancel()
 
@@ -102,7 +106,7 @@ def test_lists_of_policies_and_gates_survive(answer: bytes | Exception) -> None:
     _runs(answer)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.binary(max_size=80) | st.integers(0, len(GOOD)).map(lambda at: GOOD[:at]))
 def test_lists_of_any_bytes_are_survived(answer: bytes) -> None:
     """The same for arbitrary bytes and for lists that were cut off."""
@@ -119,7 +123,7 @@ def test_a_policy_whose_new_version_cannot_be_read_keeps_the_last_good_one() -> 
         await resync.once()
         connection.answer = json.dumps({"items": [{**policy("a", 2), "spec": 5}, policy("b")]}).encode()
         assert await resync.once()
-        assert [(each.name, each.in_force_generation) for each in store.standings] == [("a", 1), ("b", 1)]
+        assert [(each.name, each.in_force_generation) for each in store.records] == [("a", 1), ("b", 1)]
         count = metrics.registry.get_sample_value
         assert count("thalweg_refused_inputs_total", {"kind": "policy", "field": "spec"}) == 1
 
@@ -193,7 +197,7 @@ async def test_kopf_under_a_sick_server(
     sick: Callable[[web.Request], web.Response], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not end the operator, is held to two requests a second, and serves policies when the server is well."""
-    monkeypatch.setattr("thalweg_operator.policy_handlers._BACKOFF", Backoff(first=0.1, longest=0.3))
+    monkeypatch.setattr("thalweg_operator.policies.handlers._BACKOFF", Backoff(first=0.1, longest=0.3))
     server, store = KopfServer(), PolicyStore()
     server.sick = sick
     async with serving(server.app, tmp_path) as connection:
@@ -204,6 +208,6 @@ async def test_kopf_under_a_sick_server(
         assert server.busiest() <= 20
         server.sick = None
         server.policies.append(policy("b"))
-        await until(lambda: [each.name for each in store.standings] == ["a", "b"], 30, lambda: "the policies")
+        await until(lambda: [each.name for each in store.records] == ["a", "b"], 30, lambda: "the policies")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

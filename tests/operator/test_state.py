@@ -7,17 +7,22 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thalweg_operator.state import ClusterState, NodeUse, Population
+from support.driven_ledger import DrivenLedger
+from support.model import ports_clash
+from support.profiles import examples
+from support.recount import met, plain, recounted
 
+from flowcore.cluster.cluster import Population
+from flowcore.cluster.gang_registry import GangRegistry
+from flowcore.cluster.occupancy import NodeUsageSums
+from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
-from flowcore.model.gang_book import GangBook
-from flowcore.model.gang_terms import GangKey, GangRef, Source, Terms
-from flowcore.model.neighbours import Kind
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node, Report
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import Delivery
-from flowcore.model.replacing import named_by
-from flowcore.model.rules import AffinityTerm, Rules
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import (
     Capacity,
@@ -46,7 +51,7 @@ CLASSES = (
 )
 TERM = AffinityTerm("zone", None, ("default",))
 GANGS = [
-    GangRef(GangKey(Source.THALWEG, "default", name), Terms(least=least, topology=topology))
+    GangRef(GangKey(GangSource.THALWEG, "default", name), GangSpec(min_member=least, topology_key=topology))
     for name, least, topology in (("g", 2, ""), ("g", 3, "zone"), ("h", 1, ""))
 ]
 
@@ -65,9 +70,9 @@ def _pods(draw: st.DrawFn) -> Pod:
         terminal=draw(st.sampled_from((False, False, False, True))),
         deleting=draw(st.booleans()),
         usage=draw(st.sampled_from((pod_class.requests, (("cpu", 700),)))),
-        blocked=draw(st.sampled_from(("", "", "gated"))),
-        told=draw(st.sampled_from(("", "why"))),
-        rules=draw(st.sampled_from((None, Rules(anti_affinity=(TERM,))))),
+        blocked_reason=draw(st.sampled_from(("", "", "gated"))),
+        unschedulable_message=draw(st.sampled_from(("", "why"))),
+        constraints=draw(st.sampled_from((None, InterPodConstraints(anti_affinity=(TERM,))))),
         replaces=draw(st.sampled_from((None, "a", "b", "c", "No name"))),
         gang=draw(st.sampled_from((None, *GANGS))),
     )
@@ -121,74 +126,44 @@ class Receiver:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.reports: dict[str, Report] = {}
-        self.uses: dict[str, NodeUse] = {}
+        self.uses: dict[str, NodeUsageSums] = {}
         self.namespaces: dict[str, Labels] = {}
-        self.neighbours: Counter[tuple[Kind, str]] = Counter()
+        self.pod_index: Counter[tuple[PodSignature, str]] = Counter()
         self.storage: dict[StorageKey, StorageObject] = {}
 
-    def take(self, state: ClusterState) -> None:
+    def take(self, state: DrivenLedger) -> None:
         changes = state.take_changes()
-        for key in changes.storage_gone:
+        for key in changes.removed_storage:
             self.storage.pop(key, None)
         self.storage.update((key_of(each), each) for each in changes.storage)
-        for name in changes.gone:
+        for name in changes.removed_nodes:
             self.nodes.pop(name, None)
             self.uses.pop(name, None)
         self.nodes.update((node.name, node) for node in changes.nodes)
-        for name in changes.gone:
+        for name in changes.removed_nodes:
             self.reports.pop(name, None)
         self.reports.update(changes.reports)
-        self.uses.update((name, copied(use)) for name, use in changes.uses.items())
-        self.neighbours.update(changes.neighbours)
+        self.uses.update((name, copied(use)) for name, use in changes.usage.items())
+        self.pod_index.update(changes.pod_deltas)
         for name, labels in changes.namespaces.items():
             self.namespaces.pop(name, None)
             if labels is not None:
                 self.namespaces[name] = labels
 
 
-def without_reports(state: ClusterState) -> dict[str, Node]:
+def without_reports(state: DrivenLedger) -> dict[str, Node]:
     return {name: node.without_report for name, node in state.nodes.items()}
 
 
-def copied(use: NodeUse) -> NodeUse:
-    return NodeUse(Counter(use.amounts), use.pods, use.cpu, use.memory, Counter(use.ports), Counter(use.volumes))
-
-
-def recounted(state: ClusterState) -> dict[str, NodeUse]:
-    uses: dict[str, NodeUse] = {}
-    for pod in state.pods.values():
-        if pod.node_name and not pod.terminal:
-            uses.setdefault(pod.node_name, NodeUse()).change(pod.usage, pod.pod_class, 1)
-    for reservation in state.reservations.values():
-        pod_class = reservation.pod.pod_class
-        beside = None if reservation.awaits is None else reservation.awaits.usage
-        uses.setdefault(reservation.node, NodeUse()).change(pod_class.requests, pod_class, 1, beside)
-    return uses
+def copied(use: NodeUsageSums) -> NodeUsageSums:
+    return NodeUsageSums(Counter(use.amounts), use.pods, use.cpu, use.memory, Counter(use.ports), Counter(use.volumes))
 
 
 def claims_of(pod: Pod) -> list[tuple[str, str]]:
     return [each.key for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)]
 
 
-def met(state: ClusterState) -> Counter[tuple[Kind, str]]:
-    leaving = {each.awaits.key for each in state.reservations.values() if each.awaits is not None}
-    bound = [
-        (msgspec.structs.replace(pod.kind, leaving=pod.deleting or pod.key in leaving), pod.node_name)
-        for pod in state.pods.values()
-        if pod.node_name and not pod.terminal
-    ]
-    return Counter([*bound, *((each.pod.kind, each.node) for each in state.reservations.values())])
-
-
-def plain(uses: dict[str, NodeUse]) -> dict[str, Any]:
-    return {
-        name: (+use.amounts, use.pods, use.cpu, use.memory, +use.ports, +use.volumes)
-        for name, use in uses.items()
-        if use.pods
-    }
-
-
-def apply(state: ClusterState, receiver: Receiver, kind: str, what: Any) -> None:
+def apply(state: DrivenLedger, receiver: Receiver, kind: str, what: Any) -> None:
     match kind:
         case "pod":
             state.upsert_pod(what)
@@ -220,35 +195,38 @@ def apply(state: ClusterState, receiver: Receiver, kind: str, what: Any) -> None
             state.mark_all_dirty()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(EVENTS, max_size=40))
 def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
     """Uses, neighbours, waiting pods and populations, reservations included, after every single event."""
-    state, receiver = ClusterState(), Receiver()
+    state, receiver = DrivenLedger(), Receiver()
     for kind, what in events:
         before = state.generation, plain(recounted(state)), without_reports(state)
         apply(state, receiver, kind, what)
-        assert plain(state._uses) == plain(recounted(state))
+        assert plain(state.cluster.occupancy.usage) == plain(recounted(state))
         assert (plain(recounted(state)), without_reports(state)) == before[1:] or state.generation > before[0]
         assert set(state.waiting) == {key for key, pod in state.pods.items() if not pod.node_name and not pod.terminal}
         backed = device_resources(state.device_classes.values())
         assert all(state.waiting[key] == with_devices(state.pods[key], backed) for key in state.waiting)
         wanted = [
-            each for pod in state.waiting.values() if not (pod.blocked or pod.unjudged) for each in claims_of(pod)
+            each
+            for pod in state.waiting.values()
+            if not (pod.blocked_reason or pod.unsupported_reason)
+            for each in claims_of(pod)
         ]
-        assert state.storage._wanted == Counter(wanted)
+        assert state.storage._wanted_claims == Counter(wanted)
         # A reservation is held by a pod that still waits, and by that very pod.
         for key, reservation in state.reservations.items():
             assert state.waiting[key].uid == reservation.pod.uid
             # One that awaits another is the only one to do so, and that one is there.
-            if reservation.awaits is not None:
-                assert state.successors[reservation.awaits.key] == key
-                there = state.pods[reservation.awaits.key]
-                assert (there.uid, there.node_name, there.terminal) == (reservation.awaits.uid, reservation.node, False)
-        assert state.kept <= {key for key, each in state.reservations.items() if each.awaits is None}
-        assert len(state.successors) == sum(each.awaits is not None for each in state.reservations.values())
-        names = Counter(named_by(pod) for pod in state.waiting.values())
-        assert state._named == +Counter({key: count for key, count in names.items() if key})
+            if reservation.victim is not None:
+                assert state.successor_by_victim[reservation.victim.key] == key
+                there = state.pods[reservation.victim.key]
+                assert (there.uid, there.node_name, there.terminal) == (reservation.victim.uid, reservation.node, False)
+        assert state.held <= {key for key, each in state.reservations.items() if each.victim is None}
+        assert len(state.successor_by_victim) == sum(each.victim is not None for each in state.reservations.values())
+        names = Counter(victim_key(pod) for pod in state.waiting.values())
+        assert state.cluster._named_victims == +Counter({key: count for key, count in names.items() if key})
         populations: dict[Any, Population] = {}
         for pod in state.pods.values():
             if not pod.terminal:
@@ -258,39 +236,39 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
                 else:
                     population.waiting += 1
         assert state.populations == populations
-        assert {(kind, node): count for kind, node, count in state.neighbours.counts()} == met(state)
+        assert {(kind, node): count for kind, node, count in state.pod_index.counts()} == met(state)
     asked = [(pod, Delivery.BINDER) for pod in state.plannable()]
-    anew = GangBook()
+    anew = GangRegistry()
     for pod in state.pods.values():
         anew.put(pod)
     labels = {name: dict(node.labels).get("zone", "") for name, node in state.nodes.items()}
     coming = {key: each.node for key, each in state.reservations.items()}
-    assert state.gangs_of(asked) == anew.of_waiting(asked, coming, lambda node, _label: labels.get(node, ""))
+    assert state.gangs_of(asked) == anew.gangs_for(asked, coming, lambda node, _label: labels.get(node, ""))
     # And a worker that was told each change once knows the same.
     receiver.take(state)
     assert receiver.nodes == without_reports(state)
     assert receiver.reports == {name: node.report for name, node in state.nodes.items()}
     assert receiver.namespaces == state.namespaces
     assert receiver.storage == state.storage.objects
-    assert {at: count for at, count in receiver.neighbours.items() if count} == met(state)
+    assert {at: count for at, count in receiver.pod_index.items() if count} == met(state)
     assert plain(receiver.uses) == {name: use for name, use in plain(recounted(state)).items() if name in state.nodes}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(EVENTS, max_size=25), _pods())
 def test_a_reservation_never_overcommits(events: list[tuple[str, Any]], pod: Pod) -> None:
     """Room is reserved only where it is: amounts, pod places and ports, with all that is reserved already counted."""
-    state, receiver = ClusterState(), Receiver()
+    state, receiver = DrivenLedger(), Receiver()
     for kind, what in events:
         apply(state, receiver, kind, what)
     for waiting in state.plannable():
         for name in NODES:
             kept = state.reservations.get(waiting.key)
-            before = recounted(state).get(name, NodeUse())
+            before = recounted(state).get(name, NodeUsageSums())
             if not state.reserve(waiting, name):
                 continue
             use, allocatable = recounted(state)[name], dict(state.nodes[name].allocatable)
-            old = state.reservations[waiting.key].awaits
+            old = state.reservations[waiting.key].victim
             if old is not None:
                 # Once that one has left, which is when it comes.
                 use.change(waiting.pod_class.requests, waiting.pod_class, -1, old.usage)
@@ -303,8 +281,8 @@ def test_a_reservation_never_overcommits(events: list[tuple[str, Any]], pod: Pod
             for resource, _ in waiting.pod_class.requests:
                 assert use.amounts[resource] <= allocatable.get(resource, 0)
             for port in waiting.pod_class.host_ports:
-                assert not any(port.clashes(other) for other in +before.ports)
-            assert not waiting.blocked
+                assert not any(ports_clash(port, other) for other in +before.ports)
+            assert not waiting.blocked_reason
             assert waiting.key in state.reservations
             assert waiting not in state.plannable()
             break
@@ -312,21 +290,21 @@ def test_a_reservation_never_overcommits(events: list[tuple[str, Any]], pod: Pod
 
 def test_our_own_condition_starts_no_round() -> None:
     """What we tell a pod comes back as a change of it; that must not be news."""
-    state, changes = ClusterState(), []
-    state.on_change = lambda: changes.append(1)
+    state, changes = DrivenLedger(), []
+    state.request_round = lambda: changes.append(1)
     pod = Pod("default", "a", "u", CLASSES[0], scheduler_name="thalweg")
     state.upsert_pod(pod)
     assert len(changes) == 1
-    state.upsert_pod(msgspec.structs.replace(pod, told="0/1 nodes"))
+    state.upsert_pod(msgspec.structs.replace(pod, unschedulable_message="0/1 nodes"))
     assert len(changes) == 1
-    assert state.waiting[pod.key].told == "0/1 nodes"
-    state.upsert_pod(msgspec.structs.replace(pod, blocked="gated", told="0/1 nodes"))
+    assert state.waiting[pod.key].unschedulable_message == "0/1 nodes"
+    state.upsert_pod(msgspec.structs.replace(pod, blocked_reason="gated", unschedulable_message="0/1 nodes"))
     assert len(changes) == 2
 
 
 def test_heartbeats_are_no_news() -> None:
     """A node that comes again as it was changes nothing; one that differs does."""
-    state = ClusterState()
+    state = DrivenLedger()
     node = Node("n", allocatable=(("pods", 1),))
     state.upsert_node(node)
     before = state.generation
@@ -339,10 +317,10 @@ def test_heartbeats_are_no_news() -> None:
 
 def test_a_report_starts_no_round_and_voids_no_plan() -> None:
     """Kubelets pull images all the time; what that changes is a matter of the next round's costs."""
-    state, changes = ClusterState(), []
+    state, changes = DrivenLedger(), []
     state.upsert_node(Node("n"))
     state.take_changes()
-    state.on_change = lambda: changes.append(1)
+    state.request_round = lambda: changes.append(1)
     before = state.generation
     state.upsert_node(Node("n", report=Report(images=(("web:v1", 9),), bandwidth=7)))
     assert (state.generation, changes, state.node_changed_since("n", before)) == (before, [], False)
@@ -352,7 +330,7 @@ def test_a_report_starts_no_round_and_voids_no_plan() -> None:
 
 def test_a_node_that_comes_back() -> None:
     """Deleted and made again under its name, it is another node for a plan that was made before."""
-    state = ClusterState()
+    state = DrivenLedger()
     state.upsert_node(Node("n", uid="1"))
     before = state.generation
     state.delete_node("n")
@@ -363,7 +341,7 @@ def test_a_node_that_comes_back() -> None:
 
 def test_what_ran_on_a_deleted_node_counts_when_it_comes_back() -> None:
     """Its pods are still there: the node is not empty."""
-    state = ClusterState()
+    state = DrivenLedger()
     node = Node("n", allocatable=(("cpu", 1000), ("pods", 10)))
     state.upsert_node(node)
     running = Pod("default", "a", "u", CLASSES[1], node_name="n", usage=CLASSES[1].requests)
@@ -403,12 +381,12 @@ def test_a_storage_event_asks_for_a_round_where_a_waiting_pod_may_be_placed(
     waiting = waits("data")
     placed = msgspec.structs.replace(waiting, node_name="n0")
     for pods, expected in (([waiting], asks), ([], False), ([waiting, placed], False)):
-        state, changes = ClusterState(), []
+        state, changes = DrivenLedger(), []
         for pod in pods:
             state.upsert_pod(pod)
         if before is not None:
             state.upsert_storage(before)
-        state.on_change = lambda: changes.append(1)  # noqa: B023 - called before the next turn
+        state.request_round = lambda: changes.append(1)  # noqa: B023 - called before the next turn
         if after is not None:
             state.upsert_storage(after)
         elif before is not None:
@@ -418,31 +396,31 @@ def test_a_storage_event_asks_for_a_round_where_a_waiting_pod_may_be_placed(
 
 def test_pods_follow_the_device_classes() -> None:
     """One that waits is left to kube-scheduler for as long as its resource is known to be backed."""
-    state, changes = ClusterState(), []
+    state, changes = DrivenLedger(), []
     state.upsert_node(Node("n0", allocatable=(("example.com/gpu", 1), ("pods", 9))))
     state.upsert_pod(pod := Pod("default", "a", "u", PodClass(requests=(("example.com/gpu", 1),))))
-    state.on_change = lambda: changes.append(1)
+    state.request_round = lambda: changes.append(1)
     state.set_device_class("other", DeviceClass("other"))
     assert not changes
     state.set_device_class("gpu", DeviceClass("gpu", "example.com/gpu"))
-    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unjudged
+    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unsupported_reason
     assert changes
     assert not state.reserve(pod, "n0")
-    state.upsert_pod(msgspec.structs.replace(pod, told="why"))
-    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unjudged
+    state.upsert_pod(msgspec.structs.replace(pod, unschedulable_message="why"))
+    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unsupported_reason
     state.set_device_class("gpu", None)
-    assert state.waiting[pod.key].unjudged == ""
+    assert state.waiting[pod.key].unsupported_reason == ""
     assert state.reserve(pod, "n0")
 
 
 def test_a_gate_that_opens() -> None:
     """Without a reservation it starts a round; with one it was opened for that."""
-    state, rounds = ClusterState(), list[str]()
+    state, rounds = DrivenLedger(), list[str]()
     state.upsert_node(Node("n0", allocatable=(("cpu", 1000), ("memory", 10_000), ("pods", 3))))
     for name in ("planned", "unplanned"):
         state.upsert_pod(Pod("default", name, name, CLASSES[0], gated=True))
     assert state.reserve(state.pods["default/planned"], "n0")
     for name in ("planned", "unplanned"):
-        state.on_change = lambda name=name: rounds.append(name)
+        state.request_round = lambda name=name: rounds.append(name)
         state.upsert_pod(Pod("default", name, name, CLASSES[0]))
     assert rounds == ["unplanned"]

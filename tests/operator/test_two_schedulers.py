@@ -7,7 +7,7 @@ not by hypothesis: it takes a dozen steps that fit together to find such a hole,
 import random
 from collections import Counter, deque
 
-from support.world import World
+from support.fake_cluster import FakeCluster
 
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
@@ -26,26 +26,26 @@ class Both:
     """The world, and a kube-scheduler: its cache of pods, and those that it assumes on a node."""
 
     def __init__(self, seed: int) -> None:
-        self.draw, self.world = random.Random(seed), World()
+        self.draw, self.world = random.Random(seed), FakeCluster()
         #: What kube-scheduler's watch has yet to show: when it happened, a key, and the pod or that it is gone.
         self.coming: deque[tuple[float, str, Pod | None]] = deque()
         self.cache: dict[str, Pod] = {}
         self.assumed: dict[str, tuple[str, float]] = {}
         #: Bindings of ours on their way.
         self.binding: dict[str, tuple[str, str]] = {}
-        store = self.world.store
+        store = self.world.put_pod
 
         def store_for_both(key: str, pod: Pod | None) -> None:
             store(key, pod)
             self.coming.append((self.world.now, key, pod))
 
-        self.world.store = store_for_both  # type: ignore[method-assign]
+        self.world.put_pod = store_for_both  # type: ignore[method-assign]
         for number in range(8):
             self.comes(number)
-        self.world.see()
+        self.world.deliver_watch()
         self.it_sees(8)
         self.actions = [
-            lambda: self.world.see(self.draw.randint(1, 5)),
+            lambda: self.world.deliver_watch(self.draw.randint(1, 5)),
             lambda: self.it_sees(self.draw.randint(1, 5)),
             *[self.we_plan, self.it_tries] * 2,
             *(self.our_binding_ends, self.we_write, self.its_binding_ends),
@@ -62,7 +62,7 @@ class Both:
 
     def goes(self) -> None:
         if self.world.api:
-            self.world.store(self.draw.choice(sorted(self.world.api)), None)
+            self.world.put_pod(self.draw.choice(sorted(self.world.api)), None)
 
     def it_sees(self, most: int) -> None:
         while self.coming and most:
@@ -99,12 +99,12 @@ class Both:
 
     def we_write(self) -> None:
         if self.world.writes:
-            self.world.carry_out(self.draw.randrange(len(self.world.writes)))
+            self.world.send_write(self.draw.randrange(len(self.world.writes)))
 
     def others_nominate(self) -> None:
         waiting = sorted(key for key, pod in self.world.api.items() if not pod.node_name)
         if waiting:
-            self.world.change(self.draw.choice(waiting), nominated=self.draw.choice(("", *NODES)))
+            self.world.change(self.draw.choice(waiting), nominated_node=self.draw.choice(("", *NODES)))
 
     def fits(self, pod: Pod, node: str) -> bool:
         """kube-scheduler's own filter, by what it knows."""
@@ -115,7 +115,7 @@ class Both:
                 not here
                 and key != pod.key
                 and other.scheduler_name != SCHEDULER_NAME
-                and other.nominated == node
+                and other.nominated_node == node
                 and other.pod_class.priority >= pod.pod_class.priority
             )
             if here == node or promised:
@@ -132,12 +132,12 @@ class Both:
             return
         pod = self.cache[self.draw.choice(keys)]
         fits = [node for node in NODES if self.fits(pod, node)]
-        asked = self.world.asked(pod.key, pod)
+        asked = self.world.extender_pod(pod.key, pod)
         passed: list[str] = []
-        if pod.nominated in fits:
-            passed = self.world.ask(asked, [pod.nominated])[1]
+        if pod.nominated_node in fits:
+            passed = self.world.call_filter(asked, [pod.nominated_node])[1]
         if not passed and fits:
-            passed = self.world.ask(asked, fits)[1]
+            passed = self.world.call_filter(asked, fits)[1]
         if passed:
             self.assumed[pod.key] = self.draw.choice(passed), self.world.now
         else:
@@ -145,7 +145,7 @@ class Both:
 
     def it_erases(self, key: str) -> None:
         if key in self.world.api and not self.world.api[key].node_name:
-            self.world.change(key, nominated="", told="held")
+            self.world.change(key, nominated_node="", unschedulable_message="held")
 
     def its_binding_ends(self) -> None:
         if self.assumed:
@@ -169,8 +169,8 @@ class Both:
                     self.bind(key)
             if self.coming and self.world.now - self.coming[0][0] > LAG:
                 self.it_sees(1000)
-            self.world.see()
-            self.world.steering.look_after()
+            self.world.deliver_watch()
+            self.world.look_after()
 
     def check(self) -> None:
         taken: Counter[str] = Counter()

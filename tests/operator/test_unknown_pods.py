@@ -9,12 +9,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.extender import QUICK
-from support.world import CLASS, NODES, World
+from support.extender import UNPACED_LIMITS
+from support.fake_cluster import CLASS, NODES, FakeCluster
 from thalweg_extender import Outcome, listening
-from thalweg_operator.state import By
+from thalweg_operator.reservations.reservation import Owner
 
-from flowcore.model.guidance import HELD, UNSEEN, Guidance
+from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE, Advice
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 
@@ -22,15 +22,15 @@ LARGE = PodClass(requests=(("cpu", 300),))
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> FakeCluster:
     """A pod of the binder's beside what each test brings."""
-    made = World()
+    made = FakeCluster()
     made.pod("ours", "u-ours", scheduler_name=SCHEDULER_NAME, pod_class=LARGE)
-    made.see()
+    made.deliver_watch()
     return made
 
 
-def unseen(world: World, name: str = "theirs", **fields: Any) -> Pod:
+def unseen(world: FakeCluster, name: str = "theirs", **fields: Any) -> Pod:
     """A pod of the API server's that kube-scheduler knows, and we do not yet."""
     return world.pod(name, f"u-{name}", **{"scheduler_name": "default-scheduler", **fields})
 
@@ -48,27 +48,30 @@ async def post(http: aiohttp.ClientSession, port: int, verb: str, text: bytes) -
 
 
 @pytest.mark.parametrize(("name", "uid"), [("ghost", "x"), ("ours", "x"), ("ours", ""), ("bound", "u-bound")])
-async def test_a_forged_pod_blocks_nobody(world: World, name: str, uid: str) -> None:
+async def test_a_forged_pod_blocks_nobody(world: FakeCluster, name: str, uid: str) -> None:
     """No such pod, another uid, none, or one that is bound: no node passes, and the binder's room is its own."""
     world.pod("bound", "u-bound", node_name="c", usage=CLASS.requests)
-    world.see()
+    world.deliver_watch()
     victims = {"a": {"Pods": [{"UID": "u"}], "NumPDBViolations": 0}}
-    async with listening("127.0.0.1", 0, world.steering, limits=QUICK) as port, aiohttp.ClientSession() as http:
+    async with (
+        listening("127.0.0.1", 0, world.view, limits=UNPACED_LIMITS) as port,
+        aiohttp.ClientSession() as http,
+    ):
         answer = await post(http, port, "filter", body(name, uid))
         assert answer["NodeNames"] == []
-        assert answer["FailedAndUnresolvableNodes"] == {"a": UNSEEN}
+        assert answer["FailedAndUnresolvableNodes"] == {"a": UNSEEN_MESSAGE}
         assert await post(http, port, "prioritize", body(name, uid)) == []
         await post(http, port, "preempt", body(name, uid, NodeNameToMetaVictims=victims))
     ours = world.state.pods["ns/ours"]
-    assert not any(world.state.contended(ours, node) for node in ("a", "b"))
+    assert not any(world.state.conflicts_in_flight(ours, node) for node in ("a", "b"))
     assert world.state.reserve(ours, "a")
     assert not world.writes
 
 
-async def test_ten_thousand_label_sets_leave_nothing_behind(world: World) -> None:
+async def test_ten_thousand_label_sets_leave_nothing_behind(world: FakeCluster) -> None:
     """Of pods that do not exist, and of one that does: nothing that a caller sends is kept, so memory is flat."""
     real = unseen(world, "real")
-    world.see()
+    world.deliver_watch()
 
     def sends(start: int, number: int) -> list[bytes]:
         return [
@@ -76,7 +79,10 @@ async def test_ten_thousand_label_sets_leave_nothing_behind(world: World) -> Non
             for at in range(start, start + number)
         ]
 
-    async with listening("127.0.0.1", 0, world.steering, limits=QUICK) as port, aiohttp.ClientSession() as http:
+    async with (
+        listening("127.0.0.1", 0, world.view, limits=UNPACED_LIMITS) as port,
+        aiohttp.ClientSession() as http,
+    ):
 
         async def throw(start: int, number: int) -> int:
             for text in sends(start, number):
@@ -90,63 +96,78 @@ async def test_ten_thousand_label_sets_leave_nothing_behind(world: World) -> Non
             after = await throw(501, 9_500)
         finally:
             tracemalloc.stop()
-    assert len(world.policies._governing) <= 2
+    assert len(world.state.cluster.policies._matching) <= 2
     assert after - before < 200_000  # each set is 1 kB
 
 
-def test_a_real_pod_that_our_watch_shows_a_moment_later(world: World) -> None:
+def test_a_real_pod_that_our_watch_shows_a_moment_later(world: FakeCluster) -> None:
     """Held under one constant text. kube-scheduler's own status write queues it again, and then it passes."""
     pod = unseen(world)
-    assert world.attempt(pod.key) == (Outcome.UNKNOWN, [])
+    assert world.schedule(pod.key) == (Outcome.UNKNOWN, [])
     assert world.bind("ns/ours", "a")  # so it must not have been let through
-    world.change(pod.key, told=f"0/3 nodes are available: {UNSEEN}")
-    world.see()
-    assert world.attempt(pod.key)[0] is Outcome.PASSED
-    world.later(5)
+    world.change(pod.key, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
+    world.deliver_watch()
+    assert world.schedule(pod.key)[0] is Outcome.PASSED
+    world.advance(5)
     assert not world.writes
-    assert "wake" not in world.kinds
+    assert "wake" not in world.write_kinds
 
 
-def test_a_real_pod_that_our_watch_shows_late(world: World) -> None:
+def test_a_real_pod_that_our_watch_shows_late(world: FakeCluster) -> None:
     """It was asked about twice and sleeps: once it is shown it is woken, and again with growing pauses."""
     pod = unseen(world)
     for _ in range(2):
-        assert world.attempt(pod.key)[0] is Outcome.UNKNOWN
-    world.change(pod.key, told=f"0/3 nodes are available: {UNSEEN}")
-    world.see()
+        assert world.schedule(pod.key)[0] is Outcome.UNKNOWN
+    world.change(pod.key, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
+    world.deliver_watch()
     woken = []
     for _ in range(600):
         world.now += 0.1
-        world.steering.look_after()
+        world.look_after()
         woken += [write.pod.key for write in world.writes]
         while world.writes:
-            assert world.writes[0].wanted()
-            world.carry_out()
+            assert world.writes[0].still_wanted()
+            world.send_write()
     assert 3 <= len(woken) <= 7
     assert set(woken) == {pod.key}
-    assert world.attempt(pod.key)[0] is Outcome.PASSED
+    assert world.schedule(pod.key)[0] is Outcome.PASSED
     world.change(pod.key, node_name="b", usage=CLASS.requests)
-    world.see()
-    world.later(200, 1.0)
-    assert not world.steering._unseen
+    world.deliver_watch()
+    world.advance(200, 1.0)
+    assert not world.ledger.nominations.unseen_wakes
 
 
-def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: World) -> None:
+def test_another_pod_of_the_same_name_is_woken_no_more_often(world: FakeCluster) -> None:
+    """The pod before it, of a StatefulSet say, was still to be woken when it went."""
+    for uid in ("one", "two"):
+        pod = world.pod("p", uid, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
+        world.deliver_watch()
+        world.writes.clear()
+        for _ in range(200):
+            world.now += 0.05
+            world.look_after()
+        assert 2 <= len(world.writes) <= 3
+    world.put_pod(pod.key, None)
+    world.deliver_watch()
+    assert not world.ledger.nominations.unseen_wakes
+
+
+def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: FakeCluster) -> None:
     """That attempt ends after the nomination and erases it: written again, and the node is not to blame."""
     pod = unseen(world, scheduler_name=STEERED_NAME)
-    assert world.attempt(pod.key)[0] is Outcome.UNKNOWN
-    world.see()
+    assert world.schedule(pod.key)[0] is Outcome.UNKNOWN
+    world.deliver_watch()
     assert world.plan(pod.key, "a")
     world.now += 1
-    world.steering.look_after()
-    world.calm()
-    assert world.api[pod.key].nominated == "a"
-    world.change(pod.key, nominated="", told=f"0/3 nodes are available: {UNSEEN}")
-    world.see()
-    world.later(0.5)
+    world.look_after()
+    world.settle()
+    assert world.api[pod.key].nominated_node == "a"
+    world.change(pod.key, nominated_node="", unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
+    world.deliver_watch()
+    world.advance(0.5)
     assert world.rejected == []
-    assert world.api[pod.key].nominated == "a"
-    assert world.attempt(pod.key) == (Outcome.STEERED, ["a"])
+    assert world.api[pod.key].nominated_node == "a"
+    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
 
 
 @pytest.mark.parametrize(
@@ -163,47 +184,47 @@ def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: World) -> N
 )
 def test_preemption_for_a_pod_that_is_not_known(scheduler: str, policy: dict[str, Any], managed: bool) -> None:  # noqa: FBT001
     """Nobody is evicted for one that a policy would steer; for others kube-scheduler does as ever."""
-    world = World(**policy)
+    world = FakeCluster(**policy)
     pod = unseen(world, scheduler_name=scheduler)
-    assert world.steering.guidance(world.asked(pod.key), NODES) == Guidance(known=False, managed=managed)
+    assert world.view.advise(world.extender_pod(pod.key), NODES) == Advice(known=False, managed=managed)
 
 
-def test_a_namespace_that_is_not_known(world: World) -> None:
+def test_a_namespace_that_is_not_known(world: FakeCluster) -> None:
     """Whether a policy selects it cannot be said: the pod waits, and nobody is evicted for it."""
     pod = unseen(world)
-    world.see()
+    world.deliver_watch()
     world.state.set_namespace("ns", None)
-    assert world.steering.guidance(world.asked(pod.key), NODES) == Guidance(known=False, managed=True)
+    assert world.view.advise(world.extender_pod(pod.key), NODES) == Advice(known=False, managed=True)
     world.state.set_namespace("ns", ())
-    assert world.attempt(pod.key)[0] is Outcome.PASSED
+    assert world.schedule(pod.key)[0] is Outcome.PASSED
 
 
 def test_the_labels_of_a_request_count_for_nothing() -> None:
     """What governs a pod that is known is what the watch shows of it."""
-    world = World(selects={"podSelector": {"matchLabels": {"app": "x"}}, "schedulerNames": ["default-scheduler"]})
+    world = FakeCluster(selects={"podSelector": {"matchLabels": {"app": "x"}}, "schedulerNames": ["default-scheduler"]})
     pod = unseen(world)
-    world.see()
-    asked = world.asked(pod.key)
+    world.deliver_watch()
+    asked = world.extender_pod(pod.key)
     forged = type(asked)(asked.namespace, asked.name, asked.uid, {"app": "x"}, asked.scheduler_name, "")
-    assert world.ask(forged, NODES)[0] is Outcome.PASSED
+    assert world.call_filter(forged, NODES)[0] is Outcome.PASSED
 
 
 @pytest.mark.parametrize(("unbindable", "seconds"), [("", 10), ("it has volume claims (data)", 660)])
-def test_how_long_a_pod_may_be_on_its_way(world: World, unbindable: str, seconds: int) -> None:
+def test_how_long_a_pod_may_be_on_its_way(world: FakeCluster, unbindable: str, seconds: int) -> None:
     """kube-scheduler provisions volumes for ten minutes: until then the binder leaves room for such a pod."""
-    pod = unseen(world, unbindable=unbindable)
-    world.see()
-    assert world.attempt(pod.key)[0] is Outcome.PASSED
-    world.later(seconds - 5, 1.0)
-    assert world.state.contended(world.state.pods["ns/ours"], "a")
-    world.later(20, 1.0)
-    assert not world.state.contended(world.state.pods["ns/ours"], "a")
+    pod = unseen(world, unbindable_reason=unbindable)
+    world.deliver_watch()
+    assert world.schedule(pod.key)[0] is Outcome.PASSED
+    world.advance(seconds - 5, 1.0)
+    assert world.state.conflicts_in_flight(world.state.pods["ns/ours"], "a")
+    world.advance(20, 1.0)
+    assert not world.state.conflicts_in_flight(world.state.pods["ns/ours"], "a")
 
 
-def test_held_as_before_once_it_is_known(world: World) -> None:
+def test_held_as_before_once_it_is_known(world: FakeCluster) -> None:
     """A steered pod without a plan is held under the text of the plan, not of the watch."""
     pod = unseen(world, scheduler_name=STEERED_NAME)
-    world.see()
-    assert world.attempt(pod.key) == (Outcome.HELD, [])
-    assert HELD != UNSEEN
-    assert world.state.reserve(world.state.pods["ns/ours"], "a", By.BINDER)
+    world.deliver_watch()
+    assert world.schedule(pod.key) == (Outcome.HELD, [])
+    assert HELD_MESSAGE != UNSEEN_MESSAGE
+    assert world.state.reserve(world.state.pods["ns/ours"], "a", Owner.BINDER)

@@ -10,23 +10,24 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from support.draw import ASPECTS, SCORES, SOFT
-from support.histories import History, World, histories, tell
+from support.driven_ledger import DrivenLedger
+from support.histories import History, ReplicatedCluster, histories, send_changes
 from support.model import node, snapshot
-from thalweg_operator.state import ClusterState
-from thalweg_operator.worker import Replica
+from support.profiles import examples
+from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.classes import VerdictCache
-from flowcore.classes.invalidation import INVALIDATES, NODE_FIELDS, OF_A_NODE, Row
+from flowcore.classes.invalidation import INVALIDATES, NODE_FIELDS, NODE_STATE_EVENTS, Row
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.costs import MODELS, Load
-from flowcore.filters import judge, node_resources_fit
-from flowcore.filters.registry import IN_ORDER, ask
-from flowcore.model.neighbours import Kind
+from flowcore.filters import node_resources_fit, run_filters
+from flowcore.filters.registry import IN_ORDER, run_filter
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import BUILT_IN, Policy
-from flowcore.model.rules import AffinityTerm, Limit, Rules, SpreadConstraint
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
-from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.volumes import (
     ZONE,
     Attachment,
@@ -39,21 +40,21 @@ from flowcore.model.volumes import (
     StorageClass,
     VolumeAttachment,
 )
-from flowcore.rounds import RoundResult, run_round
-from flowcore.rounds.demands import demands_of
+from flowcore.planning import RoundResult, run_round
+from flowcore.problem.demands import demands_of
 
 
-def verdicts(snapshot: Snapshot, world: World, cache: VerdictCache | None) -> list[Any]:
+def verdicts(snapshot: Snapshot, world: ReplicatedCluster, cache: VerdictCache | None) -> list[Any]:
     """Filter and reason for each node, how many nodes each reason holds for, and how many pods fit, of every probe."""
     found: list[Any] = []
     for pod_class, kind in world.probes:
-        each = judge(pod_class, snapshot, kind, ask if cache is None else cache.ask)
+        each = run_filters(pod_class, snapshot, kind, run_filter if cache is None else cache.run_filter)
         if cache is None:
             counts = np.minimum(node_resources_fit.counts(pod_class, snapshot), 2**31 - 1)
             left = left_on(snapshot)
         else:
             counts = cache.counts(pod_class, snapshot)
-            left = cache.values("test", "left", OF_A_NODE, snapshot, left_on)
+            left = cache.values("test", "left", NODE_STATE_EVENTS, snapshot, left_on)
         nodes = range(len(snapshot.table.nodes))
         found.append(([each.of_node(at) for at in nodes], each.counts(), counts.tolist(), left.tolist()))
     return found
@@ -68,7 +69,7 @@ def left_on(snapshot: Snapshot, _at: Any = None) -> np.ndarray:
 def plan(result: RoundResult) -> tuple[Any, ...]:
     """All that a round says."""
     placements = [(each.pod.key, each.node, each.price) for each in result.placements]
-    return placements, [(each.pod.key, each.reason, each.price) for each in result.left], result.cost, result.method
+    return placements, [(each.pod.key, each.reason, each.price) for each in result.unplaced], result.cost, result.method
 
 
 def replica_with(rows: Iterable[Row]) -> Replica:
@@ -80,7 +81,7 @@ def replica_with(rows: Iterable[Row]) -> Replica:
 
 def compare(history: History, rows: Iterable[Row] = INVALIDATES, *, rounds: bool = True) -> None:
     """Fails where a replica that remembers says anything else than one that was just told everything."""
-    world, replica = World(history), replica_with(rows)
+    world, replica = ReplicatedCluster(history), replica_with(rows)
     seen = replica_and_fresh(world, replica)
     for _ in world.steps():
         seen = replica_and_fresh(world, replica)
@@ -92,16 +93,16 @@ def compare(history: History, rows: Iterable[Row] = INVALIDATES, *, rounds: bool
         assert verdicts(after[0], world, replica.cache) == verdicts(after[1], world, None)
 
 
-def replica_and_fresh(world: World, replica: Replica) -> tuple[Snapshot, Snapshot]:
+def replica_and_fresh(world: ReplicatedCluster, replica: Replica) -> tuple[Snapshot, Snapshot]:
     """Compares the verdicts of the two."""
-    remembering = world.tell(replica)
-    fresh = world.tell(Replica(), everything=True)
+    remembering = world.send_changes(replica)
+    fresh = world.send_changes(Replica(), everything=True)
     assert verdicts(remembering, world, replica.cache) == verdicts(fresh, world, None)
     return remembering, fresh
 
 
 @given(histories(frozenset({*ASPECTS, *SCORES, SOFT})))
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_remembered_is_what_a_fresh_look_says(history: History) -> None:
     """After every step: every filter and reason, counts, and a whole round."""
     compare(history)
@@ -112,7 +113,7 @@ def test_each_filter_alone(aspect: str) -> None:
     """Histories in which one filter decides, so that none hides behind an earlier one."""
 
     @given(histories(frozenset({aspect})))
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
     def check(history: History) -> None:
         compare(history, rounds=False)
 
@@ -130,9 +131,11 @@ PORT = HostPort("0.0.0.0", "TCP", 80)  # noqa: S104 - a value
 TAINTED = (Taint("dedicated", "", "NoSchedule"),)
 
 
-def spread(**fields: Any) -> Kind:
+def spread(**fields: Any) -> PodSignature:
     """A web pod that spreads over zones."""
-    return Kind("default", WEB_LABELS, rules=Rules(spread=(msgspec.structs.replace(SPREAD, **fields),)))
+    return PodSignature(
+        "default", WEB_LABELS, constraints=InterPodConstraints(spread=(msgspec.structs.replace(SPREAD, **fields),))
+    )
 
 
 def web(name: str, at: str, cpu: int = 1000, **fields: Any) -> Pod:
@@ -165,69 +168,78 @@ def late(**fields: Any) -> StorageClass:
 
 #: Objects of a cluster at first; what comes (nodes, pods, a namespace and its labels, storage objects) or goes (names);
 #: who is asked.
-Scenario = tuple[list[Any], list[Any], tuple[PodClass, Kind]]
-FIT, NEARBY = PodClass(requests=(("cpu", 4000),)), Kind("default", (), rules=Rules(affinity=(NEAR,)))
+Scenario = tuple[list[Any], list[Any], tuple[PodClass, PodSignature]]
+FIT, NEARBY = (
+    PodClass(requests=(("cpu", 4000),)),
+    PodSignature("default", (), constraints=InterPodConstraints(affinity=(NEAR,))),
+)
 ANY, PORTED = PodClass(), PodClass(host_ports=(PORT,))
 IN_B, NAMED = PodClass(node_selector=(("zone", "b"),)), PodClass(node_name="a1")
-CAPPED = Kind("default", WEB_LABELS, rules=Rules(limits=(Limit("c", "zone", (WEB,), None, 1),)))
-CAPPED_OF_TEAMS = Kind("default", (), rules=Rules(limits=(Limit("c", "zone", (WEB,), TEAMS, 0),)))
+CAPPED = PodSignature(
+    "default", WEB_LABELS, constraints=InterPodConstraints(limits=(MaxPerDomain("c", "zone", (WEB,), None, 1),))
+)
+CAPPED_OF_TEAMS = PodSignature(
+    "default", (), constraints=InterPodConstraints(limits=(MaxPerDomain("c", "zone", (WEB,), TEAMS, 0),))
+)
 A, B, C = ZONED.values()
 ZA, ZB = (node(f"{zone}1", labels=((ZONE, zone),)) for zone in "ab")
 DATA, OTHER = ClaimVolume("default", "data"), ClaimVolume("default", "other")
-USER, USER_OF_BOTH = (PodClass(volumes=(DATA,)), Kind()), (PodClass(volumes=(DATA, OTHER)), Kind())
+USER, USER_OF_BOTH = (PodClass(volumes=(DATA,)), PodSignature()), (PodClass(volumes=(DATA, OTHER)), PodSignature())
 ALONE, ON_V = claim(access_modes=("ReadWriteOncePod",)), claim(volume_name="v")
 ONE_MORE, NO_MORE = CsiNode("a1", (("csi", 1),)), CsiNode("a1", (("csi", 0),))
 #: For each row of the table a change after which its filter says something else.
 SCENARIOS: dict[tuple[str, str], Scenario] = {
-    ("POD_ADDED", "NodeResourcesFit"): ([A], [web("w", "a1")], (FIT, Kind())),
-    ("POD_ADDED", "NodePorts"): ([A], [web("w", "a1", host_ports=(PORT,))], (PORTED, Kind())),
+    ("POD_ADDED", "NodeResourcesFit"): ([A], [web("w", "a1")], (FIT, PodSignature())),
+    ("POD_ADDED", "NodePorts"): ([A], [web("w", "a1", host_ports=(PORT,))], (PORTED, PodSignature())),
     ("POD_ADDED", "PodTopologySpread"): ([A, B], [web("w", "a1")], (ANY, spread())),
     ("POD_ADDED", "InterPodAffinity"): ([A, B], [web("w", "a1")], (ANY, NEARBY)),
-    ("POD_DELETED", "NodeResourcesFit"): ([A, web("w", "a1")], ["default/w"], (FIT, Kind())),
-    ("POD_DELETED", "NodePorts"): ([A, web("w", "a1", host_ports=(PORT,))], ["default/w"], (PORTED, Kind())),
+    ("POD_DELETED", "NodeResourcesFit"): ([A, web("w", "a1")], ["default/w"], (FIT, PodSignature())),
+    ("POD_DELETED", "NodePorts"): ([A, web("w", "a1", host_ports=(PORT,))], ["default/w"], (PORTED, PodSignature())),
     ("POD_DELETED", "PodTopologySpread"): (
         [A, B, web("v", "a1"), web("w", "b1")], ["default/w"], (ANY, spread()),
     ),
     ("POD_DELETED", "InterPodAffinity"): ([A, B, web("w", "a1")], ["default/w"], (ANY, NEARBY)),
     ("POD_RESIZED", "NodeResourcesFit"): (
-        [A, web("w", "a1", 0)], [web("w", "a1", 1000)], (FIT, Kind()),
+        [A, web("w", "a1", 0)], [web("w", "a1", 1000)], (FIT, PodSignature()),
     ),
     ("POD_RESIZED", "NodePorts"): (
-        [A, web("w", "a1")], ["default/w", web("v", "a1", host_ports=(PORT,))], (PORTED, Kind()),
+        [A, web("w", "a1")], ["default/w", web("v", "a1", host_ports=(PORT,))], (PORTED, PodSignature()),
     ),
-    ("NODE_ADDED", "NodeUnreadable"): ([A], [node("b1", problem="no cpu")], (ANY, Kind())),
-    ("NODE_ADDED", "NodeUnschedulable"): ([A], [node("b1", unschedulable=True)], (ANY, Kind())),
-    ("NODE_ADDED", "NodeName"): ([A], [B], (NAMED, Kind())),
-    ("NODE_ADDED", "TaintToleration"): ([A], [node("b1", taints=TAINTED)], (ANY, Kind())),
-    ("NODE_ADDED", "NodeAffinity"): ([B], [A], (IN_B, Kind())),
-    ("NODE_ADDED", "NodePorts"): ([A, web("w", "b1", host_ports=(PORT,))], [B], (PORTED, Kind())),
-    ("NODE_ADDED", "NodeResourcesFit"): ([A], [node("b1", 1000)], (FIT, Kind())),
+    ("NODE_ADDED", "NodeUnreadable"): ([A], [node("b1", problem="no cpu")], (ANY, PodSignature())),
+    ("NODE_ADDED", "NodeUnschedulable"): ([A], [node("b1", unschedulable=True)], (ANY, PodSignature())),
+    ("NODE_ADDED", "NodeName"): ([A], [B], (NAMED, PodSignature())),
+    ("NODE_ADDED", "TaintToleration"): ([A], [node("b1", taints=TAINTED)], (ANY, PodSignature())),
+    ("NODE_ADDED", "NodeAffinity"): ([B], [A], (IN_B, PodSignature())),
+    ("NODE_ADDED", "NodePorts"): ([A, web("w", "b1", host_ports=(PORT,))], [B], (PORTED, PodSignature())),
+    ("NODE_ADDED", "NodeResourcesFit"): ([A], [node("b1", 1000)], (FIT, PodSignature())),
     ("NODE_ADDED", "PodTopologySpread"): ([A, web("w", "a1")], [B], (ANY, spread())),
     ("NODE_ADDED", "InterPodAffinity"): ([A, web("w", "a1")], [B], (ANY, NEARBY)),
     ("NODE_DELETED", "PodTopologySpread"): ([A, B, web("w", "a1")], ["b1"], (ANY, spread())),
     ("NODE_DELETED", "InterPodAffinity"): (
         [A, node("a2", labels=A.labels), web("w", "a1")], ["a1"], (ANY, NEARBY),
     ),
-    ("NODE_LABELS", "NodeAffinity"): ([A, B], [node("b1")], (IN_B, Kind())),
+    ("NODE_LABELS", "NodeAffinity"): ([A, B], [node("b1")], (IN_B, PodSignature())),
     ("NODE_LABELS", "PodTopologySpread"): ([A, B, web("w", "a1")], [node("b1")], (ANY, spread())),
     ("NODE_LABELS", "InterPodAffinity"): ([A, B, web("w", "a1")], [node("b1", labels=A.labels)], (ANY, NEARBY)),
-    ("NODE_TAINTS", "TaintToleration"): ([A], [node("a1", labels=A.labels, taints=TAINTED)], (ANY, Kind())),
+    ("NODE_TAINTS", "TaintToleration"): ([A], [node("a1", labels=A.labels, taints=TAINTED)], (ANY, PodSignature())),
     ("NODE_TAINTS", "PodTopologySpread"): (
         [A, B, C, web("w", "a1")],
         [node("b1", labels=B.labels, taints=TAINTED), node("c1", labels=C.labels, taints=TAINTED)],
         (ANY, spread(honors_taints=True)),
     ),
-    ("NODE_UNSCHEDULABLE", "NodeUnschedulable"): ([A], [node("a1", unschedulable=True)], (ANY, Kind())),
-    ("NODE_ALLOCATABLE", "NodeUnreadable"): ([A], [node("a1", problem="no cpu")], (ANY, Kind())),
-    ("NODE_ALLOCATABLE", "NodeResourcesFit"): ([A], [node("a1", 1000)], (FIT, Kind())),
-    ("NODE_ADDED", "NodeDeclaredFeatures"): ([node("a1", features=("x",))], [B], (PodClass(features=("x",)), Kind())),
+    ("NODE_UNSCHEDULABLE", "NodeUnschedulable"): ([A], [node("a1", unschedulable=True)], (ANY, PodSignature())),
+    ("NODE_ALLOCATABLE", "NodeUnreadable"): ([A], [node("a1", problem="no cpu")], (ANY, PodSignature())),
+    ("NODE_ALLOCATABLE", "NodeResourcesFit"): ([A], [node("a1", 1000)], (FIT, PodSignature())),
+    ("NODE_ADDED", "NodeDeclaredFeatures"): (
+        [node("a1", features=("x",))], [B], (PodClass(features=("x",)), PodSignature()),
+    ),
     ("NODE_FEATURES", "NodeDeclaredFeatures"): (
-        [A], [node("a1", labels=A.labels, features=("x",))], (PodClass(features=("x",)), Kind()),
+        [A], [node("a1", labels=A.labels, features=("x",))], (PodClass(features=("x",)), PodSignature()),
     ),
     ("NAMESPACE_LABELS", "InterPodAffinity"): (
         [A, B, ("default", ()), web("w", "a1")],
         [("default", (("team", "one"),))],
-        (ANY, Kind("default", (), rules=Rules(affinity=(TEAM,)))),
+        (ANY, PodSignature("default", (), constraints=InterPodConstraints(affinity=(TEAM,)))),
     ),
     ("POD_ADDED", "PolicyConstraints"): ([A, B], [web("w", "a1")], (ANY, CAPPED)),
     ("POD_DELETED", "PolicyConstraints"): ([A, B, web("w", "a1")], ["default/w"], (ANY, CAPPED)),
@@ -288,7 +300,7 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
 }  # fmt: skip
 
 
-def changed(state: ClusterState, things: list[Any]) -> None:
+def changed(state: DrivenLedger, things: list[Any]) -> None:
     """Lets things come or go."""
     for thing in things:
         match thing:
@@ -309,20 +321,20 @@ def changed(state: ClusterState, things: list[Any]) -> None:
 def answers(scenario: Scenario, rows: Iterable[Row], which: str) -> tuple[list[Any], list[Any], list[Any]]:
     """What a filter says before the change, after it, and if nothing were remembered."""
     first, then, (pod_class, kind) = scenario
-    state, replica = ClusterState(), replica_with(rows)
+    state, replica = DrivenLedger(), replica_with(rows)
     filters = [each for each in IN_ORDER if each.name == which]
 
     def asked(snapshot: Snapshot, cache: VerdictCache) -> list[Any]:
-        found = [cache.ask(each, pod_class, kind, snapshot) for each in filters]
+        found = [cache.run_filter(each, pod_class, kind, snapshot) for each in filters]
         names = [each.name for each in snapshot.table.nodes]
         return [[(r.reason, [n for n, no in zip(names, r.nodes, strict=True) if no]) for r in each] for each in found]
 
     changed(state, first)
-    before = asked(tell(state, replica, [pod_class]), replica.cache)
+    before = asked(send_changes(state, replica, [pod_class]), replica.cache)
     changed(state, then)
-    after = asked(tell(state, replica, [pod_class]), replica.cache)
+    after = asked(send_changes(state, replica, [pod_class]), replica.cache)
     state.mark_all_dirty()
-    return before, after, asked(tell(state, Replica(), [pod_class]), VerdictCache())
+    return before, after, asked(send_changes(state, Replica(), [pod_class]), VerdictCache())
 
 
 def named(row: Row) -> str:
@@ -343,7 +355,7 @@ def test_every_row_of_the_table_is_needed(row: Row) -> None:
 def test_costs_are_those_of_a_fresh_look_under_every_model(model: str) -> None:
     """Though pods came to one of many nodes only, and whatever a model compares."""
     nodes = [node(f"n{at}", 8000 + 1000 * at) for at in range(8)]
-    state, replica = ClusterState(), Replica()
+    state, replica = DrivenLedger(), Replica()
     policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost_model=model)}
     changed(state, [*nodes, *(web(f"w{at}", f"n{at}", 1000 + 500 * at) for at in range(4))])
     waiting = (PendingPod("default/p", "p", PodClass(requests=(("cpu", 1000),)), BUILT_IN.name),)
@@ -351,13 +363,13 @@ def test_costs_are_those_of_a_fresh_look_under_every_model(model: str) -> None:
     def priced(snapshot: Snapshot, cache: VerdictCache | None) -> list[list[int]]:
         asked = dataclasses.replace(snapshot, pending=waiting)
         (demand,) = demands_of(asked, Load.of(asked), policies, cache=cache)
-        return [demand.arc.tolist(), demand.first_slot.tolist()]
+        return [demand.arc.tolist(), demand.first_increase.tolist()]
 
-    before = priced(tell(state, replica, []), replica.cache)
+    before = priced(send_changes(state, replica, []), replica.cache)
     changed(state, [web("new", "n6", 9000)])
-    after = priced(tell(state, replica, []), replica.cache)
+    after = priced(send_changes(state, replica, []), replica.cache)
     state.mark_all_dirty()
-    assert after == priced(tell(state, Replica(), []), None) != before
+    assert after == priced(send_changes(state, Replica(), []), None) != before
 
 
 def test_the_table_says_each_thing_once() -> None:
@@ -369,23 +381,23 @@ def test_the_table_says_each_thing_once() -> None:
 
 
 def test_the_documents_have_the_table() -> None:
-    """docs/engine.md lists every row in the words of the code."""
-    text = (Path(__file__).parents[2] / "docs/engine.md").read_text()
+    """docs/reference/cached-verdicts.md lists every row in the words of the code."""
+    text = (Path(__file__).parents[2] / "docs/reference/cached-verdicts.md").read_text()
     for row in INVALIDATES:
         assert f"| {row.event.value} | {row.filter} | {row.scope.value} | {row.reason} |" in text
 
 
-def touched(changes: list[Any], pod_class: PodClass, kind: Kind) -> dict[str, int]:
+def touched(changes: list[Any], pod_class: PodClass, kind: PodSignature) -> dict[str, int]:
     """How many rows each filter computes anew after these changes to a cluster of three zones with a web pod in one."""
-    state, replica = ClusterState(), Replica()
+    state, replica = DrivenLedger(), Replica()
     changed(state, [*ZONED.values(), ("default", ()), web("w", "a1")])
-    seen = tell(state, replica, [pod_class])
-    judge(pod_class, seen, kind, replica.cache.ask)
-    replica.cache.take_tallies()
+    seen = send_changes(state, replica, [pod_class])
+    run_filters(pod_class, seen, kind, replica.cache.run_filter)
+    replica.cache.take_stats()
     changed(state, changes)
-    seen = tell(state, replica, [pod_class])
-    judge(pod_class, seen, kind, replica.cache.ask)
-    return {name: tally.rows for name, tally in replica.cache.take_tallies().items() if tally.rows}
+    seen = send_changes(state, replica, [pod_class])
+    run_filters(pod_class, seen, kind, replica.cache.run_filter)
+    return {name: tally.rows for name, tally in replica.cache.take_stats().items() if tally.rows}
 
 
 @pytest.mark.parametrize(
@@ -405,21 +417,21 @@ def touched(changes: list[Any], pod_class: PodClass, kind: Kind) -> dict[str, in
 )
 def test_an_event_touches_what_it_must_and_no_more(changes: list[Any], expected: dict[str, int]) -> None:
     """Of a web pod that wants web pods near and spreads over zones."""
-    rules = Rules(affinity=(NEAR,), spread=(SPREAD,))
-    assert touched(changes, PodClass(), Kind("default", WEB_LABELS, rules=rules)) == expected
+    rules = InterPodConstraints(affinity=(NEAR,), spread=(SPREAD,))
+    assert touched(changes, PodClass(), PodSignature("default", WEB_LABELS, constraints=rules)) == expected
 
 
 def test_a_node_that_comes_or_goes_leaves_the_others_alone() -> None:
     """Their verdicts are carried over, wherever they are in the table now."""
-    state, replica = ClusterState(), Replica()
+    state, replica = DrivenLedger(), Replica()
     changed(state, [node(f"n{at}", 1000 * (at + 1), labels=(("zone", "ab"[at % 2]),)) for at in range(10)])
     pod_class = PodClass(requests=(("cpu", 4000),), node_selector=(("zone", "b"),))
 
     def asked() -> tuple[list[str], list[int], int]:
-        seen = tell(state, replica, [pod_class])
-        fits = judge(pod_class, seen, Kind(), replica.cache.ask).fits
+        seen = send_changes(state, replica, [pod_class])
+        fits = run_filters(pod_class, seen, PodSignature(), replica.cache.run_filter).fits
         counts = replica.cache.counts(pod_class, seen).tolist()
-        rows = sum(tally.rows for tally in replica.cache.take_tallies().values())
+        rows = sum(tally.rows for tally in replica.cache.take_stats().values())
         return [each.name for each, good in zip(seen.table.nodes, fits, strict=True) if good], counts, rows
 
     assert asked()[:2] == (["n3", "n5", "n7", "n9"], [0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
@@ -434,12 +446,12 @@ def test_a_node_that_comes_or_goes_leaves_the_others_alone() -> None:
 def test_no_more_is_kept_than_allowed() -> None:
     """Columns that nobody asked for during a generation go, those that are asked for stay."""
     state = snapshot([A, B], [])
-    cache = VerdictCache(most=20_000)
+    cache = VerdictCache(max_bytes=20_000)
     cache.change_nodes(NodeTable.of(()), state.table, ())
     cache.follow(state)
     for cpu in range(1, 100):
         cache.counts(PodClass(requests=(("cpu", 1),)), state)
         cache.counts(PodClass(requests=(("cpu", cpu),)), state)
     assert cache.nbytes <= 2 * 21_000
-    tally = cache.take_tallies()["NodeResourcesFit"]
+    tally = cache.take_stats()["NodeResourcesFit"]
     assert (tally.misses, tally.hits) == (99, 99)

@@ -10,15 +10,16 @@ import msgspec
 import pytest
 from aiohttp import web
 from support import virtual_time
+from support.driven_ledger import DrivenLedger
 from support.fake_api import answering, hang_up, serving
 from support.operator import until
-from thalweg_operator import waiting as module
-from thalweg_operator.backoff import Backoff
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.events import EventWriter
+from thalweg_operator.delivery import conditions as module
+from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.events import EventWriter
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.state import ClusterState
-from thalweg_operator.waiting import WaitingPods
+from thalweg_operator.reservations.effects import WriteCondition
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
@@ -36,8 +37,7 @@ def pod(name: str = "p", **changes: Any) -> Pod:
 
 class Case:
     def __init__(self) -> None:
-        self.state, self.metrics = ClusterState(), Metrics()
-        self.state.on_change = lambda: None
+        self.state, self.metrics = DrivenLedger(lambda: self.now), Metrics()
         self.now = 0.0
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.events: list[dict[str, Any]] = []
@@ -55,7 +55,9 @@ class Case:
         self.patches.append((name, body["status"]["conditions"][0]))
         known = self.state.pods.get(f"ns/{name}")
         if known is not None and not self.node:
-            self.state.upsert_pod(msgspec.structs.replace(known, told=body["status"]["conditions"][0]["message"]))
+            self.state.upsert_pod(
+                msgspec.structs.replace(known, unschedulable_message=body["status"]["conditions"][0]["message"])
+            )
         return web.json_response({"metadata": {}, "spec": {"nodeName": self.node} if self.node else {}})
 
     async def _event(self, request: web.Request) -> web.StreamResponse:
@@ -67,13 +69,11 @@ class Case:
 
 
 @pytest.fixture
-async def case(tmp_path: Path) -> AsyncIterator[tuple[Case, WaitingPods]]:
+async def case(tmp_path: Path) -> AsyncIterator[tuple[Case, ConditionWriter]]:
     made = Case()
     async with serving(made.app, tmp_path) as connection:
         events = EventWriter(connection, made.metrics)
-        told = WaitingPods(
-            connection, made.state, made.metrics, events, 500.0, lambda: made.now, backoff=Backoff(0.001, 0.01)
-        )
+        told = ConditionWriter(connection, made.state.shell, made.metrics, events, 500.0, backoff=Backoff(0.001, 0.01))
         tasks = [asyncio.create_task(told.run()), asyncio.create_task(events.run())]
         yield made, told
         assert not any(task.done() for task in tasks), tasks
@@ -82,26 +82,32 @@ async def case(tmp_path: Path) -> AsyncIterator[tuple[Case, WaitingPods]]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_since_when_a_pod_waits_is_written_where_only_its_gate_was_told(case: tuple[Case, WaitingPods]) -> None:
+async def test_since_when_a_pod_waits_is_written_where_only_its_gate_was_told(
+    case: tuple[Case, ConditionWriter],
+) -> None:
     """The API server's condition for a gate has no time, or the gate's; who was tried before keeps its time."""
     made, told = case
     gate = "Scheduling is blocked due to non-empty scheduling gates"
-    for each in (pod("gated", told=gate, gated=True), pod("freed", told=gate), pod("tried", told="full", tried=7.0)):
+    for each in (
+        pod("gated", unschedulable_message=gate, gated=True),
+        pod("freed", unschedulable_message=gate),
+        pod("tried", unschedulable_message="full", unschedulable_since=7.0),
+    ):
         made.state.upsert_pod(each)
-        told.tell(each, "no room")
+        told.put(WriteCondition(each, "no room"))
     made.now = 5.0
     await made.written(3)
     timed = {name.removeprefix("p-"): "lastTransitionTime" in condition for name, condition in made.patches}
     assert timed == {"gated": True, "freed": True, "tried": False}
 
 
-async def test_told_after_a_moment(case: tuple[Case, WaitingPods]) -> None:
+async def test_told_after_a_moment(case: tuple[Case, ConditionWriter]) -> None:
     """One condition and one Event, in the same words."""
     made, told = case
     made.state.upsert_pod(pod())
-    told.tell(pod(), "no room")
+    told.put(WriteCondition(pod(), "no room"))
     assert told._due() == []
-    made.now = module._GRACE
+    made.now = module._INITIAL_DELAY
     await made.written(1)
     await until(lambda: made.events, 10, lambda: "the event")
     (_, condition), (event,) = made.patches[0], made.events
@@ -110,13 +116,13 @@ async def test_told_after_a_moment(case: tuple[Case, WaitingPods]) -> None:
     assert event["involvedObject"]["uid"] == "uid-p"
 
 
-async def test_placed_meanwhile(case: tuple[Case, WaitingPods]) -> None:
+async def test_placed_meanwhile(case: tuple[Case, ConditionWriter]) -> None:
     """A pod that the next round placed, that is gone, or that is another one by now is told nothing."""
     made, told = case
     made.state.upsert_node(Node("n", allocatable=(("pods", 10),)))
     for name in ("reserved", "bound", "gone", "replaced", "waiting"):
         made.state.upsert_pod(pod(name))
-        told.tell(pod(name), "no room")
+        told.put(WriteCondition(pod(name), "no room"))
     assert made.state.reserve(pod("reserved"), "n")
     made.state.upsert_pod(pod("bound", node_name="n"))
     made.state.delete_pod("ns/gone")
@@ -127,39 +133,39 @@ async def test_placed_meanwhile(case: tuple[Case, WaitingPods]) -> None:
     assert [name for name, _ in made.patches] == ["waiting"]
 
 
-async def test_the_last_reason_counts(case: tuple[Case, WaitingPods]) -> None:
+async def test_the_last_reason_counts(case: tuple[Case, ConditionWriter]) -> None:
     """Reasons that come and go while nothing is written yet are one write; one that is back to what stands is none."""
     made, told = case
     made.state.upsert_pod(pod())
     for reason in ("a", "b", "c"):
-        told.tell(pod(), reason)
+        told.put(WriteCondition(pod(), reason))
     made.now = 1.0
     await made.written(1)
     assert made.patches[0][1]["message"] == "c"
     known = made.state.pods["ns/p"]
-    told.tell(known, "d")
-    told.tell(known, "c")
+    told.put(WriteCondition(known, "d"))
+    told.put(WriteCondition(known, "c"))
     made.now = 100.0
     made.state.upsert_pod(pod("other"))
-    told.tell(pod("other"), "x")
+    told.put(WriteCondition(pod("other"), "x"))
     made.now = 200.0
     await made.written(2)
     await until(lambda: not told._wanted, 10, lambda: "all to be looked at")
     assert [(name, condition["message"]) for name, condition in made.patches] == [("p", "c"), ("other", "x")]
 
 
-async def test_a_reason_that_keeps_changing_is_written_rarely(case: tuple[Case, WaitingPods]) -> None:
+async def test_a_reason_that_keeps_changing_is_written_rarely(case: tuple[Case, ConditionWriter]) -> None:
     """And those never told go before it."""
     made, told = case
     made.state.upsert_pod(pod())
-    told.tell(pod(), "0")
+    told.put(WriteCondition(pod(), "0"))
     made.now = 1.0
     await made.written(1)
     for number in range(1, 6):
         made.now += 1.0
-        told.tell(made.state.pods["ns/p"], str(number))
+        told.put(WriteCondition(made.state.pods["ns/p"], str(number)))
         assert told._due() == []
-    made.now = 1.0 + module._AGAIN
+    made.now = 1.0 + module._REWRITE_INTERVAL
     made.state.upsert_pod(pod("new"))
     told._wanted["ns/new"] = module._Wanted("uid-new", "x", made.now, steered=False)
     assert told._due() == ["ns/new", "ns/p"]
@@ -168,56 +174,56 @@ async def test_a_reason_that_keeps_changing_is_written_rarely(case: tuple[Case, 
 
 
 @pytest.mark.parametrize("trouble", [answering(500), answering(429), hang_up])
-async def test_a_write_that_fails_is_tried_again(case: tuple[Case, WaitingPods], trouble: Any) -> None:
+async def test_a_write_that_fails_is_tried_again(case: tuple[Case, ConditionWriter], trouble: Any) -> None:
     """While nothing else changes in the cluster no round would bring it up again for long: it must not be forgotten."""
     made, told = case
     made.script = [trouble]
     made.state.upsert_pod(pod())
-    told.tell(pod(), "no room")
+    told.put(WriteCondition(pod(), "no room"))
     made.now = 1.0
     await until(lambda: not made.script, 10, lambda: "the first try")
     await made.written(1)
     assert made.patches[0][1]["message"] == "no room"
 
 
-async def test_a_pod_that_may_not_be_changed(case: tuple[Case, WaitingPods]) -> None:
+async def test_a_pod_that_may_not_be_changed(case: tuple[Case, ConditionWriter]) -> None:
     """A webhook refuses its condition: it has the Event, and rounds that find the same reason again write nothing."""
     made, told = case
     made.script = [answering(403, "webhook says no")]
     made.state.upsert_pod(pod())
-    told.tell(pod(), "no room")
+    told.put(WriteCondition(pod(), "no room"))
     made.now = 1.0
     await until(lambda: made.events, 10, lambda: "the Event")
     for _ in range(5):
         made.now += 100.0
-        told.tell(pod(), "no room")
+        told.put(WriteCondition(pod(), "no room"))
     assert not told._wanted
-    told.tell(pod(), "less room")
+    told.put(WriteCondition(pod(), "less room"))
     made.now += 100.0
     await made.written(1)
     assert [event["message"] for event in made.events][:1] == ["no room"]
 
 
-async def test_a_pod_that_is_gone_is_not_tried_again(case: tuple[Case, WaitingPods]) -> None:
+async def test_a_pod_that_is_gone_is_not_tried_again(case: tuple[Case, ConditionWriter]) -> None:
     """404 is an answer."""
     made, told = case
     made.script = [answering(404)]
     made.state.upsert_pod(pod())
-    told.tell(pod(), "no room")
+    told.put(WriteCondition(pod(), "no room"))
     made.now = 1.0
     await until(lambda: not made.script, 10, lambda: "the try")
     made.state.upsert_pod(pod("next"))
-    told.tell(pod("next"), "no room")
+    told.put(WriteCondition(pod("next"), "no room"))
     made.now = 100.0
     await made.written(1)
     assert [name for name, _ in made.patches] == ["next"]
 
 
-async def test_bound_while_it_was_being_told(case: tuple[Case, WaitingPods]) -> None:
+async def test_bound_while_it_was_being_told(case: tuple[Case, ConditionWriter]) -> None:
     """The condition that came too late is put right, and no Event says that a running pod cannot be scheduled."""
     made, told = case
     made.state.upsert_pod(pod())
-    told.tell(pod(), "no room")
+    told.put(WriteCondition(pod(), "no room"))
     made.node = "n"
     made.now = 1.0
     await made.written(2)
@@ -244,13 +250,14 @@ def test_while_the_api_server_takes_no_writes_few_are_tried() -> None:
         made, api = Case(), Api()
         api.problem = problem
         loop = asyncio.get_running_loop()
+        made.state = DrivenLedger(loop.time)
         connection: Any = api
         events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)
-        told = WaitingPods(connection, made.state, made.metrics, events, 100.0, loop.time)
+        told = ConditionWriter(connection, made.state.shell, made.metrics, events, 100.0)
         task = asyncio.create_task(told.run())
         for number in range(1000):
             made.state.upsert_pod(each := pod(f"p{number}"))
-            told.tell(each, "no room")
+            told.put(WriteCondition(each, "no room"))
         await asyncio.sleep(60)
         assert 5 <= api.asked <= 30
         api.problem = None

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 from support.model import node, pod
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.wire import RoundRequest, Waiting
-from thalweg_operator.worker_client import WorkerClient
-from thalweg_operator.worker_limits import LEAST_MEMORY, RoundExpired, at_most, default_memory, in_words, resident
+from thalweg_operator.planning.worker.client import WorkerClient
+from thalweg_operator.planning.worker.limits import (
+    LEAST_MEMORY,
+    RoundExpired,
+    default_memory,
+    format_memory,
+    resident_memory,
+    time_limit,
+)
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
 
 from flowcore.model.policies import BUILT_IN, Policy
 
@@ -31,7 +38,7 @@ class Bad(CPUMemory):
         return super().arc_costs(pod_class, size, load, weights)
 """
 DOES = {
-    "Hungry": "self.kept = [np.ones(2**24) for _ in range(100)]",
+    "Hungry": "self.kept = [np.zeros(2**24) for _ in range(100)]",
     "Slow": "[sum(range(1000)) for _ in range(10**9)]",
     "Stuck": "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); time.sleep(1000)",
     "Aborts": "os.abort()",
@@ -70,18 +77,18 @@ def request(model: str, cpu: int, deadline: float = 0.0) -> RoundRequest:
         number=1,
         generation=1,
         now=0.0,
-        fresh=True,
+        reset=True,
         nodes=[node("n")],
-        gone=[],
-        uses=[],
+        removed_nodes=[],
+        usage=[],
         namespaces={},
-        kinds=[waiting.kind],
-        neighbours=[],
+        signatures=[waiting.signature],
+        pod_deltas=[],
         images=[],
         reports=[],
         policies=[policy],
         classes=[waiting.pod_class],
-        waiting=[Waiting(waiting.key, 0, 0, 0.0, 0)],
+        pending=[PendingEntry(waiting.key, 0, 0, 0.0, 0)],
         budget=0.1,
         deadline=deadline,
     )
@@ -120,8 +127,8 @@ async def test_the_worker_is_the_first_that_the_kernel_kills(client: WorkerClien
     assert (process / "oom_score_adj").read_text().strip() == "1000"
     limits = (process / "limits").read_text().splitlines()
     assert next(line.split()[3] for line in limits if line.startswith("Max data size")) == str(LIMIT)
-    assert 20 * 2**20 < resident(client.pid) < LIMIT
-    assert resident(None) == 0
+    assert 20 * 2**20 < resident_memory(client.pid) < LIMIT
+    assert resident_memory(None) == 0
 
 
 @pytest.mark.parametrize(
@@ -141,19 +148,19 @@ def test_time_is_up_in_the_middle_of_a_step() -> None:
     """Nothing has to look at the clock; afterwards no alarm is left."""
 
     def for_ever() -> None:
-        with at_most(0.01):
+        with time_limit(0.01):
             while True:
                 pass
 
     with pytest.raises(RoundExpired, match="no plan after 0 s"):
         for_ever()
-    with at_most(0.01):
+    with time_limit(0.01):
         pass
-    with at_most(0):
+    with time_limit(0):
         time.sleep(0.02)
 
 
 @pytest.mark.parametrize(("memory", "words"), [(4 * 2**30, "4Gi"), (1536 * 2**20, "1.5Gi"), (256 * 2**20, "256Mi")])
 def test_memory_in_words(memory: int, words: str) -> None:
     """As people write it."""
-    assert in_words(memory) == words
+    assert format_memory(memory) == words

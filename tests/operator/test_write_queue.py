@@ -4,6 +4,7 @@ The server is a real one, behind HTTP, and so is each of the parts that write.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,20 +14,23 @@ from typing import Any
 import pytest
 from aiohttp import web
 from support import virtual_time
+from support.driven_ledger import DrivenLedger
 from support.fake_api import answering, refusal, serving
 from support.operator import until
-from thalweg_operator.backoff import Backoff
-from thalweg_operator.binder import Binder
-from thalweg_operator.connection import Connection
+from support.recording_shell import RecordingShell
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.events import EventWriter
+from thalweg_operator.api.fair_queue import slots_for
+from thalweg_operator.api.write_queue import Finished, Outcome, Retry, WriteQueue
+from thalweg_operator.delivery.binder import Binder
+from thalweg_operator.delivery.conditions import ConditionWriter
+from thalweg_operator.delivery.evictor import Evictor
+from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.errors import Refused
-from thalweg_operator.events import EventWriter
-from thalweg_operator.evictions import Evictor
-from thalweg_operator.fair_queue import slots_for
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.nominator import Nominator, Write
-from thalweg_operator.state import ClusterState
-from thalweg_operator.waiting import WaitingPods
-from thalweg_operator.write_queue import Again, Done, Outcome, WriteQueue
+from thalweg_operator.planning.progress import ProgressLog
+from thalweg_operator.reservations.effects import Bind, Evict, Nominate, OpenGate, WriteCondition
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
@@ -70,33 +74,34 @@ def crowd(namespace: str, count: int, **fields: Any) -> list[Pod]:
 class Writers:
     """All parts that write."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.state, self.metrics = ClusterState(), Metrics()
-        self.state.on_change = lambda: None
+    def __init__(self, connection: ApiClient) -> None:
+        self.state, self.metrics = DrivenLedger(time.monotonic), Metrics()
         self.state.upsert_node(Node("n", allocatable=(("pods", 1000),)))
         self.events = EventWriter(connection, self.metrics)
-        self.binder = Binder(connection, self.state, self.metrics, 32)
-        self.nominator = Nominator(connection, self.metrics, 16)
-        self.evictor = Evictor(connection, self.metrics, self.events)
-        self.waiting = WaitingPods(connection, self.state, self.metrics, self.events, 1000.0)
+        shell = self.state.shell
+        wanted: Any = RecordingShell()
+        self.binder = Binder(connection, shell, self.metrics, self.events, ProgressLog(), 32)
+        self.nominator = Nominator(connection, wanted, self.metrics, 16)
+        self.evictor = Evictor(connection, wanted, self.metrics, self.events)
+        self.waiting = ConditionWriter(connection, shell, self.metrics, self.events, 1000.0)
 
     def bind(self, pod: Pod) -> None:
         self.state.upsert_pod(pod)
         assert self.state.reserve(pod, "n")
-        self.binder.bind(pod, "n")
+        self.binder.put(Bind(pod, "n", self.state.generation))
 
     def nominate(self, pod: Pod) -> None:
-        self.nominator.put(Write("nominate", pod, "n"))
+        self.nominator.put(Nominate(pod, "n", 1, 1))
 
     def open(self, pod: Pod) -> None:
-        self.nominator.put(Write("open", pod))
+        self.nominator.put(OpenGate(pod, 0))
 
     def evict(self, pod: Pod) -> None:
-        self.evictor.evict(pod, "Its gang is there in part.")
+        self.evictor.put(Evict(pod, "Its gang is there in part."))
 
     def tell(self, pod: Pod) -> None:
         self.state.upsert_pod(pod)
-        self.waiting.tell(pod, "no room")
+        self.waiting.put(WriteCondition(pod, "no room"))
 
     def warn(self, pod: Pod) -> None:
         self.events.write(pod, "FailedScheduling", "no room", action="Scheduling", warning=True)
@@ -148,9 +153,9 @@ def test_many_namespaces_that_hang(namespaces: int) -> None:
             nonlocal done
             if namespace != "good":
                 await asyncio.sleep(hangs)
-                return Again("lost")
+                return Retry("lost")
             done += 1
-            return Done.ANSWERED
+            return Finished.ANSWERED
 
         queue = WriteQueue("bindings", 32, attempt, Metrics(), Backoff(0.1, 5.0))
         sending = asyncio.create_task(queue.run())
@@ -225,13 +230,13 @@ async def attempts(scripts: dict[str, list[Outcome]], concurrency: int = 4) -> l
 async def test_the_wall_clock_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is to be tried again is, soon, while the wall clock jumps by hours."""
     with wall_clock_jumps(monkeypatch):
-        assert await attempts({"a": [Again("lost"), Again("error"), Done.ANSWERED]}) == ["a"] * 3
+        assert await attempts({"a": [Retry("lost"), Retry("error"), Finished.ANSWERED]}) == ["a"] * 3
 
 
 async def test_items_go_in_their_order() -> None:
     """Those of one namespace, tried for the first time; one that is tried again holds up none."""
     order = await attempts(
-        {"a1": [Again("lost"), Done.ANSWERED], "a2": [Done.UNSENT], "a3": [Done.ANSWERED]}, concurrency=1
+        {"a1": [Retry("lost"), Finished.ANSWERED], "a2": [Finished.UNSENT], "a3": [Finished.ANSWERED]}, concurrency=1
     )
     assert order == ["a1", "a2", "a3", "a1"]
 
@@ -244,7 +249,7 @@ async def test_an_attempt_that_raises_is_the_last_one() -> None:
         order.append(item)
         if item == "bad":
             raise ValueError(item)
-        return Done.ANSWERED
+        return Finished.ANSWERED
 
     made = WriteQueue("test", 1, attempt, Metrics(), Backoff(0.001, 0.01))
     task = asyncio.create_task(made.run())
@@ -263,8 +268,8 @@ async def test_drain_may_leave_what_rests() -> None:
 
     async def attempt(item: str, _tries: int) -> Outcome:
         if item == "later" and not release.is_set():
-            return Again("busy", 0.2, failed=False)
-        return Done.ANSWERED
+            return Retry("busy", 0.2, counts_as_failure=False)
+        return Finished.ANSWERED
 
     made = WriteQueue("test", 2, attempt, Metrics(), Backoff(0.001, 0.01))
     task = asyncio.create_task(made.run())

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.draw import CPU, MEMORY, Manifest
+from support.profiles import examples
 from thalweg_controlplane import Oracle, OracleError
 
 from flowcore.model.errors import ModelError
@@ -64,7 +65,7 @@ def _fits(oracle: Oracle, nodes: list[Manifest], pod: Manifest) -> dict[str, boo
     return {name: verdict.fits for name, verdict in verdicts.items()}
 
 
-@settings(max_examples=800)
+@settings(max_examples=examples(800))
 @given(quantity=quantities)
 @example(quantity="1.")
 @example(quantity=".5")

@@ -8,26 +8,27 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, seed, settings
 from support.draw import ASPECTS, Case, cases_for
+from support.profiles import batch_seed, examples
 from support.verdicts import assert_same
 from thalweg_controlplane import Oracle
 
+from flowcore.api import node_features
+from flowcore.cluster import node_matching
 from flowcore.filters import (
     node_name,
     node_unschedulable,
     node_volume_limits,
-    pod_topology_spread,
-    taint_toleration,
     volume_binding,
     volume_zone,
 )
-from flowcore.filters.node_ports import Held
-from flowcore.model import neighbours, resources
+from flowcore.filters.node_ports import HeldPorts
+from flowcore.model import pod_index, resources
+from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import HostPort, Toleration
-from flowcore.model.rules import AffinityTerm
 from flowcore.model.selectors import Labels, Requirement
 from flowcore.model.volumes import Disk
-from flowcore.model.wire import features
+from flowcore.topology import spread
 
 WHOLE = "the default profile"
 #: Verdicts compared for each filter in a run, at least.
@@ -47,8 +48,8 @@ def compare(oracle: Oracle, name: str, enough: int, phases: Collection[Phase] = 
     only = "" if name == WHOLE else name
     for batch in range(1_000):
 
-        @seed(batch)
-        @settings(max_examples=100, phases=phases, report_multiple_bugs=False)
+        @seed(batch_seed(batch))
+        @settings(max_examples=examples(100), phases=phases, report_multiple_bugs=False)
         @given(case=cases_for(aspects))
         def agree(case: Case) -> None:
             counts.update(assert_same(oracle, case, only))
@@ -97,24 +98,24 @@ def _everywhere(term: AffinityTerm, _namespace: str, labels: Labels, _namespace_
 
 
 #: What is put in the place of what, for each filter.
-def _same_address(held: Held, others: Iterable[HostPort]) -> bool:
+def _same_address(held: HeldPorts, others: Iterable[HostPort]) -> bool:
     return any(other.ip in held._addresses.get((other.protocol, other.port), ()) for other in others)
 
 
 SABOTAGE = {
     "NodeName": (node_name, "rejections", _always(())),
     "NodeUnschedulable": (node_unschedulable, "tolerates", _always(False)),
-    "TaintToleration": (taint_toleration, "tolerates", _by_key),
+    "TaintToleration": (node_matching, "tolerates", _by_key),
     "NodeAffinity": (Requirement, "is_valid", True),
-    "NodePorts": (Held, "clashes", _same_address),
+    "NodePorts": (HeldPorts, "clashes", _same_address),
     "NodeResourcesFit": (resources, "raise_to", lambda total, floor: total.update(floor)),
-    "PodTopologySpread": (pod_topology_spread, "included", lambda _constraint, _pod, table: table.unsound),
-    "InterPodAffinity": (neighbours, "term_matches", _everywhere),
+    "PodTopologySpread": (spread, "included", lambda _constraint, _pod, table: table.unreadable),
+    "InterPodAffinity": (pod_index, "term_matches", _everywhere),
     "VolumeRestrictions": (Disk, "conflicts", lambda self, other: (self.plugin, self.key) == (other.plugin, other.key)),
     "NodeVolumeLimits": (node_volume_limits, "not_for_pod", _always("")),
     "VolumeBinding": (volume_binding, "_may_hold", lambda volume, claim: volume.size >= (claim.size or 0)),
     "VolumeZone": (volume_zone, "_TODAY", {key: key for key in volume_zone._TODAY}),
-    "NodeDeclaredFeatures": (features, "RESTART_ALL", "RestartAllContainers"),
+    "NodeDeclaredFeatures": (node_features, "RESTART_ALL", "RestartAllContainers"),
 }  # fmt: skip
 
 

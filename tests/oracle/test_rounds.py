@@ -8,16 +8,17 @@ import msgspec
 import pytest
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
-from support.crowds import ganged
-from support.draw import ASPECTS, Case, Manifest, busy_cases
+from support.draw import ASPECTS, Case, Manifest, crowded_cases
+from support.large_snapshots import with_gangs
+from support.profiles import batch_seed, examples
 from support.safety import check_constraints, check_gangs
-from support.verdicts import known_to_cache, snapshot_of
+from support.verdicts import snapshot_of, verdicts_from_cache
 from thalweg_controlplane import Oracle
 
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.rounds import Placement, run_one_by_one, run_round
+from flowcore.planning import Placement, run_one_by_one, run_round
 
 AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
@@ -26,7 +27,7 @@ PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 def orders(placements: Sequence[Placement]) -> Iterator[list[Placement]]:
     """Commit order, and where rules have a say some others in which each chain keeps to its waves."""
     yield list(placements)
-    if any(placement.pod.kind.rules for placement in placements):
+    if any(placement.pod.signature.constraints for placement in placements):
         for number in range(4):
             order = list(placements)
             Random(number).shuffle(order)
@@ -44,7 +45,7 @@ def carry_out(
     oracle: Oracle, case: Case, order: Sequence[Placement], manifests: Mapping[str, Manifest]
 ) -> list[Manifest]:
     """All that runs in the end; every pod must be allowed on its node beside those that were placed before it."""
-    running = known_to_cache(case)
+    running = verdicts_from_cache(case)
     for placement in order:
         pod = manifests[placement.pod.key]
         verdict = oracle.judge(case.nodes, running, [pod], (), case.namespaces)[""][placement.pod.key]
@@ -70,12 +71,12 @@ def replay(oracle: Oracle, case: Case, constraints: tuple[Constraint, ...] = ())
             running = carry_out(oracle, case, order, manifests)
         if constraints:
             continue
-        left = [manifests[each.pod.key] for each in result.left]
+        left = [manifests[each.pod.key] for each in result.unplaced]
         verdicts = oracle.judge(case.nodes, running, left, (), case.namespaces).get("", {})
-        for each in result.left:
+        for each in result.unplaced:
             fitting = [name for name, verdict in verdicts[each.pod.key].items() if verdict.fits]
             assert not fitting, f"{each.pod.key} still fits on {fitting}"
-    return Counter(placed=len(result.placements), left=len(result.left))
+    return Counter(placed=len(result.placements), left=len(result.unplaced))
 
 
 _selectors = st.sampled_from(
@@ -95,9 +96,9 @@ def test_constraints_loosen_nothing(oracle: Oracle, compared: dict[str, Counter[
     """Whatever a policy adds: nothing is placed that kube-scheduler would refuse, in any order that waves allow."""
     counts: Counter[str] = Counter()
 
-    @seed(0)
-    @settings(max_examples=150, phases=PHASES, report_multiple_bugs=False, deadline=None)
-    @given(case=busy_cases(AMONG_PODS), constraints=_constraints)
+    @seed(batch_seed(0))
+    @settings(max_examples=examples(150), phases=PHASES, report_multiple_bugs=False, deadline=None)
+    @given(case=crowded_cases(AMONG_PODS), constraints=_constraints)
     def agree(case: Case, constraints: tuple[Constraint, ...]) -> None:
         counts.update(replay(oracle, case, constraints))
 
@@ -110,17 +111,17 @@ def test_whole_gangs_break_no_rule(oracle: Oracle, compared: dict[str, Counter[s
     """Gangs over pods with any rules: whole ones only, and each placement passes in any order that waves allow."""
     counts: Counter[str] = Counter()
 
-    @seed(0)
-    @settings(max_examples=150, phases=PHASES, report_multiple_bugs=False, deadline=None)
-    @given(case=busy_cases(AMONG_PODS), data=st.data())
+    @seed(batch_seed(0))
+    @settings(max_examples=examples(150), phases=PHASES, report_multiple_bugs=False, deadline=None)
+    @given(case=crowded_cases(AMONG_PODS), data=st.data())
     def agree(case: Case, data: st.DataObject) -> None:
-        snapshot = data.draw(ganged(st.just(snapshot_of(case, place_blocked=False))))
+        snapshot = data.draw(with_gangs(st.just(snapshot_of(case, place_blocked=False))))
         result = run_round(snapshot)
         check_gangs(snapshot, result)
         manifests = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in case.pending}
         for order in orders(result.placements):
             carry_out(oracle, case, order, manifests)
-        counts.update(placed=sum(bool(each.unit) for each in result.placements), left=len(result.left))
+        counts.update(placed=sum(bool(each.atomic_group) for each in result.placements), left=len(result.unplaced))
 
     agree()
     compared["plans with gangs"] = Counter(fits=counts["placed"], rejected=counts["left"])
@@ -135,9 +136,9 @@ def test_plans_are_kube_schedulers_to_carry_out(
     counts: Counter[str] = Counter()
     for batch in range(100):
 
-        @seed(batch)
-        @settings(max_examples=100, phases=PHASES, report_multiple_bugs=False, deadline=None)
-        @given(case=busy_cases(aspects))
+        @seed(batch_seed(batch))
+        @settings(max_examples=examples(100), phases=PHASES, report_multiple_bugs=False, deadline=None)
+        @given(case=crowded_cases(aspects))
         def agree(case: Case) -> None:
             counts.update(replay(oracle, case))
 

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, seed, settings
 from support.draw import SCORES, SOFT, Case, cases
-from support.verdicts import known_to_cache, snapshot_of
+from support.profiles import batch_seed, examples
+from support.verdicts import snapshot_of, verdicts_from_cache
 from thalweg_controlplane import Oracle
 
-from flowcore.costs import image_locality, pod_affinity, topology_spread
+from flowcore.cluster.snapshot import Int64s, PendingPod, Snapshot
+from flowcore.costs import image_locality
 from flowcore.filters import node_affinity, taint_toleration
 from flowcore.model.pods import Toleration
 from flowcore.model.selectors import NodeSelectorTerm
-from flowcore.model.snapshot import Int64s, PendingPod, Snapshot
+from flowcore.topology import soft_affinity, soft_spread, spread
 
 #: Scores compared for each plugin in a run, at least.
 ENOUGH = 3_000
@@ -24,14 +26,16 @@ PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 
 def _spread(pod: PendingPod, cluster: Snapshot) -> Int64s | None:
     everywhere = np.ones(len(cluster.table.nodes), dtype=np.bool_)
-    found = topology_spread.crowding(pod.pod_class, pod.kind, cluster.neighbours, cluster.table, everywhere)
+    found = soft_spread.spread_score(pod.pod_class, pod.signature, cluster.pod_index, cluster.table, everywhere)
     return None if found is None else found.score
 
 
 OURS: dict[str, Callable[[PendingPod, Snapshot], Int64s | None]] = {
     "NodeAffinity": lambda pod, cluster: node_affinity.preference(pod.pod_class, cluster.table),
     "TaintToleration": lambda pod, cluster: taint_toleration.untolerated_preferences(pod.pod_class, cluster.table),
-    "InterPodAffinity": lambda pod, cluster: pod_affinity.attraction(pod.kind, cluster.neighbours, cluster.table),
+    "InterPodAffinity": lambda pod, cluster: soft_affinity.affinity_weights(
+        pod.signature, cluster.pod_index, cluster.table
+    ),
     "PodTopologySpread": _spread,
     "ImageLocality": lambda pod, cluster: image_locality.locality(pod.pod_class, cluster.reports, cluster.table),
 }
@@ -42,11 +46,11 @@ def compare(oracle: Oracle, name: str, phases: Any = PHASES) -> Counter[str]:
     counts: Counter[str] = Counter()
     for batch in range(1_000):
 
-        @seed(batch)
-        @settings(max_examples=100, phases=phases, report_multiple_bugs=False)
+        @seed(batch_seed(batch))
+        @settings(max_examples=examples(100), phases=phases, report_multiple_bugs=False)
         @given(case=cases(frozenset({name, SOFT})))
         def agree(case: Case) -> None:
-            theirs = oracle.score([name], case.nodes, known_to_cache(case), case.pending, case.namespaces)[name]
+            theirs = oracle.score([name], case.nodes, verdicts_from_cache(case), case.pending, case.namespaces)[name]
             cluster = snapshot_of(case)
             for pod in cluster.pending:
                 if pod.key not in theirs:
@@ -75,8 +79,12 @@ def test_every_score_is_kube_schedulers(oracle: Oracle, name: str) -> None:
 SABOTAGE = {
     "NodeAffinity": (NodeSelectorTerm, "selects_nothing", False),
     "TaintToleration": (Toleration, "effect", ""),
-    "InterPodAffinity": (pod_affinity, "_near", lambda wish, _crowd, table: np.sign(wish.weight) * len(table.nodes)),
-    "PodTopologySpread": (topology_spread, "included", lambda _constraint, _pod, table: ~table.unsound),
+    "InterPodAffinity": (
+        soft_affinity,
+        "_weights_by_node",
+        lambda wish, _pods, table: np.sign(wish.weight) * len(table.nodes),
+    ),
+    "PodTopologySpread": (spread, "included", lambda _constraint, _pod, table: ~table.unreadable),
     "ImageLocality": (image_locality, "_LEAST_SIZE", 0),
 }
 

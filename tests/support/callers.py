@@ -7,14 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import aiohttp
-from support.extender import asks
+from support.extender import filter_request
 from thalweg_controlplane.certificates import Authority, Pair
-from thalweg_extender import Files
+from thalweg_extender import CertificateFiles
 
-from flowcore.model.guidance import Guidance
+from flowcore.model.advice import Advice
 
 HERE = "127.0.0.1"
-PASSES = Guidance()
+PASSING_ADVICE = Advice()
 
 
 class Refusals:
@@ -37,16 +37,16 @@ def trusting(authority: Path, client: Pair | None = None) -> ssl.SSLContext:
     return context
 
 
-def files(authority: Authority, *, verifies: bool = True) -> Files:
+def files(authority: Authority, *, verifies: bool = True) -> CertificateFiles:
     pair = authority.server("server", HERE)
-    return Files(pair.certificate, pair.key, authority.certificate if verifies else None)
+    return CertificateFiles(pair.certificate, pair.key, authority.certificate if verifies else None)
 
 
-async def ask(address: str, tls: ssl.SSLContext | bool = True, body: bytes | None = None) -> int:  # noqa: FBT001, FBT002
+async def post_filter(address: str, tls: ssl.SSLContext | bool = True, body: bytes | None = None) -> int:  # noqa: FBT001, FBT002
     """Status of one filter request on a connection of its own."""
     async with (
         aiohttp.ClientSession() as http,
-        http.post(f"{address}/filter", data=body or asks(["n1"]), ssl=tls) as answer,
+        http.post(f"{address}/filter", data=body or filter_request(["n1"]), ssl=tls) as answer,
     ):
         await answer.read()
         return answer.status

@@ -12,41 +12,45 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import structlog
-from thalweg_operator import sinks
-from thalweg_operator.bad_input import BadInput
-from thalweg_operator.batcher import Batcher
+from support.driven_ledger import DrivenLedger
+from thalweg_operator.api import sinks
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.delivery.conditions import ConditionWriter
+from thalweg_operator.delivery.nominator import PodWrite
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.nominator import Write
-from thalweg_operator.partial import PartialGangs
-from thalweg_operator.policies import PolicyStore
-from thalweg_operator.replacing import Replacing
-from thalweg_operator.rounds import RoundLoop
-from thalweg_operator.state import ClusterState
-from thalweg_operator.steering import PodSteering
-from thalweg_operator.waiting import WaitingPods
-from thalweg_operator.wire import RoundReply, RoundRequest, reply_decoder, reply_encoder, request_decoder
-from thalweg_operator.wire import request_encoder as encoder
-from thalweg_operator.worker import GENERATION, Replica, answer
-from thalweg_operator.worker_client import WorkerClient
+from thalweg_operator.planning.batcher import Batcher
+from thalweg_operator.planning.round_loop import RoundLoop
+from thalweg_operator.planning.worker.client import WorkerClient
+from thalweg_operator.planning.worker.messages import (
+    RoundReply,
+    RoundRequest,
+    reply_decoder,
+    reply_encoder,
+    request_decoder,
+)
+from thalweg_operator.planning.worker.messages import request_encoder as encoder
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import CACHE_GENERATION, Replica
+from thalweg_operator.reservations.effects import Bind, Effect, Evict, WriteCondition
+from thalweg_operator.reservations.events import Answer
 
-from flowcore.model.pods import Pod
+from flowcore.api import Interner
 from flowcore.model.policies import STEERED_NAME
-from flowcore.model.wire import Interner
 
 ZONE = "topology.kubernetes.io/zone"
 #: Nodes that stay.
 STAYING = 20
 #: Rounds after which nothing is remembered that none of them asked for.
-QUIET_ROUNDS = 2 * GENERATION + 2
+QUIET_ROUNDS = 2 * CACHE_GENERATION + 2
 #: Pods of the warm-up: libraries are loaded then, and what is remembered is as much as ever.
 WARM_UP = 5_000
 
 
-class InProcess:
+class InProcessWorker:
     """A worker without the process; requests and replies go through the wire format."""
 
     alive = True
@@ -62,23 +66,11 @@ class InProcess:
 
     async def ask(self, request: RoundRequest) -> RoundReply:
         """The plan."""
-        reply = answer(self.replica, request_decoder.decode(encoder.encode(request)))
+        reply = run_request(self.replica, request_decoder.decode(encoder.encode(request)))
         return reply_decoder.decode(reply_encoder.encode(reply))
 
 
-class Evictions:
-    """The evictor's ear: evicts nobody."""
-
-    def evict(self, *_: Any, **__: Any) -> bool:
-        """See Evictor."""
-        return False
-
-    def evicting(self, _uid: str) -> bool:
-        """See Evictor."""
-        return False
-
-
-class Churn:
+class ChurningCluster:
     """See the module.
 
     Attributes:
@@ -86,46 +78,36 @@ class Churn:
     """
 
     def __init__(self, worker: Any) -> None:
-        self.now, self.made = 1000.0, 0
-        self.state, self.policies, self.metrics, self.worker = ClusterState(), PolicyStore(), Metrics(), worker
-        self.writes: list[Write] = []
+        self.now, self.made, self.worker, self.metrics = 1000.0, 0, worker, Metrics()
+        self.writes: list[PodWrite] = []
         self.bound: dict[str, str] = {}
-        self.intern = Interner(most=2**18)
+        self.intern = Interner(max_new_bytes=2**18)
         bad_input = BadInput(self.metrics)
         self._node, self._pod = sinks.node_decoder(self.intern), sinks.pod_decoder(self.intern, bad_input)
-
-        def clock() -> float:
-            return self.now
-
-        us: Any = self
-        evictions: Any = Evictions()
-        events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)
-        self.told = WaitingPods(us, self.state, self.metrics, events, 100.0, clock)
-        self.steering = PodSteering(self.state, self.policies, us, self.metrics, lambda: True, clock)
-        self.state.on_steered = self.steering.follow
         batcher = Batcher(0.001, 0.01)
-        self.state.on_change = self.policies.on_change = batcher.touch
-        self.loop = RoundLoop(
-            self.state, self.policies, worker, us, self.steering, self.told, self.metrics, batcher, 60.0, 1e-6, clock
-        )
-        self.steering.on_rejected = self.loop.rejected
-        self.replacing = Replacing(
-            self.state, self.policies, evictions, self.told.tell, lambda pod, why, _: self.loop.refused(pod, why), clock
-        )
-        self.partial = PartialGangs(self.state, self.policies, evictions, clock)
+        handlers: dict[type[Effect], Callable[[Any], object]] = {
+            kind: lambda _effect: None for kind in get_args(Effect)
+        }
+        handlers |= dict.fromkeys(get_args(PodWrite), self.writes.append)
+        handlers[Bind] = self._bind
+        # Nobody is evicted.
+        handlers[Evict] = lambda write: self.state.shell.answered(write, Answer.UNWANTED)
+        handlers[WriteCondition] = lambda effect: self.conditions.put(effect)  # noqa: PLW0108 - made below
+        self.state = DrivenLedger(lambda: self.now, batcher.trigger, handlers)
+        self.policies = self.state.policies
+        us: Any = self
+        events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)
+        self.conditions = ConditionWriter(us, self.state.shell, self.metrics, events, 100.0)
+        self.loop = RoundLoop(self.state.shell, self.policies, worker, self.metrics, batcher, 60.0, 1e-6)
         self.parts = {
             "state": self.state,
-            "policies": self.policies,
             "metrics": self.metrics,
             "intern": self.intern,
-            "told": self.told,
-            "steering": self.steering,
+            "told": self.conditions,
             "loop": self.loop,
-            "replacing": self.replacing,
-            "partial": self.partial,
             "bad input": bad_input,
         }
-        if isinstance(worker, InProcess):
+        if isinstance(worker, InProcessWorker):
             self.parts["worker"] = worker
         self.state.set_namespace("ns", ())
         selects = {"schedulerNames": [STEERED_NAME]}
@@ -133,15 +115,8 @@ class Churn:
         for at in range(STAYING):
             self.put_node(f"staying-{at}", {ZONE: f"z{at % 3}"})
 
-    # --- binder and nominator ---
-
-    def bind(self, pod: Pod, node: str) -> None:
-        """See Binder."""
-        self.bound[pod.key] = node
-
-    def put(self, write: Write) -> None:
-        """See Nominator."""
-        self.writes.append(write)
+    def _bind(self, effect: Bind) -> None:
+        self.bound[effect.pod.key] = effect.node
 
     # --- what comes and goes ---
 
@@ -157,7 +132,7 @@ class Churn:
         """A pod comes or changes."""
         self.state.upsert_pod(self._pod(msgspec.json.encode(manifest)))
 
-    async def turn(self, pods: int, nodes: int) -> None:
+    async def churn_once(self, pods: int, nodes: int) -> None:
         """So many nodes and pods come, are planned, bound where there is room, and go."""
         first = self.made
         self.made += pods
@@ -188,15 +163,16 @@ class Churn:
         """One round, and what is due after it. All writes are refused: nothing comes of a nomination."""
         self.now += 1.0
         await self.loop._round()
-        self.steering.look_after()
-        self.replacing.look_after()
-        self.partial.look()
-        self.told._due()
+        self.state.look_after()
+        self.conditions._due()
         while self.writes:
             write = self.writes.pop()
-            write.done("refused" if write.wanted() else None)
+            if self.state.shell.is_wanted(write):
+                self.state.shell.answered(write, Answer.REFUSED, "refused")
+            else:
+                self.state.shell.answered(write, Answer.UNWANTED)
 
-    async def calm(self) -> None:
+    async def settle(self) -> None:
         """Nothing happens for so many rounds that all is forgotten that nobody asks for."""
         for at in range(QUIET_ROUNDS):
             # An idle cluster has no rounds: a node that changes makes them.
@@ -255,15 +231,15 @@ async def main(count: int, say: Callable[[str], object] = print) -> None:
     """Churns with a real worker; says what is resident after a warm-up, and in the end."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     worker = WorkerClient(60.0)
-    churn = Churn(worker)
+    churn = ChurningCluster(worker)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
     async def until(made: int) -> None:
         while churn.made < made:
-            await churn.turn(pods=50, nodes=25)
-        await churn.calm()
+            await churn.churn_once(pods=50, nodes=25)
+        await churn.settle()
         assert worker.pid is not None
         say(f"{resident(os.getpid())} {resident(worker.pid)}")
 

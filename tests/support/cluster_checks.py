@@ -35,24 +35,24 @@ def requests(pod: Mapping[str, Any]) -> Counter[str]:
     """What a pod takes on its node, itself as one of `pods`."""
     spec, total = pod["spec"], Counter({"pods": Decimal(1)})
     for container in spec["containers"]:
-        for name, amount in _asked(container).items():
+        for name, amount in _container_requests(container).items():
             total[name] += quantity(amount)
     for container in spec.get("initContainers", ()):
-        for name, amount in _asked(container).items():
+        for name, amount in _container_requests(container).items():
             total[name] = max(total[name], quantity(amount))
     return total  # type: ignore[return-value]
 
 
-def _asked(container: Mapping[str, Any]) -> Mapping[str, Any]:
+def _container_requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return container.get("resources", {}).get("requests", {})  # type: ignore[no-any-return]
 
 
-def holds_room(pod: Mapping[str, Any]) -> bool:
+def is_running(pod: Mapping[str, Any]) -> bool:
     """Bound and not yet at its end."""
     return bool(pod["spec"].get("nodeName")) and pod["status"].get("phase") not in ("Succeeded", "Failed")
 
 
-def told(pod: Mapping[str, Any]) -> str:
+def unschedulable_message(pod: Mapping[str, Any]) -> str:
     """The message of its PodScheduled=False condition."""
     for condition in pod["status"].get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
@@ -60,7 +60,7 @@ def told(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-class History:
+class PodHistory:
     """Follows all pods from its start: where each went, and how full each node ever was.
 
     Events come in the order in which the API server carried them out, so a node that was overcommitted for a
@@ -91,7 +91,7 @@ class History:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def caught_up(self, version: int) -> None:
+    async def wait_caught_up(self, version: int) -> None:
         """Returns when everything up to this resource version was seen, by the next bookmark at the latest."""
         while self.version < version:
             assert self._task is not None
@@ -146,38 +146,38 @@ class History:
             self.nodes_of[uid].append(node)
             self.bound_at.setdefault(uid, time.monotonic())
         old = self._pods.pop(uid, None)
-        if old is not None and holds_room(old):
+        if old is not None and is_running(old):
             self._use[old["spec"]["nodeName"]].subtract(requests(old))
         if kind == "DELETED":
             self.deleted.add(uid)
             return
         self._pods[uid] = pod
-        if node and holds_room(pod):
+        if node and is_running(pod):
             use = self._use[node]
             use.update(requests(pod))
             for name, amount in use.items():
                 self.peaks[node][name] = max(self.peaks[node][name], amount)
 
 
-def check_history(history: History, nodes: Iterable[Mapping[str, Any]]) -> None:
+def check_history(history: PodHistory, nodes: Iterable[Mapping[str, Any]]) -> None:
     """No pod ever changed its node, and no node that is still there was ever overcommitted."""
     moved = {history.seen[uid]: places for uid, places in history.nodes_of.items() if len(places) > 1}
     assert not moved, f"bound twice: {moved}"
     for node in nodes:
-        _check_room(node, history.peaks.get(node["metadata"]["name"], Counter()), "at its fullest")
+        _check_capacity(node, history.peaks.get(node["metadata"]["name"], Counter()), "at its fullest")
 
 
 def check_not_overcommitted(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> None:
     """What the pods of a node ask for is no more than it has, in any resource."""
     use: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
-        if holds_room(pod):
+        if is_running(pod):
             use[pod["spec"]["nodeName"]].update(requests(pod))
     for node in nodes:
-        _check_room(node, use[node["metadata"]["name"]], "now")
+        _check_capacity(node, use[node["metadata"]["name"]], "now")
 
 
-def _check_room(node: Mapping[str, Any], use: Mapping[str, Any], when: str) -> None:
+def _check_capacity(node: Mapping[str, Any], use: Mapping[str, Any], when: str) -> None:
     allocatable = {name: quantity(amount) for name, amount in node["status"]["allocatable"].items()}
     over = {
         name: f"{taken} of {allocatable.get(name, 0)}"
@@ -196,7 +196,7 @@ def check_legal(
 ) -> None:
     """kube-scheduler's own filters allow every pod that we bound on its node."""
     names = {node["metadata"]["name"] for node in nodes}
-    here = [pod for pod in pods if holds_room(pod) and pod["spec"]["nodeName"] in names]
+    here = [pod for pod in pods if is_running(pod) and pod["spec"]["nodeName"] in names]
     ours = [pod for pod in here if pod["spec"]["schedulerName"] == scheduler]
     if not ours:
         return
@@ -217,14 +217,14 @@ def _unbound(pod: Mapping[str, Any]) -> dict[str, Any]:
     return {**pod, "spec": {key: value for key, value in pod["spec"].items() if key != "nodeName"}, "status": {}}
 
 
-def lost(pods: Iterable[Mapping[str, Any]], scheduler: str = "thalweg") -> list[str]:
+def unexplained_pods(pods: Iterable[Mapping[str, Any]], scheduler: str = "thalweg") -> list[str]:
     """Our pods that neither have a node nor know why not."""
     return [
         _key(pod)
         for pod in pods
         if pod["spec"]["schedulerName"] == scheduler
         and not pod["spec"].get("nodeName")
-        and not told(pod)
+        and not unschedulable_message(pod)
         and not pod["metadata"].get("deletionTimestamp")
         and pod["status"].get("phase") == "Pending"
     ]

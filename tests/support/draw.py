@@ -347,7 +347,7 @@ _POD_LEVEL = {"cpu": _cpu, "memory": _memory, "hugepages-2Mi": _count}
 pod_level: Drawn[Manifest] = _weighted(_objects(**_POD_LEVEL), requests)
 
 
-def _demands(aspects: frozenset[str]) -> tuple[dict[str, Drawn[Any]], dict[str, Drawn[Any]]]:
+def _pod_requests(aspects: frozenset[str]) -> tuple[dict[str, Drawn[Any]], dict[str, Drawn[Any]]]:
     """Fields of a pod's spec that are always there, and those that may be."""
     always: dict[str, Drawn[Any]] = {"containers": _containers(aspects, init=False)}
     maybe: dict[str, Drawn[Any]] = {}
@@ -380,7 +380,7 @@ def _demands(aspects: frozenset[str]) -> tuple[dict[str, Drawn[Any]], dict[str, 
 
 @cache
 def _pending(aspects: frozenset[str]) -> Drawn[Manifest]:
-    always, maybe = _demands(aspects)
+    always, maybe = _pod_requests(aspects)
     if "PodTopologySpread" in aspects:
         always["topologySpreadConstraints"] = soft_spread if SOFT in aspects else spread
     if "InterPodAffinity" in aspects:
@@ -396,7 +396,7 @@ def _pending(aspects: frozenset[str]) -> Drawn[Manifest]:
 
 @cache
 def _running(aspects: frozenset[str]) -> Drawn[Manifest]:
-    always, maybe = _demands(aspects & ({"NodePorts", "NodeResourcesFit"} | _VOLUMES))
+    always, maybe = _pod_requests(aspects & ({"NodePorts", "NodeResourcesFit"} | _VOLUMES))
     status: dict[str, Drawn[Any]] = {
         "phase": st.sampled_from(["Running", "Pending", "Unknown", "Running", "Succeeded", "Failed"])
     }
@@ -516,11 +516,11 @@ pod_affinity: Drawn[Manifest] = st.fixed_dictionaries(
 )
 
 _soft_weights: Drawn[int] = _weighted(st.integers(1, 100), st.sampled_from((0, -5, 2**31 - 1)))
-_wishes: Drawn[list[Manifest]] = st.lists(
+_preferred_affinity: Drawn[list[Manifest]] = st.lists(
     st.fixed_dictionaries({"weight": _soft_weights, "podAffinityTerm": _affinity_terms}), max_size=2
 )
 soft_pod_affinity: Drawn[Manifest] = st.fixed_dictionaries(
-    {"preferredDuringSchedulingIgnoredDuringExecution": _wishes},
+    {"preferredDuringSchedulingIgnoredDuringExecution": _preferred_affinity},
     optional={"requiredDuringSchedulingIgnoredDuringExecution": st.lists(_affinity_terms, max_size=1)},
 )
 
@@ -594,9 +594,9 @@ def _pod(name: str, drawn: Manifest) -> Manifest:
 def cases(aspects: frozenset[str]) -> Drawn[Case]:
     """Cases in which each object has what the aspects read; with several aspects most objects have one of them."""
     few = [frozenset({aspect}) for aspect in ASPECTS if aspect in aspects]
-    nodes = _mixed([_node_fields(each) for each in (*few, aspects)])
-    pending = _mixed([_pending(each) for each in (*few, aspects)])
-    running = _mixed([_running(each) for each in (*few, aspects)])
+    nodes = _merged([_node_fields(each) for each in (*few, aspects)])
+    pending = _merged([_pending(each) for each in (*few, aspects)])
+    running = _merged([_running(each) for each in (*few, aspects)])
 
     @st.composite
     def case(draw: st.DrawFn) -> Case:
@@ -623,7 +623,7 @@ def cases(aspects: frozenset[str]) -> Drawn[Case]:
 
 
 @st.composite
-def busy_cases(draw: st.DrawFn, aspects: Collection[str] = ASPECTS) -> Case:
+def crowded_cases(draw: st.DrawFn, aspects: Collection[str] = ASPECTS) -> Case:
     """Cases in which pending pods come in several copies, have priorities and have waited."""
     case = draw(cases(frozenset(aspects) - _VOLUMES))  # what its pods take of each other's is kube-scheduler's
     pending = []
@@ -644,5 +644,5 @@ def cases_for(aspects: Collection[str]) -> Drawn[Case]:
     return cases(frozenset(aspects))
 
 
-def _mixed(strategies: list[Drawn[Any]]) -> Drawn[Any]:
+def _merged(strategies: list[Drawn[Any]]) -> Drawn[Any]:
     return st.one_of(list(dict.fromkeys(strategies)))

@@ -9,33 +9,33 @@ from typing import Any
 
 from thalweg_extender import Certificates, Limits, Outcome, listening
 
-from flowcore.model.guidance import Asked, Guidance
+from flowcore.model.advice import Advice, ExtenderPod
 
 Manifest = dict[str, Any]
 
 #: As usual, but that refusals and answers about unknown pods come at once.
-QUICK = Limits(pace=0)
+UNPACED_LIMITS = Limits(unhelpful_interval=0)
 
 
-class SetGuide:
+class StubPlanView:
     """Says what it was told to say, or does what it was told to do, and keeps what it was asked and told."""
 
-    def __init__(self, says: Guidance | str | Callable[[Asked, Sequence[str]], Guidance | str]) -> None:
-        self.says = says
-        self.asked: list[tuple[Asked, list[str]]] = []
+    def __init__(self, advice: Advice | str | Callable[[ExtenderPod, Sequence[str]], Advice | str]) -> None:
+        self.advice = advice
+        self.asked: list[tuple[ExtenderPod, list[str]]] = []
         self.answers: list[tuple[str, Outcome, list[str]]] = []
 
-    def guidance(self, asked: Asked, names: Sequence[str]) -> Guidance | str:
-        self.asked.append((asked, list(names)))
-        return self.says(asked, names) if callable(self.says) else self.says
+    def advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice | str:
+        self.asked.append((extender_pod, list(node_names)))
+        return self.advice(extender_pod, node_names) if callable(self.advice) else self.advice
 
-    def answered(self, asked: Asked, outcome: Outcome, passed: Sequence[str]) -> None:
-        self.answers.append((asked.key, outcome, list(passed)))
+    def answered(self, extender_pod: ExtenderPod, _advice: Advice, outcome: Outcome, passed: Sequence[str]) -> None:
+        self.answers.append((extender_pod.key, outcome, list(passed)))
 
 
 @asynccontextmanager
 async def served(
-    guide: SetGuide, *, certificates: Certificates | None = None, limits: Limits = QUICK, **options: Any
+    guide: StubPlanView, *, certificates: Certificates | None = None, limits: Limits = UNPACED_LIMITS, **options: Any
 ) -> AsyncIterator[str]:
     """The address under which the verbs are, as kube-scheduler's ``urlPrefix`` has it."""
     scheme = "http" if certificates is None else "https"
@@ -72,11 +72,11 @@ def pod(name: str = "web-0", **status: Any) -> Manifest:
     }
 
 
-def asks(names: Sequence[str] | None, of: Manifest | None = None, nodes: Manifest | None = None) -> bytes:
+def filter_request(names: Sequence[str] | None, of: Manifest | None = None, nodes: Manifest | None = None) -> bytes:
     """ExtenderArgs, for filter and prioritize."""
     return to_go({"Pod": of or pod(), "Nodes": nodes, "NodeNames": names})
 
 
-def preempts(candidates: Manifest | None, of: Manifest | None = None, whole: Manifest | None = None) -> bytes:
+def preempt_request(candidates: Manifest | None, of: Manifest | None = None, whole: Manifest | None = None) -> bytes:
     """ExtenderPreemptionArgs."""
     return to_go({"Pod": of or pod(), "NodeNameToVictims": whole, "NodeNameToMetaVictims": candidates})

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from thalweg_operator.connection import Connection, connect
+from thalweg_operator.api.client import ApiClient, connect
 
 
 @asynccontextmanager
-async def serving(app: web.Application, folder: Path, connections: int = 16) -> AsyncIterator[Connection]:
+async def serving(app: web.Application, folder: Path, connections: int = 16) -> AsyncIterator[ApiClient]:
     """A connection of the operator's to a server of this application."""
     async with listening(app) as port, connected(port, folder, connections) as connection:
         yield connection
@@ -34,7 +34,7 @@ async def listening(app: web.Application) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def connected(port: int, folder: Path, connections: int = 16) -> AsyncIterator[Connection]:
+async def connected(port: int, folder: Path, connections: int = 16) -> AsyncIterator[ApiClient]:
     """A connection of the operator's to a port of this machine."""
     config = {
         "apiVersion": "v1",
@@ -79,21 +79,21 @@ class WatchServer:
         self.version += 1
         kind = "MODIFIED" if name in self.objects else "ADDED"
         self.objects[name] = self.thing(name, value)
-        await self.say(kind, self.objects[name])
+        await self.send_event(kind, self.objects[name])
 
     async def remove(self, name: str) -> None:
         """Deletes an object."""
         self.version += 1
         gone = self.objects.pop(name)
         gone["metadata"]["resourceVersion"] = str(self.version)
-        await self.say("DELETED", gone)
+        await self.send_event("DELETED", gone)
 
     async def bookmark(self) -> None:
         """The version has moved on, for other kinds' sake."""
         self.version += 5
-        await self.say("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
+        await self.send_event("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
 
-    async def say(self, kind: str, thing: Any) -> None:
+    async def send_event(self, kind: str, thing: Any) -> None:
         """An event."""
         await self.raw(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
 
@@ -103,12 +103,12 @@ class WatchServer:
             self._history.append((self.version, line))
             self._changed.notify_all()
 
-    async def forget(self) -> None:
+    async def expire_history(self) -> None:
         """Compacts the history: who comes with an older version must list again."""
         self._oldest = self.version
         self._history.clear()
 
-    async def cut(self, half_a_line: bytes = b"") -> None:
+    async def close_watches(self, half_a_line: bytes = b"") -> None:
         """Drops all watches, in the middle of a line if one is given."""
         for response in list(self._open):
             if half_a_line:

@@ -14,31 +14,31 @@ import msgspec
 from hypothesis import strategies as st
 from support import draw_volumes
 from support.draw import Case, Drawn, Manifest, cases
+from support.driven_ledger import DrivenLedger
 from support.verdicts import read_pods, storage_objects
-from thalweg_operator.state import ClusterState
-from thalweg_operator.wire import RoundRequest, Use, told
-from thalweg_operator.worker import Replica
+from thalweg_operator.planning.worker.messages import RoundRequest, to_node_report
+from thalweg_operator.planning.worker.replica import Replica
 
-from flowcore.model.constrained import constrained
+from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node
+from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.constraints import Conflict, Exclusive, Global
-from flowcore.model.neighbours import Kind
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import BUILT_IN, Policy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.model.snapshot import PendingPod, Snapshot
-from flowcore.model.wire import Interner, WireNamespace, WireNode, to_labels, to_node
 
 CHANGES = (
     "labels", "taints", "unschedulable", "allocatable", "images", "node goes", "node comes",
     "pod comes", "pod goes", "pod ends", "pod changes", "pod labels", "namespace", "reserve", "release",
 )  # fmt: skip
 WEB, DB = (LabelSelector((Requirement("app", "In", (app,)),)) for app in ("web", "db"))
-CONSTRAINING = Policy(
+CONSTRAINT_POLICY = Policy(
     "shop",
     selects=Selects(namespaces=LabelSelector((Requirement("team", "Exists"),))),
     constraints=(
         Conflict("az", LabelSelector(), "zone", 1),
-        Exclusive("x", (WEB, DB), "disk", most_placed=2),
+        Exclusive("x", (WEB, DB), "disk", max_placed=2),
         Global("g", WEB, LabelSelector((Requirement("zone", "Exists"),))),
     ),
 )
@@ -66,12 +66,12 @@ def histories(aspects: frozenset[str]) -> Drawn[History]:
     return st.builds(History, cases(aspects), cases(aspects), steps)
 
 
-class World:
+class ReplicatedCluster:
     """A cluster that changes, and what a worker is told of it."""
 
     def __init__(self, history: History) -> None:
         self._history = copy.deepcopy(history)  # parts of manifests are exchanged below
-        self.state = ClusterState()
+        self.state = DrivenLedger()
         self.nodes: dict[str, Manifest] = {}
         self.pods: dict[str, Manifest] = {}
         self._pending = read_pods([*history.first.pending, *_renamed(history.other.pending)])
@@ -84,13 +84,13 @@ class World:
         for each in storage_objects(self._history.first):
             self.state.upsert_storage(each)
         for pod in self._pending:
-            self.state.upsert_pod(msgspec.structs.replace(pod, node_name="", blocked=""))
+            self.state.upsert_pod(msgspec.structs.replace(pod, node_name="", blocked_reason=""))
 
     @property
-    def probes(self) -> list[tuple[PodClass, Kind]]:
+    def probes(self) -> list[tuple[PodClass, PodSignature]]:
         """All classes and kinds that are asked about, as they are and under a policy with constraints."""
-        plain = [(pod.pod_class, pod.kind) for pod in self._pending]
-        return plain + [(pod_class, constrained(kind, CONSTRAINING)) for pod_class, kind in plain]
+        plain = [(pod.pod_class, pod.signature) for pod in self._pending]
+        return plain + [(pod_class, with_policy_constraints(kind, CONSTRAINT_POLICY)) for pod_class, kind in plain]
 
     def steps(self) -> Iterator[None]:
         """Lets each step happen in turn."""
@@ -99,17 +99,17 @@ class World:
                 self._apply(*change)
             yield
 
-    def tell(self, replica: Replica, *, everything: bool = False) -> Snapshot:
+    def send_changes(self, replica: Replica, *, everything: bool = False) -> Snapshot:
         """What the replica makes of all that changed, or of everything."""
         if everything:
             self.state.mark_all_dirty()
-        return tell(self.state, replica, [pod.pod_class for pod in self._pending], self._waiting())
+        return send_changes(self.state, replica, [pod.pod_class for pod in self._pending], self._waiting())
 
     def _waiting(self) -> tuple[PendingPod, ...]:
         return tuple(
-            PendingPod(pod.key, pod.uid, pod.pod_class, BUILT_IN.name, pod.created, pod.kind)
+            PendingPod(pod.key, pod.uid, pod.pod_class, BUILT_IN.name, pod.created, pod.signature)
             for pod in self._pending
-            if not pod.blocked and pod.key not in self.state.reservations
+            if not pod.blocked_reason and pod.key not in self.state.reservations
         )
 
     # --- changes ---
@@ -160,7 +160,7 @@ class World:
                 self.state.delete_storage(found[(8 * at + which) % len(found)])
             case "reserve" if node:
                 waiting = self._pending[which % len(self._pending)]
-                self.state.reserve(msgspec.structs.replace(waiting, node_name="", blocked=""), node)
+                self.state.reserve(msgspec.structs.replace(waiting, node_name="", blocked_reason=""), node)
             case "release" if self.state.reservations:
                 held = sorted(self.state.reservations.items())
                 key, reservation = held[at % len(held)]
@@ -192,24 +192,22 @@ def _renamed(manifests: list[Manifest]) -> list[Manifest]:
     return [{**each, "metadata": {**each["metadata"], "name": f"q{at}"}} for at, each in enumerate(manifests)]
 
 
-def tell(
-    state: ClusterState, replica: Replica, classes: list[PodClass], pending: tuple[PendingPod, ...] = ()
+def send_changes(
+    state: DrivenLedger, replica: Replica, classes: list[PodClass], pending: tuple[PendingPod, ...] = ()
 ) -> Snapshot:
     """Tells a replica what changed in a state since it was last asked."""
     changes = state.take_changes()
-    kinds: dict[Kind, int] = {}
-    neighbours = [(kinds.setdefault(kind, len(kinds)), name, by) for (kind, name), by in changes.neighbours.items()]
-    uses = [
-        Use(name, tuple(use.amounts.items()), use.pods, use.cpu, use.memory, tuple(use.ports), tuple(use.volumes))
-        for name, use in changes.uses.items()
-    ]
+    kinds: dict[PodSignature, int] = {}
+    pod_index = [(kinds.setdefault(kind, len(kinds)), name, by) for (kind, name), by in changes.pod_deltas.items()]
+    uses = [use.to_usage(name) for name, use in changes.usage.items()]
     images: dict[tuple[str, int], int] = {}
-    reports = [told(name, report, images) for name, report in changes.reports.items()]
+    reports = [to_node_report(name, report, images) for name, report in changes.reports.items()]
     request = RoundRequest(
-        number=1, generation=1, now=0.0, fresh=False, nodes=changes.nodes, gone=changes.gone, uses=uses,
-        namespaces=changes.namespaces, kinds=list(kinds), neighbours=neighbours, policies=[BUILT_IN],
-        classes=classes, waiting=[], budget=0.0, images=list(images), reports=reports,
-        storage=changes.storage, storage_gone=changes.storage_gone,
+        number=1, generation=1, now=0.0, reset=False,
+        nodes=changes.nodes, removed_nodes=changes.removed_nodes, usage=uses,
+        namespaces=changes.namespaces, signatures=list(kinds), pod_deltas=pod_index, policies=[BUILT_IN],
+        classes=classes, pending=[], budget=0.0, images=list(images), reports=reports,
+        storage=changes.storage, removed_storage=changes.removed_storage,
     )  # fmt: skip
     replica.apply(request)
-    return replica.snapshot(request, pending)
+    return replica.to_snapshot(request, pending)

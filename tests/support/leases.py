@@ -6,8 +6,8 @@ from typing import Any
 
 from aiohttp import web
 from support.fake_api import hang_up, refusal
+from thalweg_operator.api.outages import Outages
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.outages import Outages
 
 Lease = dict[str, Any]
 
@@ -47,7 +47,7 @@ class LeaseStore:
         return 200, self.leases[name]
 
 
-class Direct:
+class DirectLeaseClient:
     """What an elector asks of its connection, without a socket.
 
     Args:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from flowcore.model.snapshot import Int64s
-from flowcore.network import Network, build, levels_for
+from flowcore.cluster.snapshot import Int64s
+from flowcore.solve.slots import FlowNetwork, build_network, slot_levels
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """What ``build`` is given."""
+class DrawnNetwork:
+    """What ``build_network`` is given."""
 
     candidates: list[Int64s]
     costs: list[Int64s]
@@ -25,8 +25,8 @@ class Drawn:
     def pods(self) -> int:
         return sum(len(prices) for prices in self.prices)
 
-    def network(self) -> Network:
-        return build(
+    def network(self) -> FlowNetwork:
+        return build_network(
             node_count=len(self.limits),
             candidates=self.candidates,
             arc_costs=self.costs,
@@ -43,16 +43,16 @@ def ints(values: list[int]) -> Int64s:
 
 
 @st.composite
-def drawn(draw: st.DrawFn) -> Drawn:
+def networks(draw: st.DrawFn) -> DrawnNetwork:
     nodes = draw(st.integers(1, 5))
     classes = draw(st.integers(1, 4))
-    levels, widths = levels_for(draw(st.integers(1, 40)))
+    levels, widths = slot_levels(draw(st.integers(1, 40)))
     candidates = [ints(sorted(draw(st.sets(st.integers(0, nodes - 1), max_size=nodes)))) for _ in range(classes)]
     numbers = st.integers(0, 50)
     steps = draw(
         st.lists(st.lists(numbers, min_size=len(levels), max_size=len(levels)), min_size=nodes, max_size=nodes)
     )
-    return Drawn(
+    return DrawnNetwork(
         candidates=candidates,
         costs=[ints([draw(numbers) for _ in found]) for found in candidates],
         capacities=[ints([draw(st.integers(1, 8)) for _ in found]) for found in candidates],

@@ -53,7 +53,7 @@ class Operator:
     def worker_pids(self) -> list[int]:
         """Its solver processes."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return [pid for pid in map(int, children) if b"thalweg_operator.worker" in _command(pid)]
+        return [pid for pid in map(int, children) if b"thalweg_operator.planning.worker.main" in _command(pid)]
 
     def begin(self) -> None:
         """Starts it without waiting for anything."""

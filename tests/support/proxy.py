@@ -18,15 +18,15 @@ from thalweg_controlplane.api import Api
 
 
 @dataclass(slots=True)
-class Passed:
+class ProxiedRequest:
     """A request that reached the API server.
 
     Attributes:
-        at: seconds of time.monotonic() at which it was passed on.
+        when: seconds of time.monotonic() at which it was passed on.
         status: of the answer; 0 while there is none.
     """
 
-    at: float
+    when: float
     method: str
     path: str
     status: int = 0
@@ -42,20 +42,20 @@ class ApiProxy:
 
     Attributes:
         kubeconfig: as the plane's, by way of the proxy.
-        passed: all requests that reached the API server, in order.
+        requests: all requests that reached the API server, in order.
         cut: while it is set nothing passes and nothing is answered; what is sent meanwhile never arrives.
     """
 
     def __init__(self, api: Api, session: aiohttp.ClientSession, kubeconfig: Path) -> None:
         self._api, self._session = api, session
         self.kubeconfig = kubeconfig
-        self.passed: list[Passed] = []
+        self.requests: list[ProxiedRequest] = []
         self.cut = False
 
     @property
-    def writes(self) -> list[Passed]:
+    def writes(self) -> list[ProxiedRequest]:
         """Those that need the lease."""
-        return [each for each in self.passed if each.is_write]
+        return [each for each in self.requests if each.is_write]
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -68,8 +68,8 @@ class ApiProxy:
         if self.cut:
             await self._while_cut()
             raise ConnectionResetError
-        record = Passed(time.monotonic(), request.method, request.path_qs)
-        self.passed.append(record)
+        record = ProxiedRequest(time.monotonic(), request.method, request.path_qs)
+        self.requests.append(record)
         headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
         async with self._session.request(
             request.method, self._api.url + request.path_qs, data=body or None, headers=headers

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from thalweg_operator.api.outages import Outages
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.outages import Outages
 
 #: Bytes, or an error to raise, or None for the true answer.
 Answer = bytes | Exception | None
@@ -39,13 +39,13 @@ class ScriptedApi:
         """Creates or changes an object."""
         self.version += 1
         self.objects[name] = thing(name, value, self.version)
-        self._tell(event("MODIFIED", self.objects[name]))
+        self._send_line(event("MODIFIED", self.objects[name]))
 
     def remove(self, name: str) -> None:
         """Deletes an object."""
         self.version += 1
         gone = self.objects.pop(name)
-        self._tell(event("DELETED", thing(name, gone["value"], self.version)))
+        self._send_line(event("DELETED", thing(name, gone["value"], self.version)))
 
     def restore(self) -> None:
         """Goes on as after etcd was restored: every version that was given out before has expired."""
@@ -65,7 +65,7 @@ class ScriptedApi:
 
     async def request(self, method: str, path: str, **_options: Any) -> bytes:
         """See Connection."""
-        answer = self.listing(self._asked())
+        answer = self.listing(self._record_request())
         await asyncio.sleep(0)
         if isinstance(answer, Exception):
             raise answer
@@ -74,7 +74,7 @@ class ScriptedApi:
     @asynccontextmanager
     async def stream(self, path: str, params: dict[str, str], silence: float) -> AsyncIterator["_Content"]:
         """See Connection."""
-        answer = self.watching(self._asked())
+        answer = self.watching(self._record_request())
         await asyncio.sleep(0)
         if isinstance(answer, Exception):
             raise answer
@@ -108,11 +108,11 @@ class ScriptedApi:
             except TimeoutError:
                 raise ConnectionLost("nothing came") from None
 
-    def _asked(self) -> int:
+    def _record_request(self) -> int:
         self.asked.append(asyncio.get_running_loop().time())
         return len(self.asked)
 
-    def _tell(self, line: bytes) -> None:
+    def _send_line(self, line: bytes) -> None:
         self._history.append((self.version, line))
         self._changed.set()
 

@@ -10,22 +10,7 @@ import msgspec
 from support.draw import Case, Manifest
 from thalweg_controlplane import Oracle
 
-from flowcore.filters import (
-    STATIC_FILTERS,
-    inter_pod_affinity,
-    judge,
-    pod_topology_spread,
-    volume_binding,
-    volume_filters,
-)
-from flowcore.model.neighbours import Neighbours
-from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Delivery
-from flowcore.model.selectors import Labels
-from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
-from flowcore.model.storage import Storage
-from flowcore.model.volumes import StorageObject
-from flowcore.model.wire import (
+from flowcore.api import (
     Interner,
     WireNamespace,
     WireNode,
@@ -35,6 +20,21 @@ from flowcore.model.wire import (
     to_pod,
     to_storage_object,
 )
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.cluster.storage import Storage
+from flowcore.filters import (
+    inter_pod_affinity,
+    pod_topology_spread,
+    run_filters,
+    volume_binding,
+    volume_filters,
+)
+from flowcore.model.pod_index import PodIndex
+from flowcore.model.pods import Pod
+from flowcore.model.policies import BUILT_IN, Delivery
+from flowcore.model.selectors import Labels
+from flowcore.model.volumes import StorageObject
 
 #: NodeAffinity's PreFilter words a rejection its own way; ours has only Filter's words.
 _PREFILTER_WORDS = ("node(s) didn't satisfy plugin(s) [NodeAffinity]", "pod affinity terms conflict")
@@ -54,7 +54,7 @@ _KINDS = {
     "csiDrivers": "CSIDriver",
     "csiStorageCapacities": "CSIStorageCapacity",
 }
-_FIRST_FILTERS = (*STATIC_FILTERS, *volume_filters.NAMES)
+_FIRST_FILTERS = ("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", *volume_filters.NAMES)
 
 
 def read_pods(manifests: Sequence[dict]) -> list[Pod]:
@@ -84,10 +84,10 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
             pod_class=pod.pod_class,
             policy=policy,
             created=pod.created,
-            kind=pod.kind,
+            signature=pod.signature,
         )
         for pod in read_pods(case.pending)
-        if place_blocked or not pod.left_alone(Delivery.BINDER)
+        if place_blocked or not pod.skip_reason(Delivery.BINDER)
     )
     return build_snapshot(
         generation=1,
@@ -96,11 +96,11 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
         running=[(pod.node_name, pod.usage, pod.pod_class.host_ports) for pod in running],
         pending=pending,
         storage=storage_of(case, running),
-        neighbours=Neighbours.of(((pod.node_name, pod.kind) for pod in running), namespaces_of(case)),
+        pod_index=PodIndex.of(((pod.node_name, pod.signature) for pod in running), namespaces_of(case)),
     )
 
 
-def known_to_cache(case: Case) -> list[Manifest]:
+def verdicts_from_cache(case: Case) -> list[Manifest]:
     """The pods that kube-scheduler counts.
 
     Its informers leave terminal pods out (pkg/scheduler/scheduler.go newPodInformer), its cache those on
@@ -131,12 +131,12 @@ def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], 
         only: one plugin, judging for itself; "" for the whole default profile, where the filter that rejects
             first and its words must be the same too.
     """
-    plugins, known = [only] if only else [], known_to_cache(case)
+    plugins, known = [only] if only else [], verdicts_from_cache(case)
     theirs = oracle.judge(case.nodes, known, case.pending, plugins, case.namespaces, case.storage)[only]
     snapshot = snapshot_of(case)
     found, counts = [], Counter[str]()
     for pod in snapshot.pending:
-        verdicts = judge(pod.pod_class, snapshot, pod.kind)
+        verdicts = run_filters(pod.pod_class, snapshot, pod.signature)
         for at, node in enumerate(snapshot.table.nodes):
             if only:
                 parts = ([r.reason for r in found if r.nodes[at]] for name, found in verdicts.by_filter if name == only)

@@ -1,36 +1,170 @@
-"""Scenes in which something holds across pods: gangs, and what policies say."""
+"""Scenes in which something holds across pods: gangs, and constraints of policies."""
 
 from __future__ import annotations
 
-from flowcore.model.constrained import HOSTNAME
+from collections.abc import Mapping
+
+from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from thalweg.demo.scene import Scene, Wish, asks, node
+from thalweg.demo.outcome import Outcome, checked
+from thalweg.demo.scene import PodSet, Scene, asks, counted, node
 
 _ZONE = "topology.kubernetes.io/zone"
 
 
-def across_pods() -> tuple[Scene, ...]:
-    """All of them, in the order in which they are shown."""
-    return (*all_or_none(), _zones(), _exclusive(), _everywhere(), _machines())
+def gangs() -> Scene:
+    """Two gangs, and room for one of them."""
+    names = ("red", "blue")
+
+    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+        ours, theirs = (outcome.complete(names) for outcome in (thalweg, one_by_one))
+        useless = one_by_one.placed(*names)
+        return checked(
+            f"{len(ours)} of {len(names)} gangs can start, not {len(theirs)}; one by one, {useless} GPUs are held "
+            "in vain.",
+            len(ours) > len(theirs) == 0,
+            thalweg.placed(*names) == thalweg.placed(*ours),
+            useless > 0,
+        )
+
+    def gang(name: str) -> PodSet:
+        return PodSet(name, 6, f"1 GPU, all of gang {name}", PodClass(asks(4, 16, 1)), gang=f"gang demo/{name}")
+
+    return Scene(
+        "Two gangs, room for one",
+        "Each gang can start only with all six of its pods. Their pods and the single ones came in turns.",
+        (node("gpu-1", 32, 128, gpus=4), node("gpu-2", 32, 128, gpus=4)),
+        (*(gang(name) for name in names), PodSet("single", 2, "1 GPU", PodClass(asks(4, 16, 1)))),
+        claim,
+        in_turns=True,
+    )
 
 
-def all_or_none() -> tuple[Scene, ...]:
-    """Those with pods of which all are placed or none; one by one nobody heeds that."""
-    return (_gangs(), _together())
+def one_rack() -> Scene:
+    """Pods that talk to each other all the time, and two racks."""
+
+    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+        ours, theirs = (outcome.domains("ring") for outcome in (thalweg, one_by_one))
+        return checked(
+            f"the ring is in {counted(len(ours), 'rack')}, not {len(theirs)}; the web pods are in the other.",
+            len(ours) == 1,
+            len(theirs) > 1,
+            thalweg.waiting() == 0,
+            not ours & thalweg.domains("web"),
+        )
+
+    sizes = {"rack1-a": 6, "rack1-b": 1, "rack2-a": 4, "rack2-b": 4}
+    return Scene(
+        "All in one rack, or none",
+        "A policy keeps the ring in one rack. The freest node is in rack1, which cannot hold all of the ring.",
+        tuple(_host(name, cores, rack=name.partition("-")[0]) for name, cores in sizes.items()),
+        (_pods("web", 2, "2 cores", 2), _pods("ring", 4, "2 cores, one rack", 2, one_domain=True)),
+        claim,
+        _policy(OneDomain("ring", _named("ring"), "rack")),
+    )
+
+
+def exclusive() -> Scene:
+    """Two kinds of pods that share no node."""
+
+    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+        ours, theirs = (len(outcome.nodes("loud")) for outcome in (thalweg, one_by_one))
+        return checked(
+            f"{thalweg.placed()} pods run, not {one_by_one.placed()}; the loud ones use {counted(ours, 'node')}, "
+            f"not {theirs}.",
+            thalweg.waiting() == 0,
+            theirs > ours,
+            one_by_one.waiting("quiet") == one_by_one.waiting() > 0,
+            not any(outcome.nodes("loud") & outcome.nodes("quiet") for outcome in (thalweg, one_by_one)),
+        )
+
+    return Scene(
+        "Never on the same node",
+        "A policy keeps loud and quiet pods on different nodes. The loud ones came first.",
+        tuple(_host(f"node-{number}", 4) for number in (1, 2, 3)),
+        (_pods("loud", 3, "1 core", 1), _pods("quiet", 8, "1 core", 1)),
+        claim,
+        _policy(Exclusive("noise", (_named("loud"), _named("quiet")), HOSTNAME)),
+    )
+
+
+def zones() -> Scene:
+    """At most so many in each zone, and some pods that can use one zone only."""
+    most = 2
+
+    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+        ours, theirs = (outcome.placed("api") for outcome in (thalweg, one_by_one))
+        held = one_by_one.in_domain("web", "a")
+        busiest = max(
+            outcome.in_domain("web", zone) + outcome.in_domain("api", zone)
+            for outcome in (thalweg, one_by_one)
+            for zone in "abc"
+        )
+        return checked(
+            f"{ours} api pods run, not {theirs}; one by one, {held} web pods are in zone a.",
+            busiest <= most,
+            held == most,
+            thalweg.waiting() == 0,
+            ours > theirs,
+        )
+
+    return Scene(
+        "At most two in each zone",
+        f"A policy allows {most} of these pods in each zone. Web pods can run anywhere and came first; api pods "
+        "need zone a.",
+        tuple(
+            _host(name, cores, **{_ZONE: name.partition("-")[0]})
+            for name, cores in (("a-1", 8), ("b-1", 4), ("c-1", 2))
+        ),
+        (_pods("web", 3, "2 cores", 2), _pods("api", 2, "2 cores, zone a", 2, selector={_ZONE: "a"})),
+        claim,
+        _policy(Conflict("az", _named("web", "api"), _ZONE, most)),
+    )
+
+
+def agents() -> Scene:
+    """One pod on each node of a kind."""
+
+    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+        ours, theirs = (outcome.placed("agent") for outcome in (thalweg, one_by_one))
+        return checked(
+            f"{ours} agents run, not {theirs}, one on each GPU node; no batch pod waits.",
+            ours > theirs,
+            thalweg.waiting("batch") == 0,
+            thalweg.cells["agent"].get("gpu-1") == thalweg.cells["agent"].get("gpu-2") == 1,
+            ours == thalweg.in_domain("agent", "gpu") == len(thalweg.nodes("agent")),
+        )
+
+    return Scene(
+        "One on each GPU node",
+        "A policy allows one agent on each GPU node and none elsewhere. Batch pods can run anywhere and came first.",
+        (_host("gpu-1", 4, gpu="true"), _host("gpu-2", 4, gpu="true"), _host("plain", 4)),
+        (_pods("batch", 10, "1 core", 1), _pods("agent", 3, "1 core, GPU node", 1)),
+        claim,
+        _policy(Global("agents", _named("agent"), LabelSelector((Requirement("gpu", "In", ("true",)),)))),
+    )
 
 
 def _policy(*constraints: Constraint) -> Policy:
     return Policy("demo", constraints=constraints)
 
 
-def _pods(name: str, count: int, text: str, cores: float, **selector: str) -> Wish:
+def _pods(
+    name: str,
+    count: int,
+    text: str,
+    cores: float,
+    *,
+    one_domain: bool = False,
+    selector: Mapping[str, str] | None = None,
+) -> PodSet:
     """Pods with their name as a label, for nodes with these labels."""
-    pod_class = PodClass(asks(cores, cores), node_selector=tuple(sorted(selector.items())))
-    return Wish(name, count, text, pod_class, (("app", name),))
+    pod_class = PodClass(asks(cores, cores), node_selector=tuple(sorted((selector or {}).items())))
+    return PodSet(name, count, text, pod_class, (("app", name),), one_domain=one_domain)
 
 
 def _named(*names: str) -> LabelSelector:
@@ -39,84 +173,3 @@ def _named(*names: str) -> LabelSelector:
 
 def _host(name: str, cores: int, **labels: str) -> Node:
     return node(name, cores, 32, {HOSTNAME: name, **labels})
-
-
-def _gangs() -> Scene:
-    turns = tuple(
-        Wish(f"{gang}-{member}", 1, f"1 core, gang {gang}", PodClass(asks(1, 1)), gang=f"gang demo/{gang}")
-        for member in range(3)
-        for gang in ("red", "blue")
-    )
-    return Scene(
-        "Two gangs, room for one",
-        "Each runs only with all three of its pods, which came in turns. One by one each gets two of the four slots "
-        "and neither ever runs; a round takes one whole gang, and the slot left goes to the pod that came last.",
-        (_host("node-1", 2), _host("node-2", 2)),
-        (*turns, Wish("alone", 1, "1 core", PodClass(asks(1, 1)))),
-        gangs={"gang demo/red": 3, "gang demo/blue": 3},
-    )
-
-
-def _together() -> Scene:
-    racks = {f"node-{at}": ("r1" if at < 3 else "r2") for at in range(1, 5)}
-    return Scene(
-        "All in one rack, or none",
-        "The ring's pods talk to each other all the time. The freest node is in the rack that cannot hold all of them; "
-        "one by one, that is where the first of them goes. No rack could hold both pods of the pair.",
-        tuple(
-            _host(name, 6 if name == "node-1" else 1 if name == "node-2" else 5, rack=rack)
-            for name, rack in racks.items()
-        ),
-        (_pods("ring", 4, "2 cores", 2), _pods("pair", 2, "6 cores", 6)),
-        _policy(OneDomain("ring", _named("ring"), "rack"), OneDomain("pair", _named("pair"), "rack")),
-    )
-
-
-def _zones() -> Scene:
-    nodes = [(f"{zone}-{at}", cores, zone) for zone, sizes in (("a", (8, 2)), ("b", (4,)), ("c", (2,))) for at, cores in
-             enumerate(sizes, start=1)]  # fmt: skip
-    return Scene(
-        "At most two in each zone, on its freest node",
-        "Whoever owns them. Zone c has room for one pod only, which holds nobody back in a and b. The sixth pod waits: "
-        "zone a has room for it, and two already.",
-        tuple(node(name, cores, 32, {HOSTNAME: name, _ZONE: zone}) for name, cores, zone in nodes),
-        (_pods("web", 4, "2 cores", 2), _pods("api", 2, "2 cores", 2)),
-        _policy(Conflict("az", _named("web", "api"), _ZONE, 2)),
-    )
-
-
-def _exclusive() -> Scene:
-    return Scene(
-        "Never on the same node",
-        "Loud and quiet pods share no node. One by one, the loud ones take the freest node each time and close it to "
-        "the quiet ones; planned at once they take no more nodes than they need.",
-        tuple(_host(f"node-{at}", 4) for at in (1, 2, 3)),
-        (_pods("loud", 3, "1 core", 1), _pods("quiet", 8, "1 core", 1)),
-        _policy(Exclusive("noise", (_named("loud"), _named("quiet")), HOSTNAME)),
-    )
-
-
-def _everywhere() -> Scene:
-    return Scene(
-        "One on each GPU node",
-        "As many agents as GPU nodes with room for one, none elsewhere. Batch pods may go anywhere and came first; "
-        "one by one they fill the GPU nodes. Thalweg makes no pods: the third agent waits.",
-        (_host("gpu-1", 4, gpu="true"), _host("gpu-2", 4, gpu="true"), _host("plain-1", 4)),
-        (_pods("batch", 10, "1 core", 1), _pods("agent", 3, "1 core, GPU nodes", 1)),
-        _policy(Global("agents", _named("agent"), LabelSelector((Requirement("gpu", "In", ("true",)),)))),
-    )
-
-
-def _machines() -> Scene:
-    ssd = {"disk": "ssd"}
-    return Scene(
-        "This host, or one like it",
-        "The licence is bound to one host and the database wants a disk of a kind: plain node selectors, no policy. "
-        "The worker pods came first and will do anywhere.",
-        (_host("host-1", 4), _host("host-2", 6), _host("host-3", 5, **ssd)),
-        (
-            _pods("worker", 4, "2 cores", 2),
-            _pods("licence", 1, "4 cores, host-2", 4, **{HOSTNAME: "host-2"}),
-            _pods("db", 1, "3 cores, disk ssd", 3, **ssd),
-        ),
-    )

@@ -1,4 +1,4 @@
-"""The plan of a scene, told to kube-scheduler: the real extender on loopback, asked as kube-scheduler asks."""
+"""The plan of a scene, told to kube-scheduler: Thalweg's extender on loopback, asked as kube-scheduler asks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 from aiohttp import ClientSession
 from thalweg_extender import Outcome, listening
 
-from flowcore.model.guidance import Asked, Guidance
-from flowcore.rounds import run_round
-from flowcore.rounds.demands import demands_of
-from flowcore.rounds.room import Room
-from flowcore.rounds.round import DEFAULT_POLICIES
-from flowcore.rounds.scores import scores_of
+from flowcore.model.advice import Advice, ExtenderPod
+from flowcore.planning import run_round
+from flowcore.planning.round import DEFAULT_POLICIES
+from flowcore.planning.scores import scores_of
+from flowcore.problem.demands import demands_of
+from flowcore.problem.free_capacity import FreeCapacity
+from thalweg.demo.outcome import checked
+from thalweg.demo.page import Page
 from thalweg.demo.scene import Scene
 
 
@@ -42,7 +44,7 @@ class _Planned:
 
     def __init__(self, scene: Scene, must: Collection[str]) -> None:
         self._nodes, self._must, self._snapshot = scene.nodes, must, scene.snapshot()
-        self._load = Room(self._snapshot).load()
+        self._load = FreeCapacity(self._snapshot).load()
         demands = demands_of(self._snapshot, self._load, DEFAULT_POLICIES)
         self._demands = {pod.key: demand for demand in demands for pod in demand.group.pods}
         self._promised: dict[str, str] = {}
@@ -56,14 +58,14 @@ class _Planned:
         """Nodes that pass the in-tree filters: kube-scheduler asks about no others."""
         return [node.name for node, fits in zip(self._nodes, self._demands[key].allowed, strict=True) if fits]
 
-    def guidance(self, asked: Asked, names: Sequence[str]) -> Guidance:
+    def advise(self, asked: ExtenderPod, names: Sequence[str]) -> Advice:
         taken = self._full()
         if asked.key not in self._demands:
-            return Guidance(taken=taken)
+            return Advice(infeasible_nodes=taken)
         node, hold = self.plan.get(asked.key, ""), asked.key in self._must
-        return Guidance(managed=True, node=node, hold=hold, taken=taken, scores=self._scores(asked.key, names))
+        return Advice(managed=True, node=node, hold=hold, infeasible_nodes=taken, scores=self._scores(asked.key, names))
 
-    def answered(self, asked: Asked, outcome: Outcome, passed: Sequence[str]) -> None:
+    def answered(self, asked: ExtenderPod, advice: Advice, outcome: Outcome, passed: Sequence[str]) -> None:  # noqa: ARG002
         if outcome is Outcome.STEERED:
             self._promised[asked.key] = passed[0]
 
@@ -80,12 +82,14 @@ class _Planned:
 
 
 async def exchanges(scene: Scene) -> list[Exchange]:
-    """What kube-scheduler asks and is told while the pods of the first scene come to their nodes."""
-    guide = _Planned(scene, must=("demo/web-0", "demo/train-0", "demo/train-1"))
+    """What kube-scheduler would ask and be told while the web and training pods of the scene come to their nodes."""
+    training = [key for each in scene.sets if each.name == "train" for key in each.keys]
+    guide = _Planned(scene, must=("demo/web-0", *training))
     done = []
     async with listening("127.0.0.1", 0, guide) as port, ClientSession() as http:
 
-        async def ask(when: str, verb: str, pod: str, asked: Any) -> None:
+        async def ask(when: str, verb: str, key: str, asked: Any) -> None:
+            pod = key.removeprefix("demo/")
             field = "NodeNameToMetaVictims" if verb == "preempt" else "NodeNames"
             body = {"Pod": {"metadata": {"name": pod, "namespace": "demo", "uid": pod}}, field: asked}
             async with http.post(f"http://127.0.0.1:{port}/extender/{verb}", data=json.dumps(body)) as response:
@@ -94,16 +98,67 @@ async def exchanges(scene: Scene) -> list[Exchange]:
         await ask("No plan yet: a pod that must have its node is held", "filter", "web-0", guide.fitting("demo/web-0"))
         guide.make_plan()
         home = guide.plan["demo/web-0"]
-        await ask("Planned and nominated: its node alone is asked about", "filter", "web-0", [home])
+        await ask("Planned and nominated: kube-scheduler asks about its node alone", "filter", "web-0", [home])
         lost = guide.plan["demo/web-1"]
         left = [name for name in guide.fitting("demo/web-1") if name != lost]
-        when = f"{lost} was cordoned: a pod that would rather have its node goes where it costs least"
+        when = f"{lost} was cordoned: a pod that prefers its node goes where it costs least"
         await ask(when, "filter", "web-1", left)
         await ask("", "prioritize", "web-1", left)
-        home = guide.plan["demo/train-0"]
+        home = guide.plan[training[0]]
         found = {home: {"Pods": [{"UID": "somebody"}], "NumPDBViolations": 0}}
-        await ask("kube-scheduler would evict somebody for a planned pod: nobody is", "preempt", "train-0", found)
-        await ask("Nor need be: both find their room", "filter", "train-0", [home])
-        await ask("", "filter", "train-1", [home])
-        await ask(f"{home} is promised now, so pods of others are kept off", "filter", "stranger", left)
+        await ask("kube-scheduler would evict a pod for a planned one: no pod is", "preempt", training[0], found)
+        for key in training:
+            when = "There is no need: all of them fit" if key == training[0] else ""
+            await ask(when, "filter", key, [guide.plan[key]])
+        await ask(f"All of {home} is promised now: other pods are kept off", "filter", "stranger", left)
     return done
+
+
+async def extender_page(scene: Scene) -> Page:
+    """The requests and answers, and what follows from them.
+
+    Raises:
+        ClaimError: the answers do not lead the training pods to one node.
+    """
+    done = await exchanges(scene)
+    lines = []
+    for each in done:
+        if each.when:
+            lines.append(f"{each.when}:")
+        lines.append(f"  {each.verb} {each.pod} [{', '.join(each.asked)}] -> {answer_text(each.answer)}")
+    story = (
+        "The GPU scene with kube-scheduler binding the pods. No kube-scheduler runs here: the demo sends the requests "
+        "that it would send to Thalweg's extender, over HTTP on loopback. [nodes asked about] -> answer."
+    )
+    return Page("Through kube-scheduler", (story, *lines), (), (), claim(done))
+
+
+def claim(done: Sequence[Exchange]) -> str:
+    """Where the training pods go, and what is kept from others.
+
+    Raises:
+        ClaimError: they do not all go to one node, a pod is evicted for them, or their node is open to others.
+    """
+    training = [each for each in done if each.verb == "filter" and each.pod.startswith("train")]
+    nodes = {name for each in training for name in each.answer["NodeNames"]}
+    evicted = [name for each in done if each.verb == "preempt" for name in each.answer["NodeNameToMetaVictims"]]
+    home, kept = ", ".join(nodes), done[-1].answer
+    return checked(
+        f"{len(training)} training pods pass to {home}, {len(evicted)} pods are evicted, {done[-1].pod} is kept off.",
+        len(nodes) == 1,
+        all(each.answer["NodeNames"] for each in training),
+        not evicted,
+        nodes <= set(kept["FailedAndUnresolvableNodes"]),
+    )
+
+
+def answer_text(answer: Any) -> str:
+    """An answer of the extender in words."""
+    if isinstance(answer, list):
+        return ", ".join(f"{each['Host']} scores {each['Score']}" for each in answer)
+    if "NodeNameToMetaVictims" in answer:
+        return ", ".join(answer["NodeNameToMetaVictims"]) or "evict nothing"
+    passed = ", ".join(answer["NodeNames"]) or "no node"
+    refused = answer.get("FailedAndUnresolvableNodes") or {}
+    reasons = "; ".join(f"not {name}: {reason}" for name, reason in refused.items())
+    return f"{passed}; {reasons}" if reasons else passed

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
 
+import msgspec
+
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.gangs import Gang
-from flowcore.model.neighbours import Kind, Neighbours
 from flowcore.model.nodes import Node, Taint
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import PodClass, PreferredTerm
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
-from flowcore.model.snapshot import NodeTable, PendingPod, Snapshot, build_snapshot
+from thalweg.demo.outcome import Outcome
 
 GI = 1024**3
+_GPU = "nvidia.com/gpu"
+
+#: The two outcomes of a scene, Thalweg's first -> one sentence with their figures. Raises ClaimError if it is not true.
+Claim = Callable[[Outcome, Outcome], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Pods of a scene that are alike: name, how many, what they ask for in a few words, class, labels and gang."""
+class PodSet:
+    """Pods of a scene that are alike: a row of its table.
+
+    Attributes:
+        asks: what each of them asks for, in a few words.
+        gang: the gang of which all of them are members; it needs all of them.
+        one_domain: all of them are placed in one domain, or none is.
+    """
 
     name: str
     count: int
@@ -27,47 +42,84 @@ class Wish:
     pod_class: PodClass
     labels: Labels = ()
     gang: str = ""
+    one_domain: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of the pods."""
+        names = [f"{self.name}-{number}" for number in range(self.count)] if self.count > 1 else [self.name]
+        return tuple(f"demo/{name}" for name in names)
+
+    def satisfied(self, outcome: Outcome) -> int:
+        """How many of the pods have what they ask for; of a gang or a set in one domain all or none."""
+        if self.one_domain and len(outcome.domains(self.name)) > 1:
+            return 0
+        if (self.gang or self.one_domain) and outcome.waiting(self.name):
+            return 0
+        return outcome.placed(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A cluster, pods that wait in order of arrival, and what to look for.
+    """A cluster, pods that wait, and what is gained by planning them at once.
 
     Attributes:
+        story: the cluster and the pods in words; what becomes of them is said by the claim alone.
+        sets: in order of arrival.
+        in_turns: one pod of each set arrives, then the next of each.
         policy: governs all of them.
-        gangs: how many pods each of them needs.
+        counted: the table counts pods, and does not name their nodes.
     """
 
     title: str
     story: str
     nodes: tuple[Node, ...]
-    wishes: tuple[Wish, ...]
+    sets: tuple[PodSet, ...]
+    claim: Claim
     policy: Policy = BUILT_IN
-    gangs: Mapping[str, int] = field(default_factory=dict)
+    in_turns: bool = False
+    counted: bool = False
+    _rows: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_rows", {key: pod_set.name for pod_set in self.sets for key in pod_set.keys})
 
     @property
     def policies(self) -> Mapping[str, Policy]:
         """By name, as a round takes them."""
         return {self.policy.name: self.policy}
 
+    @property
+    def policies_one_by_one(self) -> Mapping[str, Policy]:
+        """The same with the scores that kube-scheduler has: it does not keep pods off idle GPUs."""
+        weights = msgspec.structs.replace(self.policy.weights, idle_resources=0)
+        return {self.policy.name: msgspec.structs.replace(self.policy, weights=weights)}
+
+    def row(self, key: str) -> str:
+        """Name of the set that a pod belongs to."""
+        return self._rows[key]
+
     def snapshot(self) -> Snapshot:
         """The scene as a round sees it."""
-        arrivals = [(wish, i) for wish in self.wishes for i in range(wish.count)]
+        members = [[(pod_set, key) for key in pod_set.keys] for pod_set in self.sets]
+        turns = zip_longest(*members) if self.in_turns else members
+        arrivals = [arrival for arrival in chain.from_iterable(turns) if arrival is not None]
         pending = tuple(
             PendingPod(
-                key=f"demo/{wish.name}-{i}" if wish.count > 1 else f"demo/{wish.name}",
+                key=key,
                 uid="",
-                pod_class=wish.pod_class,
+                pod_class=pod_set.pod_class,
                 policy=self.policy.name,
-                created=float(at),
-                kind=Kind("demo", wish.labels),
-                gangs=(wish.gang,) if wish.gang else (),
+                created=float(created),
+                signature=PodSignature("demo", pod_set.labels),
+                gangs=(pod_set.gang,) if pod_set.gang else (),
             )
-            for at, (wish, i) in enumerate(arrivals)
+            for created, (pod_set, key) in enumerate(arrivals)
         )
         table = NodeTable.of(self.nodes)
-        made = build_snapshot(generation=1, now=0.0, table=table, running=(), pending=pending, neighbours=Neighbours())
-        return replace(made, gangs={name: Gang(name, least) for name, least in self.gangs.items()})
+        made = build_snapshot(generation=1, now=0.0, table=table, running=(), pending=pending, pod_index=PodIndex())
+        gangs = {each.gang: Gang(each.gang, each.count) for each in self.sets if each.gang}
+        return replace(made, gangs=gangs)
 
 
 def node(name: str, cores: int, memory_gi: int, labels: Mapping[str, str] | None = None,
@@ -75,14 +127,27 @@ def node(name: str, cores: int, memory_gi: int, labels: Mapping[str, str] | None
     """A node with so many cores, GiB and GPUs."""
     amounts: Amounts = (("cpu", cores * 1000), ("memory", memory_gi * GI), ("pods", 110))
     if gpus:
-        amounts += (("nvidia.com/gpu", gpus),)
+        amounts += ((_GPU, gpus),)
     return Node(name, labels=tuple(sorted((labels or {}).items())), taints=taints, allocatable=tuple(sorted(amounts)))
+
+
+def size(node: Node) -> str:
+    """A node's name and size: "gpu-1 (16 cores, 4 GPUs)"."""
+    amounts = dict(node.allocatable)
+    cores, gpus = amounts["cpu"] // 1000, amounts.get(_GPU, 0)
+    parts = [counted(cores, "core"), *([counted(gpus, "GPU")] if gpus else [])]
+    return f"{node.name} ({', '.join(parts)})"
+
+
+def counted(number: int, noun: str) -> str:
+    """The number with its noun: "1 core", "2,990 pods"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def asks(cores: float, memory_gi: float, gpus: int = 0) -> Amounts:
     """What a pod asks for, in cores, GiB and GPUs."""
     amounts: Amounts = (("cpu", round(cores * 1000)), ("memory", round(memory_gi * GI)))
-    return amounts + ((("nvidia.com/gpu", gpus),) if gpus else ())
+    return amounts + (((_GPU, gpus),) if gpus else ())
 
 
 def prefers(weight: int, key: str, value: str) -> tuple[PreferredTerm, ...]:

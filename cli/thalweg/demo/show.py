@@ -3,111 +3,133 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
 
-from flowcore.rounds import RoundResult, run_one_by_one, run_round
-from thalweg.demo.constraints import across_pods
-from thalweg.demo.extender import exchanges
-from thalweg.demo.replacing import show_replacing
-from thalweg.demo.scene import Scene
-from thalweg.demo.scenes import crowd, scenes
+from flowcore.planning import RoundResult, run_one_by_one, run_round
+from thalweg.demo import constraints, pods
+from thalweg.demo.extender import extender_page
+from thalweg.demo.outcome import Outcome
+from thalweg.demo.page import Page
+from thalweg.demo.replacements import replacing_page
+from thalweg.demo.scene import Scene, counted, size
 
-_WAITS = "[red]waits[/red]"
+#: More nodes than this are counted in the scene's story and not listed.
+_MOST_LISTED = 10
 
 
-def show() -> None:
-    """Prints all scenes."""
-    console = Console()
-    console.print(
-        "[bold]Thalweg plans all waiting pods at once.[/bold] Each scene below is planned twice with the same filters "
-        "and costs:\nby a Thalweg round, and one by one as a scheduler does that takes each pod in turn.\n"
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A scene, planned in both ways."""
+
+    scene: Scene
+    thalweg: Outcome
+    one_by_one: Outcome
+    page: Page
+
+
+def first_scenes() -> tuple[Scene, ...]:
+    """The scenes that are shown by default, the strongest first."""
+    return (
+        constraints.gangs(),
+        pods.gpu_node(),
+        pods.crowd(),
+        constraints.exclusive(),
+        constraints.one_rack(),
     )
-    small = (*scenes(), *across_pods())
-    for number, scene in enumerate(small, start=1):
-        _show_scene(console, number, scene)
-    _show_crowd(console, len(small) + 1, crowd())
-    _show_extender(console, len(small) + 2, small[0])
-    show_replacing(console, len(small) + 3)
-    console.print(
-        "Next: [bold]thalweg simulate -f FILE[/bold] plans a dump of your own cluster; "
-        "[bold]thalweg up[/bold] starts a local one."
+
+
+def more_scenes() -> tuple[Scene, ...]:
+    """The others that are planned in both ways."""
+    return (
+        pods.mixed_sizes(),
+        pods.preferences(),
+        pods.oversubscribed(),
+        constraints.zones(),
+        constraints.agents(),
+        pods.pinned(),
     )
 
 
-def _show_scene(console: Console, number: int, scene: Scene) -> None:
-    snapshot = scene.snapshot()
-    at_once, one_by_one = run_round(snapshot, scene.policies), run_one_by_one(snapshot, scene.policies)
-    asks = {f"demo/{w.name}{suffix}": w.asks for w in scene.wishes for suffix in _suffixes(w.count)}
-    console.print(f"[bold]{number}. {scene.title}[/bold]\n{scene.story}")
-    rooms = ", ".join(f"{n.name} ({dict(n.allocatable)['cpu'] // 1000} cores)" for n in scene.nodes)
-    console.print(f"Nodes: {rooms}")
-    table = Table("POD", "ASKS FOR", "THALWEG", "ONE BY ONE", box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    ours, theirs = _nodes(at_once), _nodes(one_by_one)
-    for pod in snapshot.pending:
-        table.add_row(
-            pod.key.removeprefix("demo/"), asks[pod.key], ours.get(pod.key, _WAITS), theirs.get(pod.key, _WAITS)
-        )
-    console.print(table)
-    for left in at_once.left:
-        console.print(f"[red]{left.pod.key.removeprefix('demo/')} waits:[/red] {left.reason}")
-    console.print(_summary(at_once, one_by_one) + "\n")
+def compare(scene: Scene) -> Compared:
+    """Plans the scene in both ways.
 
-
-def _show_crowd(console: Console, number: int, scene: Scene) -> None:
+    Raises:
+        ClaimError: the figures do not support its claim.
+    """
     snapshot = scene.snapshot()
     started = time.perf_counter()
-    at_once = run_round(snapshot)
+    plan = run_round(snapshot, scene.policies)
     seconds = time.perf_counter() - started
-    one_by_one = run_one_by_one(snapshot)
-    console.print(f"[bold]{number}. {scene.title}[/bold]\n{scene.story}")
-    table = Table("PODS", "ASK FOR", "THALWEG", "ONE BY ONE", box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    ours, theirs = (Counter(p.pod.pod_class for p in r.placements) for r in (at_once, one_by_one))
-    for wish in scene.wishes:
-        table.add_row(
-            f"{wish.count} {wish.name}", wish.asks, f"{ours[wish.pod_class]} placed", f"{theirs[wish.pod_class]} placed"
-        )
-    console.print(table)
-    for reason, count in Counter(left.reason for left in at_once.left).most_common(3):
-        console.print(f"[red]{count} wait:[/red] {reason}")
-    console.print(f"{_summary(at_once, one_by_one)} The round took {seconds:.2f} s.\n")
+    thalweg, one_by_one = (
+        Outcome.of(result, scene.row, counted=scene.counted)
+        for result in (plan, run_one_by_one(snapshot, scene.policies_one_by_one))
+    )
+    lines = [scene.story]
+    if len(scene.nodes) <= _MOST_LISTED:
+        lines.append(f"Nodes: {', '.join(map(size, scene.nodes))}.")
+    rows = [
+        (_label(each.name, each.count), each.asks, thalweg.cell(each.name), one_by_one.cell(each.name))
+        for each in scene.sets
+    ]
+    notes = _reasons(scene, plan)
+    if scene.counted:
+        notes.append(f"Thalweg's round took {seconds:.1f} s.")
+    table = (("PODS", "EACH ASKS FOR", "THALWEG", "ONE BY ONE"), *rows)
+    return Compared(
+        scene, thalweg, one_by_one, Page(scene.title, lines, table, notes, scene.claim(thalweg, one_by_one))
+    )
 
 
-def _show_extender(console: Console, number: int, scene: Scene) -> None:
+def total(compared: list[Compared]) -> str:
+    """What was gained in these scenes together, in one line."""
+    asked = sum(pod_set.count for each in compared for pod_set in each.scene.sets)
+    ours = sum(pod_set.satisfied(each.thalweg) for each in compared for pod_set in each.scene.sets)
+    theirs = sum(pod_set.satisfied(each.one_by_one) for each in compared for pod_set in each.scene.sets)
+    return f"{ours:,} of {counted(asked, 'pod')} run as they ask, not {theirs:,}."
+
+
+def show(*, every: bool) -> None:
+    """Prints the first scenes, or all.
+
+    Raises:
+        ClaimError: the figures of a scene do not support its claim.
+    """
+    console = Console()
     console.print(
-        f"[bold]{number}. Through kube-scheduler[/bold]\nScene 1 with kube-scheduler binding the pods and the extender "
-        "telling it where: the real one, over HTTP on loopback."
+        "[bold]Thalweg plans all waiting pods at once.[/bold] One by one, each pod in its turn (priority, then age) "
+        "gets the best node by kube-scheduler's filters and a model of its scores; no kube-scheduler runs here. "
+        "Policies hold in both columns, but one by one knows no gangs and no sets that belong together.\n",
+        highlight=False,
     )
-    for each in asyncio.run(exchanges(scene)):
-        if each.when:
-            console.print(f"{each.when}:", highlight=False)
-        for line in (f"  {each.verb} {each.pod} {json.dumps(each.asked)}", f"    {json.dumps(_told(each.answer))}"):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print()
-
-
-def _told(answer: Any) -> Any:
-    """An answer without the fields of extender/v1 that are empty in it; no node is an answer."""
-    if not isinstance(answer, dict):
-        return answer
-    return {name: value for name, value in answer.items() if value or name.startswith("NodeName")}
-
-
-def _summary(at_once: RoundResult, one_by_one: RoundResult) -> str:
-    return (
-        f"Thalweg: {len(at_once.placements)} placed, {len(at_once.left)} wait, cost {at_once.cost}. "
-        f"One by one: {len(one_by_one.placements)} placed, {len(one_by_one.left)} wait, cost {one_by_one.cost}."
+    compared = []
+    for scene in (*first_scenes(), *(more_scenes() if every else ())):
+        compared.append(compare(scene))
+        compared[-1].page.show(console, len(compared))
+    if every:
+        asyncio.run(extender_page(pods.gpu_node())).show(console, len(compared) + 1)
+        replacing_page().show(console, len(compared) + 2)
+    else:
+        console.print("[bold]thalweg demo --all[/bold] shows more scenes.", highlight=False)
+    console.print(
+        "[bold]thalweg simulate -f FILE[/bold] plans a cluster dump; [bold]thalweg up[/bold] starts a local cluster.",
+        highlight=False,
     )
+    console.print(f"[green]Gained in scenes 1 to {len(compared)}:[/green] {total(compared)}", highlight=False)
 
 
-def _nodes(result: RoundResult) -> dict[str, str]:
-    return {placement.pod.key: placement.node for placement in result.placements}
+def _reasons(scene: Scene, plan: RoundResult) -> list[str]:
+    """Why pods wait: a line for each set and reason."""
+    counts = Counter((scene.row(each.pod.key), each.reason) for each in plan.unplaced)
+    sizes = {each.name: each.count for each in scene.sets}
+    return [
+        f"{name if sizes[name] == 1 else f'{count} {name}'} {'waits' if count == 1 else 'wait'}: {reason}"
+        for (name, reason), count in counts.items()
+    ]
 
 
-def _suffixes(count: int) -> list[str]:
-    return [f"-{i}" for i in range(count)] if count > 1 else [""]
+def _label(name: str, count: int) -> str:
+    return name if count == 1 else f"{count} {name}"

@@ -1,0 +1,188 @@
+"""Writes the generated parts of the reference pages: `python docs/generate.py`.
+
+A generated part stands between two marks in a page. The truth is the CRD, the command line's own help, the metrics'
+registry, the table of what makes a cached verdict stale, and the phases of a reservation. tests/docs/test_reference.py
+fails when a page is behind.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from prometheus_client import Counter
+from prometheus_client.metrics import MetricWrapperBase
+from thalweg.main import main
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.reservations.transitions import phases_table, transitions_table
+
+from flowcore.classes.invalidation import INVALIDATES
+
+DOCS = Path(__file__).parent
+CRD = DOCS.parent / "crds" / "flowschedulingpolicies.scheduling.thalweg.yaml"
+#: Keywords of the schema that limit a value, and what the page calls them.
+_BOUNDS = {
+    "minimum": "at least", "maximum": "at most", "minLength": "characters at least", "maxLength": "characters at most",
+    "minItems": "entries at least", "maxItems": "entries at most", "maxProperties": "entries at most",
+}  # fmt: skip
+
+
+def schema() -> Mapping[str, Any]:
+    """The CRD's schema of a FlowSchedulingPolicy."""
+    (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]["properties"]
+
+
+def fields(of: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    """Path, schema and whether it is required, for each field below one; label selectors are one field."""
+    for name, field in of.get("properties", {}).items():
+        here = f"{path}.{name}"
+        yield here, field, name in of.get("required", ())
+        if "matchLabels" in field.get("properties", {}):
+            continue
+        items = field.get("items")
+        if items is not None and "matchLabels" not in items.get("properties", {}):
+            yield from fields(items, f"{here}[]")
+        yield from fields(field, here)
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    if "matchLabels" in field.get("properties", {}):
+        return "label selector"
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    if field["type"] == "array":
+        return f"list of {_type(field['items'])}"
+    return str(field.get("format", field["type"]) if field["type"] == "string" else field["type"])
+
+
+def _bounds(field: Mapping[str, Any]) -> str:
+    return ", ".join(f"{text} {field[key]:,}" for key, text in _BOUNDS.items() if key in field)
+
+
+def policy_fields(part: str) -> Callable[[], str]:
+    """The table of all fields below ``spec`` or ``status``."""
+
+    def table() -> str:
+        rows = ["| field | type | default | limits | meaning |", "|---|---|---|---|---|"]
+        for path, field, required in fields(schema()[part], part):
+            default = "required" if required else _default(field)
+            text = " ".join(str(field.get("description", "")).split())
+            rows.append(f"| `{path}` | {_type(field)} | {default} | {_bounds(field)} | {text} |")
+        return "\n".join(rows)
+
+    return table
+
+
+def _default(field: Mapping[str, Any]) -> str:
+    value = field.get("default")
+    if value is None or value == {}:
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def policy_rules() -> str:
+    """The messages of the schema's rules, in the order of the schema."""
+
+    def found(of: Any) -> Iterator[str]:
+        if isinstance(of, dict):
+            for rule in of.get("x-kubernetes-validations", ()):
+                yield rule["message"]
+            for value in of.values():
+                yield from found(value)
+
+    return "\n".join(f"- `{message}`" for message in dict.fromkeys(found(schema())))
+
+
+def commands() -> str:
+    """Every command with its arguments, options and examples, as its help says them."""
+    parts = []
+    for name, command in sorted(main.commands.items()):
+        context = click.Context(command, info_name=f"thalweg {name}")
+        prose, _, examples = inspect.cleandoc(command.help or "").partition("\b\nExamples:\n")
+        rows = ["| option | default | meaning |", "|---|---|---|"]
+        rows += [_option(each, context) for each in command.params if isinstance(each, click.Option)]
+        usage = command.get_usage(context).removeprefix("Usage: ")
+        parts.append(f"### thalweg {name}\n\n```sh\n{usage}\n```\n\n{_prose(prose)}")
+        if len(rows) > 2:
+            parts.append("\n".join(rows))
+        if examples:
+            parts.append("```sh\n" + "\n".join(line.strip() for line in examples.strip().splitlines()) + "\n```")
+    return "\n\n".join(parts)
+
+
+def _prose(text: str) -> str:
+    """Paragraphs of a help text; those that click leaves as they are become code."""
+    out = []
+    for paragraph in text.strip().split("\n\n"):
+        if paragraph.startswith("\b\n"):
+            lines = paragraph.removeprefix("\b\n").splitlines()
+            out.append("```sh\n" + "\n".join(line.removeprefix("  ") for line in lines) + "\n```")
+        else:
+            out.append(textwrap.fill(" ".join(paragraph.split()), 120))
+    return "\n\n".join(out)
+
+
+def _option(option: click.Option, context: click.Context) -> str:
+    name = ", ".join(f"`{each}`" for each in option.opts)
+    choices = option.type.choices if isinstance(option.type, click.Choice) else ()
+    value = " or ".join(f"`{each}`" for each in choices) or ("" if option.is_flag else option.make_metavar(context))
+    shown = option.default if option.show_default and not option.is_flag else ""
+    text = (option.help or "").replace("|", "\\|")
+    more = " May be given several times." if option.multiple and "several times" not in text else ""
+    limits = option.type._describe_range() if isinstance(option.type, click.IntRange | click.FloatRange) else ""  # noqa: SLF001
+    needed = "required" if option.required else f"`{shown}`" if shown not in ("", None) else ""
+    return f"| {f'{name} {value}'.strip()} | {needed} | {text}{more}{f' ({limits})' if limits else ''} |"
+
+
+def metrics() -> str:
+    """Every metric of the operator."""
+    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for metric in vars(Metrics()).values():
+        if isinstance(metric, MetricWrapperBase):
+            name = f"{metric._name}_total" if isinstance(metric, Counter) else metric._name  # noqa: SLF001
+            labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001
+            rows.append(f"| `{name}` | {metric._type} | {labels} | {metric._documentation} |")  # noqa: SLF001
+    return "\n".join(rows)
+
+
+def invalidations() -> str:
+    """The table of what makes a cached verdict stale."""
+    rows = ["| event | filter | stale | why |", "|---|---|---|---|"]
+    rows += [f"| {row.event.value} | {row.filter} | {row.scope.value} | {row.reason} |" for row in INVALIDATES]
+    return "\n".join(rows)
+
+
+#: Each generated part: its page, its name in the marks, and what makes it.
+PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
+    ("reference/policy-fields.md", "spec", policy_fields("spec")),
+    ("reference/policy-fields.md", "status", policy_fields("status")),
+    ("reference/policy-fields.md", "rules", policy_rules),
+    ("reference/command-line.md", "commands", commands),
+    ("reference/metrics.md", "metrics", metrics),
+    ("reference/cached-verdicts.md", "invalidations", invalidations),
+    ("reference/reservations.md", "phases", phases_table),
+    ("reference/reservations.md", "transitions", transitions_table),
+)
+
+
+def with_part(text: str, name: str, made: str) -> str:
+    """A page's text with the generated part of that name."""
+    begin, end = f"<!-- generated by docs/generate.py: {name} -->", "<!-- end -->"
+    before, mark, rest = text.partition(begin)
+    if not mark:
+        message = f"the mark {begin} is missing"
+        raise ValueError(message)
+    return f"{before}{begin}\n{made}\n{end}{rest.partition(end)[2]}"
+
+
+if __name__ == "__main__":
+    for page, name, make in PARTS:
+        path = DOCS / page
+        path.write_text(with_part(path.read_text(), name, re.sub(r"[ ]+$", "", make(), flags=re.MULTILINE)))

@@ -1,0 +1,30 @@
+"""Interfaces between the server and its caller. Only values cross them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from flowcore.model.advice import Advice, ExtenderPod
+from thalweg_extender.answers import Outcome
+
+#: Binds a pod to a node. Arguments: namespace, name, UID, node. Returns "" or the error.
+Bind = Callable[[str, str, str, str], Awaitable[str]]
+#: Called after each response. Arguments: verb, outcome, seconds from the end of the request's body to the response.
+OnAnswer = Callable[[str, str, float], None]
+#: Called for each refused request or connection. Arguments: name of the refused part (a fixed set), client, problem.
+OnRefused = Callable[[str, str, str], None]
+
+
+class PlanView(Protocol):
+    """Read access to the plan. Its methods must return at once: kube-scheduler schedules no other pod meanwhile."""
+
+    def advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice | str:
+        """Advice for a pod and its candidate nodes, or the reason why there is no advice now.
+
+        A reason gets status 503, which sends the pod into kube-scheduler's error back-off; to hold a pod, return
+        Advice. The call changes no state: repeated, it returns the same.
+        """
+
+    def answered(self, extender_pod: ExtenderPod, advice: Advice, outcome: Outcome, passed: Sequence[str]) -> None:
+        """Called before each response of filter is sent, with its advice, outcome and the nodes that pass."""

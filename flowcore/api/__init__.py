@@ -1,0 +1,37 @@
+"""From Kubernetes JSON to model values.
+
+The ``Wire*`` structs name only the fields that scheduling reads. The decoder skips all other fields, also those of
+newer Kubernetes versions. A field of the wrong shape (a label that is a number) raises ``msgspec.ValidationError``
+with its path. A field of the right shape with a value that cannot be parsed (a quantity ``"abc"``) blocks that one pod
+or node. The reason names the field.
+"""
+
+from flowcore.api.base import Interner, to_labels
+from flowcore.api.devices import WireDeviceClass, to_device_class
+from flowcore.api.gangs import WirePodGroup, to_pod_group, to_unreadable_pod_group
+from flowcore.api.nodes import WireNamespace, WireNode, to_node
+from flowcore.api.pod_objects import WirePod
+from flowcore.api.pods import to_pod, to_unreadable_pod
+from flowcore.api.selectors import WireLabelSelector, to_label_selector
+from flowcore.api.storage_objects import STORAGE_KINDS, storage_decoder, to_storage_object
+
+__all__ = [
+    "STORAGE_KINDS",
+    "Interner",
+    "WireDeviceClass",
+    "WireLabelSelector",
+    "WireNamespace",
+    "WireNode",
+    "WirePod",
+    "WirePodGroup",
+    "storage_decoder",
+    "to_device_class",
+    "to_label_selector",
+    "to_labels",
+    "to_node",
+    "to_pod",
+    "to_pod_group",
+    "to_storage_object",
+    "to_unreadable_pod",
+    "to_unreadable_pod_group",
+]

@@ -1,0 +1,312 @@
+"""Gangs, from pods and PodGroup objects.
+
+Sources: k8s.io/api core/v1 PodSchedulingGroup and scheduling/v1alpha2 PodGroup; sigs.k8s.io/scheduler-plugins
+apis/scheduling/v1alpha1; volcano.sh/apis scheduling/v1beta1; koordinator's apis/extension/coscheduling.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from flowcore.api.base import Interner, Wire, WireMeta
+from flowcore.api.durations import parse_seconds
+from flowcore.model.errors import ModelError
+from flowcore.model.gang_spec import (
+    GANG,
+    GANG_GROUP,
+    GANG_MIN_MEMBER,
+    GANG_TOPOLOGY,
+    KOORDINATOR_GROUPS,
+    KOORDINATOR_MIN_AVAILABLE,
+    KOORDINATOR_NAME,
+    KOORDINATOR_TIMEOUT,
+    MAX_GANGS_IN_GROUP,
+    MAX_GROUP_BYTES,
+    POD_GROUP_LABELS,
+    VOLCANO_GROUP,
+    VOLCANO_GROUP_OLDER,
+    GangKey,
+    GangRef,
+    GangSource,
+    GangSpec,
+    PodGroup,
+)
+from flowcore.model.selectors import is_label_key
+
+_MAX_INT32 = 2**31 - 1
+#: One more than the longest name: a longer text is no name and need not be kept whole.
+_MAX_KEPT = 254
+#: Characters of an unreadable text that messages show.
+_MAX_SHOWN = 100
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+class WireSchedulingGroup(Wire):
+    pod_group_name: str | None = None
+
+
+class WireGangAnnotations(Wire):
+    """The annotations about gangs, on pods and on PodGroup objects."""
+
+    gang: str | None = msgspec.field(default=None, name=GANG)
+    least: str | None = msgspec.field(default=None, name=GANG_MIN_MEMBER)
+    group: str | None = msgspec.field(default=None, name=GANG_GROUP)
+    topology: str | None = msgspec.field(default=None, name=GANG_TOPOLOGY)
+    volcano: str | None = msgspec.field(default=None, name=VOLCANO_GROUP)
+    volcano_older: str | None = msgspec.field(default=None, name=VOLCANO_GROUP_OLDER)
+    koordinator: str | None = msgspec.field(default=None, name=KOORDINATOR_NAME)
+    koordinator_least: str | None = msgspec.field(default=None, name=KOORDINATOR_MIN_AVAILABLE)
+    koordinator_groups: str | None = msgspec.field(default=None, name=KOORDINATOR_GROUPS)
+    koordinator_timeout: str | None = msgspec.field(default=None, name=KOORDINATOR_TIMEOUT)
+
+
+def to_gang(
+    group: WireSchedulingGroup | None,
+    labels: dict[str, str] | None,
+    annotations: WireGangAnnotations | None,
+    namespace: str,
+    intern: Interner,
+) -> tuple[GangRef | None, tuple[ModelError, ...]]:
+    """The gang of a pod, and the errors in its annotations.
+
+    The first source that names a gang counts; the others are not read. An annotation with an error counts as absent.
+    """
+    key = _gang_key(group, labels, annotations, namespace)
+    if key is None:
+        return None, ()
+    if annotations is None or key.source.has_pod_groups:
+        return GangRef(key), ()
+    problems: list[ModelError] = []
+    if key.source is GangSource.KOORDINATOR:
+        spec = _koordinator_spec(key, annotations, problems)
+    else:
+        spec = _own_spec(key, annotations, problems)
+        if _NAME.fullmatch(key.name) is None:
+            problems.insert(0, ModelError(_annotation(GANG), f'"{_short(key.name)}" is no name of a gang'))
+    # All gangs of a group name the same gangs: they share one value.
+    spec = msgspec.structs.replace(spec, group=intern(spec.group)) if spec.group else spec
+    return GangRef(key, spec), tuple(problems)
+
+
+def _gang_key(
+    group: WireSchedulingGroup | None,
+    labels: dict[str, str] | None,
+    annotations: WireGangAnnotations | None,
+    namespace: str,
+) -> GangKey | None:
+    if group is not None and group.pod_group_name:
+        return GangKey(GangSource.NATIVE, namespace, group.pod_group_name)
+    for label in POD_GROUP_LABELS if labels else ():
+        if labels and labels.get(label):
+            return GangKey(GangSource.COSCHEDULING, namespace, labels[label])
+    if annotations is None:
+        return None
+    if name := annotations.volcano or annotations.volcano_older:
+        return GangKey(GangSource.VOLCANO, namespace, name[:_MAX_KEPT])
+    if annotations.koordinator:
+        return GangKey(GangSource.KOORDINATOR, namespace, annotations.koordinator[:_MAX_KEPT])
+    if annotations.gang is not None:
+        return GangKey(GangSource.THALWEG, namespace, annotations.gang[:_MAX_KEPT])
+    return None
+
+
+def _koordinator_spec(key: GangKey, annotations: WireGangAnnotations, problems: list[ModelError]) -> GangSpec:
+    min_member: int | None = None
+    group: tuple[GangKey, ...] = ()
+    timeout: int | None = None
+    try:
+        if annotations.koordinator_least is not None:
+            min_member = _whole_number(KOORDINATOR_MIN_AVAILABLE, annotations.koordinator_least)
+    except ModelError as error:
+        problems.append(error)
+    try:
+        group = _json_group(key, annotations.koordinator_groups)
+    except ModelError as error:
+        problems.append(error)
+    try:
+        if annotations.koordinator_timeout:
+            timeout = _duration(KOORDINATOR_TIMEOUT, annotations.koordinator_timeout)
+    except ModelError as error:
+        problems.append(error)
+    return GangSpec(min_member=min_member, group=group, timeout=timeout)
+
+
+def _own_spec(key: GangKey, annotations: WireGangAnnotations, problems: list[ModelError]) -> GangSpec:
+    min_member: int | None = None
+    group: tuple[GangKey, ...] = ()
+    topology = ""
+    try:
+        if annotations.least is not None:
+            min_member = _whole_number(GANG_MIN_MEMBER, annotations.least)
+    except ModelError as error:
+        problems.append(error)
+    try:
+        group = _group(key, annotations.group)
+    except ModelError as error:
+        problems.append(error)
+    try:
+        topology = _label_key(annotations.topology)
+    except ModelError as error:
+        problems.append(error)
+    return GangSpec(min_member=min_member, topology_key=topology, group=group)
+
+
+# --- PodGroup objects ---
+
+
+class _WireGangPolicy(Wire):
+    min_count: int = 0
+
+
+class _WireSchedulingPolicy(Wire):
+    gang: _WireGangPolicy | None = None
+
+
+class _WireTopology(Wire):
+    key: str = ""
+
+
+class _WireSchedulingConstraints(Wire):
+    topology: list[_WireTopology] | None = None
+
+
+class WirePodGroupSpec(Wire):
+    """Fields of all sources: the first two are of Kubernetes, the others of the coscheduling plugin and Volcano."""
+
+    scheduling_policy: _WireSchedulingPolicy | None = None
+    scheduling_constraints: _WireSchedulingConstraints | None = None
+    min_member: int | None = None
+    schedule_timeout_seconds: int | None = None
+
+
+class WirePodGroupMeta(WireMeta):
+    annotations: WireGangAnnotations | None = None
+
+
+class WirePodGroup(Wire):
+    metadata: WirePodGroupMeta
+    spec: WirePodGroupSpec | None = None
+
+
+def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> PodGroup:
+    """A PodGroup; ``problem`` names the fields that cannot be read.
+
+    Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor is any status, nor the fields
+    that only preemption reads.
+    """
+    meta, spec = wire.metadata, wire.spec or WirePodGroupSpec()
+    key = GangKey(source, meta.namespace or "default", meta.name)
+    annotations = meta.annotations or WireGangAnnotations()
+    problems: list[str] = []
+    timeout: int | None = None
+    topology, group = "", tuple[GangKey, ...]()
+    if source is GangSource.NATIVE:
+        gang = spec.scheduling_policy.gang if spec.scheduling_policy is not None else None
+        # Pods of the basic policy are placed independently.
+        min_member = gang.min_count if gang is not None else 0
+        constraints = spec.scheduling_constraints
+        topology = next((each.key for each in (constraints.topology if constraints else None) or () if each.key), "")
+    else:
+        min_member = spec.min_member or 0
+        if source is GangSource.COSCHEDULING and (spec.schedule_timeout_seconds or 0) > 0:
+            timeout = spec.schedule_timeout_seconds
+    try:
+        group = _group(key, annotations.group)
+        if source is GangSource.COSCHEDULING and not group:
+            group = _json_group(key, annotations.koordinator_groups)
+    except ModelError as error:
+        problems.append(str(error))
+    try:
+        topology = topology or _label_key(annotations.topology)
+    except ModelError as error:
+        problems.append(str(error))
+    gang_spec = GangSpec(
+        min_member=max(0, min(min_member, _MAX_INT32)), topology_key=topology, group=group, timeout=timeout
+    )
+    return PodGroup(key, intern(gang_spec), "; ".join(problems))
+
+
+class _WireNamed(Wire):
+    metadata: WireMeta
+
+
+def to_unreadable_pod_group(raw: bytes, source: GangSource, problem: str) -> PodGroup:
+    """A PodGroup whose JSON has the wrong shape. Its pods wait, with the problem as the reason.
+
+    Raises:
+        msgspec.ValidationError: the name cannot be read either.
+    """
+    meta = msgspec.json.decode(raw, type=_WireNamed).metadata
+    return PodGroup(GangKey(source, meta.namespace or "default", meta.name), GangSpec(), problem)
+
+
+# --- annotations ---
+
+
+def _annotation(name: str) -> str:
+    return f"annotation {name}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def _check_length(annotation: str, text: str) -> None:
+    if len(text) > MAX_GROUP_BYTES or len(text.encode(errors="replace")) > MAX_GROUP_BYTES:
+        raise ModelError(_annotation(annotation), f"it is longer than {MAX_GROUP_BYTES // 1024} KiB")
+
+
+def _whole_number(annotation: str, text: str) -> int:
+    if re.fullmatch(r"[0-9]{1,10}", text) is None or not 0 < int(text) <= _MAX_INT32:
+        raise ModelError(_annotation(annotation), f'"{_short(text)}" is no whole number above zero')
+    return int(text)
+
+
+def _duration(annotation: str, text: str) -> int:
+    seconds = parse_seconds(text)
+    if seconds is None:
+        raise ModelError(_annotation(annotation), f'"{_short(text)}" is no duration')
+    return max(1, seconds)
+
+
+def _label_key(text: str | None) -> str:
+    if text is not None and not is_label_key(text):
+        raise ModelError(_annotation(GANG_TOPOLOGY), f'"{_short(text)}" is no key of a label')
+    return text or ""
+
+
+def _group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:
+    """Gangs as a comma-separated list of name or namespace/name."""
+    if text is None:
+        return ()
+    _check_length(GANG_GROUP, text)
+    return _keys(key, GANG_GROUP, [each.strip() for each in text.split(",")])
+
+
+def _json_group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:
+    """Gangs as a JSON list of namespace/name."""
+    if not text:
+        return ()
+    _check_length(KOORDINATOR_GROUPS, text)
+    try:
+        names = msgspec.json.decode(text, type=list[str])
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise ModelError(_annotation(KOORDINATOR_GROUPS), f'"{_short(text)}" is no JSON list of names') from error
+    return _keys(key, KOORDINATOR_GROUPS, names)
+
+
+def _keys(key: GangKey, annotation: str, names: Iterable[str]) -> tuple[GangKey, ...]:
+    """The named gangs and the gang that names them, all of one source; () where no other gang is named."""
+    keys = {key}
+    for each in names:
+        namespace, slash, name = each.rpartition("/")
+        if _NAME.fullmatch(name) is None or (slash and _NAME.fullmatch(namespace) is None):
+            raise ModelError(_annotation(annotation), f'"{_short(each)}" is no name of a gang')
+        keys.add(GangKey(key.source, namespace or key.namespace, name))
+    if len(keys) > MAX_GANGS_IN_GROUP:
+        problem = f"the group has {len(keys)} gangs, {MAX_GANGS_IN_GROUP} are allowed"
+        raise ModelError(_annotation(annotation), problem)
+    return tuple(sorted(keys)) if len(keys) > 1 else ()

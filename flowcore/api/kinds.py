@@ -1,0 +1,66 @@
+"""The kinds of objects that are read: from a cluster by watching, from a dump by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from flowcore.api.policies import GROUP, KIND, PLURAL, VERSION
+from flowcore.model.gang_spec import GangSource
+
+_STORAGE: Final = "storage.k8s.io"
+
+
+class ObjectKind(msgspec.Struct, frozen=True):
+    """A kind of an API group. Other groups may have kinds of the same name, such as Node.longhorn.io.
+
+    Attributes:
+        group: "" for the core group.
+        versions: versions of one shape, as far as it is read; the newest is the first.
+    """
+
+    kind: str
+    plural: str
+    group: str = ""
+    versions: tuple[str, ...] = ("v1",)
+    namespaced: bool = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the API server lists all objects of the kind, the newest version first."""
+        prefix = f"/apis/{self.group}" if self.group else "/api"
+        return tuple(f"{prefix}/{version}/{self.plural}" for version in self.versions)
+
+    @property
+    def is_core(self) -> bool:
+        """Whether every API server serves the kind."""
+        return not self.group
+
+
+NODE: Final = ObjectKind("Node", "nodes")
+POD: Final = ObjectKind("Pod", "pods", namespaced=True)
+NAMESPACE: Final = ObjectKind("Namespace", "namespaces")
+DEVICE_CLASS: Final = ObjectKind("DeviceClass", "deviceclasses", "resource.k8s.io")
+#: What filters on volumes read.
+STORAGE: Final = (
+    ObjectKind("PersistentVolume", "persistentvolumes"),
+    ObjectKind("PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True),
+    ObjectKind("StorageClass", "storageclasses", _STORAGE),
+    ObjectKind("CSINode", "csinodes", _STORAGE),
+    ObjectKind("CSIDriver", "csidrivers", _STORAGE),
+    ObjectKind("CSIStorageCapacity", "csistoragecapacities", _STORAGE, namespaced=True),
+    ObjectKind("VolumeAttachment", "volumeattachments", _STORAGE),
+)
+POD_GROUPS: Final = {
+    source: ObjectKind("PodGroup", "podgroups", source.value, versions, namespaced=True)
+    for source, versions in (
+        (GangSource.NATIVE, ("v1beta1", "v1alpha3", "v1alpha2")),
+        (GangSource.COSCHEDULING, ("v1alpha1",)),
+        (GangSource.VOLCANO, ("v1beta1",)),
+    )
+}
+POLICY: Final = ObjectKind(KIND, PLURAL, GROUP, (VERSION,))
+
+#: All of them.
+KINDS: Final = (NODE, POD, NAMESPACE, *STORAGE, DEVICE_CLASS, *POD_GROUPS.values(), POLICY)

@@ -1,0 +1,42 @@
+"""Kubelet features that nodes declare and pods need.
+
+Source: component-helpers nodedeclaredfeatures (framework.go, featureset.go, features/). Of the five features that 1.36
+registers, scheduling asks for two; the others concern changes to running pods.
+"""
+
+from __future__ import annotations
+
+from flowcore.api.pod_objects import WirePodSpec
+
+RESTART_ALL = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+_KNOWN = (
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    RESTART_ALL,
+    USER_NAMESPACES_HOST_NETWORK,
+)
+
+
+def needed_features(spec: WirePodSpec) -> tuple[str, ...]:
+    """The features that a pod's node must declare, sorted (InferForScheduling)."""
+    found = []
+    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+    if any(rule.action == "RestartAllContainers" for each in containers for rule in each.restart_policy_rules or ()):
+        found.append(RESTART_ALL)
+    if spec.host_network and spec.host_users is False:
+        found.append(USER_NAMESPACES_HOST_NETWORK)
+    return tuple(found)
+
+
+def declared_features(listed: list[str] | None) -> tuple[str, ...]:
+    """The known features that a node declares; an unsorted list is read as in mapSorted."""
+    found, at = [], 0
+    for name in listed or ():
+        while at < len(_KNOWN) and _KNOWN[at] < name:
+            at += 1
+        if at < len(_KNOWN) and _KNOWN[at] == name:
+            found.append(name)
+            at += 1
+    return tuple(found)

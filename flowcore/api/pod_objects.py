@@ -1,0 +1,167 @@
+"""The fields of a Pod object that scheduling reads."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from flowcore.api.base import Int32, Quantities, Wire, WireMeta
+from flowcore.api.gangs import WireGangAnnotations, WireSchedulingGroup
+from flowcore.api.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
+from flowcore.api.volumes import WireVolume
+from flowcore.model.policies import PLANNED, REPLACES
+
+
+class WirePreferredTerm(Wire):
+    weight: Int32 = 0
+    preference: WireNodeSelectorTerm | None = None
+
+
+class WireNodeAffinity(Wire):
+    required: WireNodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WirePreferredTerm] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class WirePodAffinityTerm(Wire):
+    topology_key: str = ""
+    label_selector: WireLabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: WireLabelSelector | None = None
+
+
+class WirePreferredPodAffinityTerm(Wire):
+    weight: Int32 = 0
+    pod_affinity_term: WirePodAffinityTerm | None = None
+
+
+class WirePodAffinity(Wire):
+    required: list[WirePodAffinityTerm] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WirePreferredPodAffinityTerm] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class WireAffinity(Wire):
+    node_affinity: WireNodeAffinity | None = None
+    pod_affinity: WirePodAffinity | None = None
+    pod_anti_affinity: WirePodAffinity | None = None
+
+
+class WireToleration(Wire):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class WireResources(Wire):
+    requests: Quantities | None = None
+
+
+class WirePort(Wire):
+    host_port: Int32 | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+    protocol: str | None = None
+
+
+class WireContainer(Wire):
+    name: str = ""
+    image: str | None = None
+    resources: WireResources | None = None
+    ports: list[WirePort] | None = None
+    restart_policy: str | None = None
+    restart_policy_rules: list[WireRestartRule] | None = None
+
+
+class WireRestartRule(Wire):
+    action: str = ""
+
+
+class WireGate(Wire):
+    name: str = ""
+
+
+class WireSpread(Wire):
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    max_skew: Int32 = 0
+    min_domains: Int32 | None = None
+    label_selector: WireLabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+
+
+class WirePodSpec(Wire):
+    containers: list[WireContainer] | None = None
+    init_containers: list[WireContainer] | None = None
+    resources: WireResources | None = None
+    overhead: Quantities | None = None
+    node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: WireAffinity | None = None
+    tolerations: list[WireToleration] | None = None
+    priority: Int32 | None = None
+    scheduler_name: str | None = None
+    scheduling_gates: list[WireGate] | None = None
+    resource_claims: list[WireGate] | None = None
+    volumes: list[WireVolume] | None = None
+    host_network: bool | None = None
+    host_users: bool | None = None
+    topology_spread_constraints: list[WireSpread] | None = None
+    scheduling_group: WireSchedulingGroup | None = None
+
+
+class WireCondition(Wire):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: datetime | None = None
+
+
+class WireContainerStatus(Wire):
+    name: str = ""
+    resources: WireResources | None = None
+    allocated_resources: Quantities | None = None
+
+
+class WirePodStatus(Wire):
+    phase: str | None = None
+    nominated_node_name: str | None = None
+    conditions: list[WireCondition] | None = None
+    container_statuses: list[WireContainerStatus] | None = None
+    init_container_statuses: list[WireContainerStatus] | None = None
+    resources: WireResources | None = None
+    allocated_resources: Quantities | None = None
+
+
+class WirePodAnnotations(WireGangAnnotations):
+    """The annotations that we read. Others are often long and many."""
+
+    planned: str | None = msgspec.field(default=None, name=PLANNED)
+    replaces: str | None = msgspec.field(default=None, name=REPLACES)
+
+
+class WireOwner(Wire):
+    kind: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class WirePodMeta(WireMeta):
+    owner_references: list[WireOwner] | None = None
+    annotations: WirePodAnnotations | None = None
+
+
+class WirePod(Wire):
+    metadata: WirePodMeta
+    spec: WirePodSpec
+    status: WirePodStatus | None = None

@@ -1,0 +1,82 @@
+"""Requests of a pod's containers: resources, host ports and images."""
+
+from __future__ import annotations
+
+from flowcore.api.pod_objects import WireContainer, WireContainerStatus, WirePodSpec, WirePodStatus
+from flowcore.model.pods import HostPort
+from flowcore.model.resources import NanoList, pod_total, raise_to, read_list
+
+
+def requests_of(spec: WirePodSpec, status: WirePodStatus | None = None) -> NanoList:
+    """The pod's requests; with ``status``, its usage while it is resized in place (KEP-1287)."""
+    held: dict[str, WireContainerStatus] = {}
+    infeasible = False
+    if status is not None:
+        held = {s.name: s for s in (status.container_statuses or []) + (status.init_container_statuses or [])}
+        infeasible = any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ())
+
+    def effective(asked: NanoList, actual: NanoList, allocated: NanoList) -> NanoList:
+        result: NanoList = {} if infeasible else dict(asked)
+        raise_to(result, actual)
+        raise_to(result, allocated)
+        return result
+
+    def container(wire: WireContainer, field: str, *, resizable: bool) -> NanoList:
+        asked = read_list(wire.resources.requests if wire.resources else None, f"{field}.resources.requests")
+        seen = held.get(wire.name)
+        if not resizable or seen is None or seen.resources is None:
+            return asked
+        where = f"status.containerStatuses[{wire.name}]"
+        return effective(
+            asked,
+            read_list(seen.resources.requests, f"{where}.resources.requests"),
+            read_list(seen.allocated_resources, f"{where}.allocatedResources"),
+        )
+
+    containers = [container(c, f"spec.containers[{i}]", resizable=True) for i, c in enumerate(spec.containers or ())]
+    init_containers = [
+        (
+            container(c, f"spec.initContainers[{i}]", resizable=c.restart_policy == "Always"),
+            c.restart_policy == "Always",
+        )
+        for i, c in enumerate(spec.init_containers or ())
+    ]
+    pod_level = read_list(spec.resources.requests if spec.resources else None, "spec.resources.requests")
+    if pod_level and status is not None and status.resources is not None:
+        actual = read_list(status.resources.requests, "status.resources.requests")
+        allocated = read_list(status.allocated_resources, "status.allocatedResources")
+        resized = effective(pod_level, actual, allocated)
+        pod_level = {name: resized.get(name, 0) for name in pod_level}
+    return pod_total(containers, init_containers, pod_level, read_list(spec.overhead, "spec.overhead"))
+
+
+def has_resize(status: WirePodStatus) -> bool:
+    """Whether the kubelet reports amounts, which may differ from the requests of the spec."""
+    reported = (status.container_statuses or []) + (status.init_container_statuses or [])
+    return status.resources is not None or any(s.resources is not None for s in reported)
+
+
+def host_ports_of(spec: WirePodSpec) -> tuple[HostPort, ...]:
+    """Host ports of app containers and sidecars, sorted: the pod holds them as long as it runs."""
+    containers = [c for c in spec.init_containers or () if c.restart_policy == "Always"] + (spec.containers or [])
+    ports = {
+        HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)  # noqa: S104 - a value, not a bind
+        for container in containers
+        for port in container.ports or ()
+        if port.host_port is not None and port.host_port > 0
+    }
+    return tuple(sorted(ports))
+
+
+def images_of(spec: WirePodSpec) -> tuple[str, ...]:
+    """Images of all containers and image volumes, sorted, with repetitions.
+
+    Source: kube-scheduler plugins/imagelocality (normalizedImageName): a name without a tag means ``:latest``.
+    """
+    names = [container.image for container in (spec.init_containers or []) + (spec.containers or [])]
+    names += [volume.image.reference for volume in spec.volumes or () if volume.image is not None]
+    return tuple(sorted(_with_tag(name) for name in names if name))
+
+
+def _with_tag(name: str) -> str:
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -1,0 +1,168 @@
+"""FlowSchedulingPolicy: from the spec of an object to a Policy.
+
+The API server refuses most mistakes by schema and CEL. This module checks what those cannot say, and the rest once
+more: a cluster may have the CRD of another release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from flowcore.api.constraints import WireConstraint, WireGangs, parse_constraints, parse_gangs
+from flowcore.api.selectors import WireLabelSelector, parse_selector
+from flowcore.model.errors import PolicyError
+from flowcore.model.policies import (
+    SCHEDULER_NAME,
+    STEERED_NAME,
+    CostWeights,
+    Delivery,
+    KnownModels,
+    Policy,
+    Selects,
+    Steering,
+    UnscheduledPrice,
+    Victims,
+    WaitingMode,
+)
+from flowcore.model.selectors import LabelSelector
+
+#: The API of policies.
+GROUP: Final = "scheduling.thalweg"
+VERSION: Final = "v1alpha1"
+KIND: Final = "FlowSchedulingPolicy"
+PLURAL: Final = "flowschedulingpolicies"
+_Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
+_Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+
+
+class _Weights(msgspec.Struct, rename="camel"):
+    least_requested: _Weight = CostWeights().least_requested
+    balance: _Weight = CostWeights().balance
+    node_preference: _Weight = CostWeights().node_preference
+    taint_preference: _Weight = CostWeights().taint_preference
+    pod_affinity: _Weight = CostWeights().pod_affinity
+    spread: _Weight = CostWeights().spread
+    image_locality: _Weight = CostWeights().image_locality
+    idle_resources: _Weight = CostWeights().idle_resources
+
+
+class _Cost(msgspec.Struct):
+    model: str = "CPUMemory"
+    weights: _Weights = msgspec.field(default_factory=_Weights)
+
+
+class _Unscheduled(msgspec.Struct, rename="camel"):
+    base: Annotated[int, msgspec.Meta(ge=0, le=10**12)] = 100_000
+    per_priority: _Factor = 10
+    per_waiting_second: _Factor = 5
+    aging_crosses_priorities: bool = False
+
+
+class _Selects(msgspec.Struct, rename="camel"):
+    scheduler_names: list[str] | None = None
+    pod_selector: WireLabelSelector | None = None
+    namespace_selector: WireLabelSelector | None = None
+
+
+class _Replaces(msgspec.Struct):
+    victims: Victims = Victims.SAME_CONTROLLER
+
+
+class _Spec(msgspec.Struct):
+    precedence: Annotated[int, msgspec.Meta(ge=-(10**9), le=10**9)] = 0
+    selects: _Selects = msgspec.field(default_factory=_Selects)
+    delivery: Delivery = Delivery.BINDER
+    steering: Steering = Steering.REQUIRE
+    waiting: WaitingMode = WaitingMode.HOLD
+    cost: _Cost = msgspec.field(default_factory=_Cost)
+    unscheduled: _Unscheduled = msgspec.field(default_factory=_Unscheduled)
+    gangs: WireGangs = msgspec.field(default_factory=WireGangs)
+    constraints: list[WireConstraint] = msgspec.field(default_factory=list)
+    replaces: _Replaces = msgspec.field(default_factory=_Replaces)
+
+
+def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Policy:
+    """The policy that a spec describes.
+
+    Args:
+        models: the cost models that the policy may name.
+
+    Raises:
+        PolicyError: the policy cannot be put in force; the error names the field.
+    """
+    try:
+        wire = msgspec.convert(dict(spec), _Spec)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        problem, _, path = text.partition(" - at `$")
+        raise PolicyError(f"spec{path.rstrip('`')}", problem) from error
+    if wire.cost.model not in models.names:
+        known, why = ", ".join(models.names), models.problems.get(wire.cost.model)
+        raise PolicyError(
+            "spec.cost.model",
+            f'"{wire.cost.model}" cannot be used ({why}); known are {known}'
+            if why
+            else f'"{wire.cost.model}" is not one of {known}',
+        )
+    names = tuple(wire.selects.scheduler_names or _default_names(wire.delivery))
+    _check_delivery(wire, names)
+    return Policy(
+        name=name,
+        precedence=wire.precedence,
+        selects=Selects(
+            scheduler_names=names,
+            pods=_selector(wire.selects.pod_selector, "spec.selects.podSelector"),
+            namespaces=_selector(wire.selects.namespace_selector, "spec.selects.namespaceSelector"),
+            nothing=not spec.get("selects"),
+        ),
+        delivery=wire.delivery,
+        steering=wire.steering,
+        waiting=wire.waiting,
+        cost_model=wire.cost.model,
+        weights=CostWeights(**msgspec.structs.asdict(wire.cost.weights)),
+        unscheduled=UnscheduledPrice(**msgspec.structs.asdict(wire.unscheduled)),
+        gangs=parse_gangs(wire.gangs),
+        constraints=parse_constraints(wire.constraints),
+        victims=wire.replaces.victims,
+    )
+
+
+def _default_names(delivery: Delivery) -> tuple[str, ...]:
+    return (STEERED_NAME,) if delivery is Delivery.EXTENDER else (SCHEDULER_NAME,)
+
+
+def _check_delivery(wire: _Spec, names: tuple[str, ...]) -> None:
+    """The CRD's CEL rules once more, in the same words."""
+    if wire.constraints and wire.steering is Steering.PREFER:
+        raise PolicyError(
+            "spec.steering",
+            "constraints need Require; with Prefer kube-scheduler may choose a node, and it does not know them",
+        )
+    if wire.delivery is Delivery.BINDER and not {"default-scheduler", STEERED_NAME}.isdisjoint(names):
+        raise PolicyError(
+            "spec.selects.schedulerNames",
+            "default-scheduler and thalweg-steered are served by kube-scheduler, and "
+            "two schedulers binding the same pods overcommit nodes; let the pods name the scheduler thalweg, or use "
+            "delivery Extender or Observe",
+        )
+    if wire.delivery is Delivery.EXTENDER:
+        if SCHEDULER_NAME in names:
+            raise PolicyError(
+                "spec.selects.schedulerNames",
+                "pods that name the scheduler thalweg are bound by Thalweg itself; let "
+                "the pods name thalweg-steered, or use delivery Binder",
+            )
+        return
+    if wire.steering is not Steering.REQUIRE:
+        raise PolicyError("spec.steering", "Prefer needs delivery Extender; with any other there is nobody to steer")
+    if wire.waiting is not WaitingMode.HOLD:
+        raise PolicyError(
+            "spec.waiting", "Gate needs delivery Extender; with any other kube-scheduler does not look at the pods"
+        )
+
+
+def _selector(wire: WireLabelSelector | None, field: str) -> LabelSelector | None:
+    return None if wire is None else parse_selector(wire, field)

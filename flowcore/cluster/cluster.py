@@ -1,0 +1,352 @@
+"""The cluster as last seen: nodes, pods, namespaces, storage, device classes, PodGroups, with indexes.
+
+Events tell it what changed. It knows nothing of plans. Each mutator returns what its caller may want to act on; nobody
+is called back. A bound pod holds room on its node until it is terminal or gone; a deleting pod
+holds its room too, as in kube-scheduler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import msgspec
+
+from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange
+from flowcore.cluster.gang_registry import GangRegistry
+from flowcore.cluster.occupancy import Occupancy
+from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.storage_index import StorageIndex
+from flowcore.cluster.victims import victim_key
+from flowcore.model.devices import DeviceClass, device_resources, with_devices
+from flowcore.model.gang_spec import GangKey, PodGroup
+from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import HostPort, Pod
+from flowcore.model.resources import Amounts
+from flowcore.model.selectors import Labels, value_of
+from flowcore.model.volumes import StorageKey, StorageObject, Volumes
+
+#: Namespace, labels and scheduler name of a pod: all that policies select by.
+Governed = tuple[str, Labels, str]
+
+
+@dataclass(slots=True)
+class Population:
+    """Pods of one kind: how many have a node, how many wait."""
+
+    placed: int = 0
+    waiting: int = 0
+
+
+class Cluster:
+    """See the module.
+
+    Attributes:
+        policies: those in force.
+        waiting: pods without a node, those that a DeviceClass leaves to kube-scheduler marked so.
+        leaving: keys of bound pods that count as if they were being deleted (see ``set_leaving``).
+        populations: how many pods there are of each kind that policies tell apart.
+        gangs: which pods belong together.
+        occupancy: what is taken on each node.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.namespaces: dict[str, Labels] = {}
+        self.policies = PolicyIndex()
+        self.waiting: dict[str, Pod] = {}
+        self.leaving: set[str] = set()
+        self.populations: dict[Governed, Population] = {}
+        self.storage = StorageIndex()
+        self.device_classes: dict[str, DeviceClass] = {}
+        self.gangs = GangRegistry()
+        self.occupancy = Occupancy()
+        self._node_versions: dict[str, int] = {}
+        self._dirty_nodes: set[str] = set()
+        self._dirty_reports: set[str] = set()
+        self._dirty_namespaces: set[str] = set()
+        #: Waiting pods whose rules other pods may satisfy by coming.
+        self._rule_dependent: set[str] = set()
+        #: Pods that waiting ones name as those whose place they take, and how many do.
+        self._named_victims: Counter[str] = Counter()
+        #: Extended resource -> the DeviceClass that backs it.
+        self._backing_class: dict[str, str] = {}
+
+    @property
+    def generation(self) -> int:
+        """Rises with every change that scheduling can see."""
+        return self.occupancy.generation
+
+    def domain(self, node: str, label: str) -> str:
+        """A node's value of a label; "" where it has none."""
+        known = self.nodes.get(node)
+        return "" if known is None else value_of(known.labels, label) or ""
+
+    # --- nodes ---
+
+    def put_node(self, node: Node) -> NodeChange | None:
+        """Takes a new or changed node; None: scheduling sees no change (heartbeats, conditions, reports)."""
+        before = self.nodes.get(node.name)
+        if before == node:
+            return None
+        self.nodes[node.name] = node
+        if before is None or before.report != node.report:
+            self._dirty_reports.add(node.name)
+        if before is None or before.without_report != node.without_report:
+            return self._touch_node(node.name, before)
+        return None
+
+    def remove_node(self, name: str) -> NodeChange | None:
+        """A node is gone. Its pods stay counted until they go too."""
+        before = self.nodes.pop(name, None)
+        return None if before is None else self._touch_node(name, before)
+
+    def _touch_node(self, name: str, before: Node | None) -> NodeChange:
+        self.occupancy.generation += 1
+        if name in self.nodes:
+            self._node_versions[name] = self.generation
+        else:
+            self._node_versions.pop(name, None)
+        self._dirty_nodes.add(name)
+        self.occupancy.mark_dirty(name)
+        return NodeChange(name, before)
+
+    def node_changed_since(self, name: str, generation: int) -> bool:
+        """Whether the node object changed, came or went after ``generation``."""
+        return name not in self.nodes or self._node_versions.get(name, 0) > generation
+
+    # --- pods ---
+
+    def put_pod(self, pod: Pod) -> PodChange:
+        """Takes a new or changed pod."""
+        key = pod.key
+        old = self.pods.get(key)
+        self.pods[key] = pod
+        counts_anew, room_freed, left, came = self._recount(old, pod)
+        gang_changed = self.gangs.put(pod)
+        waiting_changed, gate_opened = self._set_waiting(key, pod)
+        return PodChange(
+            old,
+            pod,
+            left,
+            came,
+            room_freed,
+            gang_changed,
+            waiting_changed,
+            gate_opened,
+            victim_changed=key in self._named_victims and (None if old is None else _room(old)) != _room(pod),
+            affects_waiting=bool(self._rule_dependent) and counts_anew,
+        )
+
+    def remove_pod(self, key: str) -> PodChange:
+        """A pod is gone."""
+        old = self.pods.pop(key, None)
+        gang_changed = self.gangs.drop(key)
+        _, room_freed, left, came = self._recount(old, None)
+        self._rule_dependent.discard(key)
+        self._stop_waiting(key)
+        return PodChange(old, None, left, came, room_freed, gang_changed)
+
+    def set_leaving(self, key: str, *, leaving: bool) -> None:
+        """A bound pod counts for the rules between pods as if it were being deleted, or does so no longer."""
+        pod = self.pods[key]
+        self.occupancy.change_pods(self.counted_signature(pod), pod.node_name, -1)
+        (self.leaving.add if leaving else self.leaving.discard)(key)
+        self.occupancy.change_pods(self.counted_signature(pod), pod.node_name, 1)
+
+    def counted_signature(self, pod: Pod) -> PodSignature:
+        """The signature that a bound pod counts with."""
+        if pod.key in self.leaving:
+            return msgspec.structs.replace(pod.signature, deleting=True)
+        return pod.signature
+
+    def _stop_waiting(self, key: str) -> None:
+        before = self.waiting.pop(key, None)
+        if before is not None:
+            self.storage.track_claims(before, -1)
+            self._count_victim(before, -1)
+            self.occupancy.generation += 1
+
+    def _count_victim(self, pod: Pod, by: int) -> None:
+        key = victim_key(pod)
+        if key:
+            self._named_victims[key] += by
+            if not self._named_victims[key]:
+                del self._named_victims[key]
+
+    def _set_waiting(self, key: str, pod: Pod) -> tuple[bool, bool]:
+        """Keeps ``waiting`` up to date; whether the pod waits with other needs, and whether its gate opened."""
+        rules = pod.constraints
+        if pod.node_name or pod.terminal or rules is None or not (rules.affinity or rules.spread):
+            self._rule_dependent.discard(key)
+        else:
+            self._rule_dependent.add(key)
+        if pod.node_name or pod.terminal:
+            self._stop_waiting(key)
+            return False, False
+        pod = with_devices(pod, self._backing_class)
+        before = self.waiting.get(key)
+        if before is not None:
+            self.storage.track_claims(before, -1)
+            self._count_victim(before, -1)
+        self.storage.track_claims(pod, 1)
+        self._count_victim(pod, 1)
+        self.waiting[key] = pod
+        # Our own writes come back as changes. They are no news for a round, but for a gate that opens.
+        changed = before is None or _as_planned(before) != _as_planned(pod)
+        opened = before is not None and before.gated and not pod.gated
+        if changed:
+            self.occupancy.generation += 1
+        return changed, opened
+
+    def _recount(
+        self, old: Pod | None, new: Pod | None
+    ) -> tuple[bool, bool, tuple[PodSignature, str] | None, tuple[PodSignature, str] | None]:
+        """Moves a pod in all sums; whether it counts anew for rules, whether room came free, and what moved."""
+        if old is not None and new is not None and _counted(old) == _counted(new):
+            return False, False, None, None  # most updates are a kubelet's status reports
+        left = came = None
+        occupancy = self.occupancy
+        held_before = None if old is None else _room(old)
+        if old is not None:
+            self._count(old, -1)
+            if held_before is not None:
+                occupancy.change_usage(old.node_name, old.usage, old.pod_class, -1)
+                left = (self.counted_signature(old), old.node_name)
+                occupancy.change_pods(*left, -1)
+        held_now = None if new is None else _room(new)
+        if new is not None:
+            self._count(new, 1)
+            if held_now is not None:
+                occupancy.change_usage(new.node_name, new.usage, new.pod_class, 1)
+                came = (self.counted_signature(new), new.node_name)
+                occupancy.change_pods(*came, 1)
+        now = None if new is None or held_now is None else (new.node_name, new.signature)
+        before = None if old is None or held_before is None else (old.node_name, old.signature)
+        return (
+            now is not None and now != before,
+            held_before is not None and held_before != held_now,
+            left,
+            came,
+        )
+
+    def _count(self, pod: Pod, sign: int) -> None:
+        if pod.terminal:
+            return
+        governed = (pod.namespace, pod.labels, pod.scheduler_name)
+        population = self.populations.get(governed)
+        if population is None:
+            population = self.populations[governed] = Population()
+        if pod.node_name:
+            population.placed += sign
+        else:
+            population.waiting += sign
+        if not population.placed and not population.waiting:
+            del self.populations[governed]
+
+    # --- namespaces, storage, devices, gangs ---
+
+    def set_namespace(self, name: str, labels: Labels | None) -> bool:
+        """Takes a namespace's labels; None: it is gone. Whether that is a change."""
+        if self.namespaces.get(name) == labels:
+            return False
+        if labels is None:
+            del self.namespaces[name]
+        else:
+            self.namespaces[name] = labels
+        self.occupancy.pod_index.set_namespace(name, labels)
+        self._dirty_namespaces.add(name)
+        self.occupancy.generation += 1
+        return True
+
+    def put_storage(self, each: StorageObject) -> bool:
+        """Takes a new or changed storage object; whether a waiting pod may be placed now."""
+        if not self.storage.put(each):
+            return False
+        self.occupancy.generation += 1
+        return self.storage.may_unblock(each, gone=False)
+
+    def remove_storage(self, key: StorageKey) -> bool:
+        """A storage object is gone; whether a waiting pod may be placed now."""
+        before = self.storage.drop(key)
+        if before is None:
+            return False
+        self.occupancy.generation += 1
+        return self.storage.may_unblock(before, gone=True)
+
+    def set_device_class(self, name: str, device_class: DeviceClass | None) -> bool:
+        """Takes a DeviceClass; None: it is gone. Whether pods wait with other needs now."""
+        if device_class is None:
+            self.device_classes.pop(name, None)
+        else:
+            self.device_classes[name] = device_class
+        backing = device_resources(self.device_classes.values())
+        if backing == self._backing_class:
+            return False
+        self._backing_class = backing
+        changes = [self._set_waiting(key, self.pods[key])[0] for key in list(self.waiting)]
+        return any(changes)
+
+    def put_pod_group(self, group: PodGroup) -> bool:
+        """Takes a new or changed PodGroup; whether pods wait for it."""
+        changed = self.gangs.put_group(group)
+        self.occupancy.generation += changed
+        return changed
+
+    def remove_pod_group(self, key: GangKey) -> bool:
+        """A PodGroup is gone; whether pods wait for it."""
+        changed = self.gangs.drop_group(key)
+        self.occupancy.generation += changed
+        return changed
+
+    # --- for workers ---
+
+    def take_changes(self) -> ClusterChanges:
+        """What changed since the last call."""
+        storage, removed_storage = self.storage.take_changes()
+        changes = ClusterChanges(
+            nodes=[self.nodes[name].without_report for name in sorted(self._dirty_nodes) if name in self.nodes],
+            removed_nodes=[name for name in sorted(self._dirty_nodes) if name not in self.nodes],
+            usage={
+                name: self.occupancy.usage_of(name) for name in self.occupancy.take_dirty_nodes() if name in self.nodes
+            },
+            namespaces={name: self.namespaces.get(name) for name in sorted(self._dirty_namespaces)},
+            pod_deltas=self.occupancy.take_pod_deltas(),
+            reports={name: self.nodes[name].report for name in sorted(self._dirty_reports) if name in self.nodes},
+            storage=storage,
+            removed_storage=removed_storage,
+        )
+        self._dirty_nodes.clear()
+        self._dirty_namespaces.clear()
+        self._dirty_reports.clear()
+        return changes
+
+    def mark_all_dirty(self) -> None:
+        """The next ``take_changes`` returns everything: the last receiver is gone."""
+        self._dirty_nodes.update(self.nodes)
+        for name in self.nodes:
+            self.occupancy.mark_dirty(name)
+        self._dirty_reports.update(self.nodes)
+        self._dirty_namespaces.update(self.namespaces)
+        self.storage.mark_all_dirty()
+        self.occupancy.mark_pods_dirty()
+
+
+def _room(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...], Volumes] | None:
+    """Where and what a pod holds; None: nothing."""
+    if not pod.node_name or pod.terminal:
+        return None
+    return pod.node_name, pod.usage, pod.pod_class.host_ports, pod.pod_class.volumes
+
+
+def _counted(pod: Pod) -> tuple[object, ...]:
+    governed = pod.namespace, pod.labels, pod.scheduler_name, bool(pod.node_name), pod.terminal
+    return _room(pod), governed, pod.deleting, pod.constraints
+
+
+def _as_planned(pod: Pod) -> Pod:
+    return msgspec.structs.replace(
+        pod, unschedulable_message="", unschedulable_since=0.0, nominated_node="", planned_node="", gated=False
+    )

@@ -1,0 +1,192 @@
+"""Storage objects of a cluster and the volumes that running pods mount, indexed for filters.
+
+A change costs what changed, not the size of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from itertools import chain
+from typing import Any
+
+from flowcore.model.volumes import (
+    Capacity,
+    Claim,
+    ClaimKey,
+    CsiDriver,
+    CsiNode,
+    PersistentVolume,
+    StorageClass,
+    StorageKey,
+    StorageObject,
+    VolumeAttachment,
+    Volumes,
+    key_of,
+)
+
+
+class Storage:
+    """See the module.
+
+    Attributes:
+        claims, volumes, classes, csi_nodes, drivers: storage objects by their keys.
+        mounted: volumes that the pods of a node mount, by node; without the nodes where there are none.
+        memo: results that filters cache; cleared with every change.
+    """
+
+    def __init__(self) -> None:
+        self.claims: dict[ClaimKey, Claim] = {}
+        self.volumes: dict[str, PersistentVolume] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.csi_nodes: dict[str, CsiNode] = {}
+        self.drivers: dict[str, CsiDriver] = {}
+        self.mounted: dict[str, Volumes] = {}
+        self.memo: dict[str, Any] = {}
+        self._attachments: dict[str, VolumeAttachment] = {}
+        self._capacities: dict[ClaimKey, Capacity] = {}
+        # Most volumes are bound to a claim. Among the others a claim takes the smallest that is large enough.
+        self._free: dict[str, set[str]] = {}
+        self._in_order: dict[str, tuple[PersistentVolume, ...]] = {}
+        self._kept: dict[ClaimKey, tuple[str, ...]] = {}
+        self._attached: dict[str, set[str]] = {}
+        self._spaces: dict[str, set[ClaimKey]] = {}
+
+    @classmethod
+    def of(cls, objects: Iterable[StorageObject], running: Iterable[tuple[str, Volumes]]) -> Storage:
+        """Storage from its objects, and from the node name and volumes of each running pod."""
+        found = cls()
+        for each in objects:
+            found.put(each)
+        mounted: dict[str, Volumes] = {}
+        for node, volumes in running:
+            if volumes:
+                mounted[node] = mounted.get(node, ()) + volumes
+        for node, volumes in mounted.items():
+            found.mount(node, volumes)
+        return found
+
+    def __iter__(self) -> Iterator[StorageObject]:
+        """All objects."""
+        kinds: tuple[Mapping[Any, StorageObject], ...] = (
+            self.claims, self.volumes, self.classes, self.csi_nodes, self.drivers, self._attachments, self._capacities
+        )  # fmt: skip
+        return chain.from_iterable(objects.values() for objects in kinds)
+
+    # --- changes ---
+
+    def put(self, each: StorageObject) -> None:
+        """Takes a new or changed object."""
+        self.drop(key_of(each))
+        match each:
+            case Claim():
+                self.claims[each.namespace, each.name] = each
+            case PersistentVolume():
+                self.volumes[each.name] = each
+                self._index(each)
+            case StorageClass():
+                self.classes[each.name] = each
+            case CsiNode():
+                self.csi_nodes[each.name] = each
+            case CsiDriver():
+                self.drivers[each.name] = each
+            case VolumeAttachment():
+                self._attachments[each.name] = each
+                self._attached.setdefault(each.node_name, set()).add(each.name)
+            case Capacity():
+                self._capacities[each.key] = each
+                self._spaces.setdefault(each.storage_class, set()).add(each.key)
+
+    def drop(self, key: StorageKey) -> None:
+        """An object is gone; it need not have been known."""
+        self.memo.clear()
+        kind, namespace, name = key
+        match kind:
+            case "PersistentVolumeClaim":
+                self.claims.pop((namespace, name), None)
+            case "PersistentVolume":
+                volume = self.volumes.pop(name, None)
+                if volume is not None:
+                    self._unindex(volume)
+            case "StorageClass":
+                self.classes.pop(name, None)
+            case "CSINode":
+                self.csi_nodes.pop(name, None)
+            case "CSIDriver":
+                self.drivers.pop(name, None)
+            case "VolumeAttachment":
+                attachment = self._attachments.pop(name, None)
+                if attachment is not None:
+                    _remove(self._attached, attachment.node_name, name)
+            case "CSIStorageCapacity":
+                capacity = self._capacities.pop((namespace, name), None)
+                if capacity is not None:
+                    _remove(self._spaces, capacity.storage_class, (namespace, name))
+
+    def mount(self, node: str, volumes: Volumes) -> None:
+        """Replaces the volumes that the pods of a node mount."""
+        self.memo.clear()
+        self.mounted.pop(node, None)
+        if volumes:
+            self.mounted[node] = volumes
+
+    def without(self, node: str, volumes: Volumes) -> Storage:
+        """The storage with some volumes of a node not mounted; costs the number of nodes with volumes."""
+        if not volumes:
+            return self
+        found = copy(self)
+        left = tuple(each for each in self.mounted.get(node, ()) if each not in volumes)
+        found.mounted, found.memo = {**self.mounted, node: left}, {}
+        return found
+
+    def _index(self, volume: PersistentVolume) -> None:
+        if volume.claim is None:
+            self._free.setdefault(volume.storage_class, set()).add(volume.name)
+            self._in_order.pop(volume.storage_class, None)
+        else:
+            key = volume.claim.namespace, volume.claim.name
+            self._kept[key] = (*self._kept.get(key, ()), volume.name)
+
+    def _unindex(self, volume: PersistentVolume) -> None:
+        if volume.claim is None:
+            _remove(self._free, volume.storage_class, volume.name)
+            self._in_order.pop(volume.storage_class, None)
+        else:
+            key = volume.claim.namespace, volume.claim.name
+            self._kept[key] = tuple(name for name in self._kept[key] if name != volume.name)
+            if not self._kept[key]:
+                del self._kept[key]
+
+    # --- questions ---
+
+    def free(self, storage_class: str) -> tuple[PersistentVolume, ...]:
+        """Volumes of a class without a claim, by size and then by name."""
+        if storage_class not in self._free:
+            return ()  # claims may name any class: misses are not cached
+        found = self._in_order.get(storage_class)
+        if found is None:
+            found = self._in_order[storage_class] = self._sorted(self._free[storage_class])
+        return found
+
+    def kept_for(self, claim: Claim) -> tuple[PersistentVolume, ...]:
+        """Volumes bound to a claim of this name, in the same order."""
+        return self._sorted(self._kept.get((claim.namespace, claim.name), ()))
+
+    def _sorted(self, names: Iterable[str]) -> tuple[PersistentVolume, ...]:
+        return tuple(sorted((self.volumes[name] for name in names), key=lambda each: (each.size, each.name)))
+
+    def attached_to(self, node: str) -> list[VolumeAttachment]:
+        """Attachments to a node, by name."""
+        return [self._attachments[name] for name in sorted(self._attached.get(node, ()))]
+
+    def spaces(self, storage_class: str) -> list[Capacity]:
+        """Capacities of a class, by key."""
+        return [self._capacities[key] for key in sorted(self._spaces.get(storage_class, ()))]
+
+
+def _remove(sets: dict[Any, set[Any]], key: object, member: object) -> None:
+    members = sets.get(key)
+    if members is not None:
+        members.discard(member)
+        if not members:
+            del sets[key]

@@ -1,0 +1,80 @@
+"""Storage objects as last seen: which a worker was not told of yet, and which may let a pod be placed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from flowcore.model.pods import Pod
+from flowcore.model.volumes import (
+    Claim,
+    ClaimKey,
+    ClaimVolume,
+    CsiDriver,
+    StorageKey,
+    StorageObject,
+    VolumeAttachment,
+    key_of,
+)
+
+
+class StorageIndex:
+    """Storage objects by their keys, and the claims of pods that wait."""
+
+    def __init__(self) -> None:
+        self.objects: dict[StorageKey, StorageObject] = {}
+        self._dirty: set[StorageKey] = set()
+        #: How many pods that may be placed wait with each claim.
+        self._wanted_claims: Counter[ClaimKey] = Counter()
+
+    def put(self, each: StorageObject) -> bool:
+        """Takes an object, new or changed; whether it is another than before."""
+        key = key_of(each)
+        if self.objects.get(key) == each:
+            return False
+        self.objects[key] = each
+        self._dirty.add(key)
+        return True
+
+    def drop(self, key: StorageKey) -> StorageObject | None:
+        """An object is gone; None: it was not there."""
+        found = self.objects.pop(key, None)
+        if found is not None:
+            self._dirty.add(key)
+        return found
+
+    def track_claims(self, pod: Pod, delta: int) -> None:
+        """A pod waits (by 1) or does so no longer (by -1)."""
+        if pod.blocked_reason or pod.unsupported_reason:
+            return
+        for each in pod.pod_class.volumes:
+            if isinstance(each, ClaimVolume):
+                self._wanted_claims[each.key] += delta
+                if not self._wanted_claims[each.key]:
+                    del self._wanted_claims[each.key]
+
+    def may_unblock(self, each: StorageObject, *, gone: bool) -> bool:
+        """Whether a waiting pod may be placed after an object came, changed or went.
+
+        Source: EventsToRegister of kube-scheduler's plugins volumebinding, volumezone, volumerestrictions and
+        nodevolumelimits; a CSIDriver that goes takes the watch on capacity along, which they leave out.
+        """
+        if not self._wanted_claims:
+            return False
+        match each:
+            case Claim():
+                return not gone and (each.namespace, each.name) in self._wanted_claims
+            case VolumeAttachment():
+                return gone
+            case CsiDriver():
+                return True
+        return not gone
+
+    def take_changes(self) -> tuple[list[StorageObject], list[StorageKey]]:
+        """What came or changed, and what went, since the last call."""
+        dirty, self._dirty = sorted(self._dirty), set()
+        put = [self.objects[key] for key in dirty if key in self.objects]
+        return put, [key for key in dirty if key not in self.objects]
+
+    def mark_all_dirty(self) -> None:
+        """The next ``take_changes`` returns everything."""
+        self._dirty.update(self.objects)

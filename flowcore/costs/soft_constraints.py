@@ -1,0 +1,95 @@
+"""Preferences between pods of a round: preferred affinity and anti-affinity, ScheduleAnyway.
+
+A class is priced once, as its round begins, by the pods that run. As pods of the round are placed, its preferences are
+priced again by the same formulas (costs/preferences.py), with those pods among the running ones. So its pods are placed
+one after the other, as kube-scheduler would; only the greedy method does that. In the cost of a plan each pod pays for
+its preferences with all other pods of the plan among the running ones: their order does not matter.
+
+Required affinity of pods of the round, which attracts others with a weight of 1 in kube-scheduler, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs.preferences import affinity_cost, spread_cost
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import CostWeights
+from flowcore.topology.constraints import SoftConstraints
+from flowcore.topology.counters import DomainCounter
+from flowcore.topology.domain_counts import DomainCounts
+from flowcore.topology.soft_affinity import affinity_weights
+from flowcore.topology.soft_spread import SpreadScore, spread_score
+
+
+class SoftConstraintCosts:
+    """What the preferences of one class cost as the round goes on."""
+
+    def __init__(
+        self,
+        pod_class: PodClass,
+        signature: PodSignature,
+        soft_constraints: SoftConstraints,
+        allowed: Bools,
+        weights: CostWeights,
+        snapshot: Snapshot,
+    ) -> None:
+        """Pods of a class, and bool[N] the nodes that they may use, as the round begins."""
+        self._soft_constraints, self._allowed, self._weights = soft_constraints, allowed, weights
+        self._reads = tuple(dict.fromkeys(soft_constraints.reads))
+        table, pod_index = snapshot.table, snapshot.pod_index
+        affinity = affinity_weights(signature, pod_index, table) if soft_constraints.affinity_weights else None
+        self._affinity: Int64s = np.zeros(len(table.nodes), dtype=np.int64) if affinity is None else affinity
+        self._spread = (
+            spread_score(pod_class, signature, pod_index, table, allowed) if soft_constraints.spread_counters else None
+        )
+        #: int64[N]: the part of the arcs that these preferences are.
+        self.initial_cost = self._cost(self._affinity, self._spread)
+
+    def added_cost(self, counts: DomainCounts) -> Int64s:
+        """int64[N]: how much dearer the pods of the round make each node; below zero: cheaper."""
+        return self._added_cost({counter: counts.added(counter) for counter in self._reads})
+
+    def added_by_others(self, counts: DomainCounts, increments: Iterable[DomainCounter], nodes: Int64s) -> Int64s:
+        """int64[K]: what a placed pod of the class pays on each of these nodes for all other pods of the round.
+
+        Args:
+            counts: all pods of the round.
+            increments: the counters that the pod itself raises.
+        """
+        own = [counter for counter in self._reads if counter in set(increments)]
+        added = {counter: counts.added(counter) for counter in self._reads}
+        # Pods that count in the same domains pay the same way.
+        domains = np.array(
+            [np.where(each.counted_nodes[nodes], each.domains.codes[nodes], -1) for each in own], dtype=np.int64
+        ).reshape(len(own), len(nodes))
+        places, member = np.unique(domains, axis=1, return_inverse=True)
+        prices = np.zeros(len(nodes), dtype=np.int64)
+        for at, place in enumerate(places.T.tolist()):
+            less = {each: added[each] - (each.domains.codes == domain) for each, domain in zip(own, place, strict=True)}
+            mine = member.ravel() == at
+            prices[mine] = self._added_cost({**added, **less})[nodes[mine]]
+        return prices
+
+    def _added_cost(self, added: Mapping[DomainCounter, Int64s]) -> Int64s:
+        affinity = self._affinity.copy()
+        for counter, weight in self._soft_constraints.affinity_weights:
+            affinity += weight * added[counter]
+        spread = self._spread
+        if spread is not None:
+            spread = spread.with_added([added[counter] for counter in self._soft_constraints.spread_counters])
+        return self._cost(affinity, spread) - self.initial_cost
+
+    def _cost(self, affinity: Int64s, spread: SpreadScore | None) -> Int64s:
+        cost = np.zeros(len(affinity), dtype=np.int64)
+        if not self._allowed.any():
+            return cost
+        if self._soft_constraints.affinity_weights and self._weights.pod_affinity:
+            cost += self._weights.pod_affinity * affinity_cost(affinity, self._allowed)
+        if spread is not None and self._weights.spread:
+            cost += self._weights.spread * spread_cost(spread, self._allowed)
+        return cost

@@ -1,0 +1,102 @@
+"""Candidates that are built in one go: greedy over the demands in some order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from flowcore.methods.greedy import greedy
+from flowcore.problem.candidate import Candidate
+from flowcore.problem.commits import Commit
+from flowcore.problem.demands import Demand
+from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.problem.objective import unplaced_counts
+from flowcore.problem.problem import Problem
+
+
+def fill(problem: Problem) -> Candidate:
+    """Each demand in the order of the queue takes the cheapest slots that there are."""
+    return completed(problem, "fill", [], problem.start.copy())
+
+
+def constrained_first(problem: Problem) -> Candidate:
+    """Demands with constraints between pods go first; those that block domains for others block few."""
+    order = sorted(problem.queue, key=lambda at: not problem.demands[at].constraints.constrained)
+    return _placed(problem, "rules first", ((at, problem.demands[at].count) for at in order), packed=True)
+
+
+def one_by_one(problem: Problem, order: Iterable[int] | None = None) -> Candidate:
+    """One pod after the other, as kube-scheduler places them.
+
+    Args:
+        order: demand of each pod; None: the pods with the highest prices first.
+    """
+    if order is None:
+        order = by_price(problem.demands, [demand.count for demand in problem.demands])
+    return _placed(problem, "one by one", ((at, 1) for at in order))
+
+
+def completed(problem: Problem, method: str, commits: Sequence[Commit], capacity: FreeCapacity) -> Candidate:
+    """A candidate of commits and of all other pods that fit beside them, in the order of the queue.
+
+    Args:
+        capacity: what the commits leave free; the further pods are placed into it.
+    """
+    unplaced = unplaced_counts(commits, problem.demands)
+    missing = missing_pods(problem, commits)
+    order = [
+        *((at, missing[at]) for at in problem.queue if missing[at]),
+        *((at, unplaced[at] - missing[at]) for at in problem.queue),
+    ]
+    return problem.candidate(method, [*commits, *greedy(problem.cost_matrix, order, capacity)], capacity)
+
+
+def missing_pods(problem: Problem, commits: Sequence[Commit]) -> list[int]:
+    """How many pods of each demand a candidate must place beyond these."""
+    unplaced = unplaced_counts(commits, problem.demands)
+    return [
+        max(0, must_place - demand.count + count)
+        for must_place, demand, count in zip(problem.must_place, problem.demands, unplaced, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SequentialPart:
+    """Pods that are placed one after the other (``TopologyConstraints.sequential``), fixed where a candidate has them.
+
+    Flows and linear programs, which know no such constraints, decide the other pods beside them.
+    """
+
+    commits: tuple[Commit, ...]
+    capacity: FreeCapacity
+
+    @classmethod
+    def none(cls, problem: Problem) -> SequentialPart:
+        """Nothing fixed."""
+        return cls((), problem.start)
+
+    @classmethod
+    def of(cls, problem: Problem, candidate: Candidate) -> SequentialPart:
+        """As the candidate has them; what depends on pods that are not fixed is left to ``completed``."""
+        capacity, commits = problem.start.copy(), []
+        for commit in candidate.commits:
+            demand = problem.demands[commit.demand]
+            placed = capacity.place(demand, commit.node, commit.count) if demand.constraints.sequential else 0
+            if placed:
+                commits.append(Commit(commit.demand, commit.node, placed))
+        return cls(tuple(commits), capacity)
+
+
+def by_price(demands: Sequence[Demand], unplaced: Sequence[int]) -> list[int]:
+    """Demand of each unplaced pod, the highest price first; among equals large pods first: they need first choice."""
+    entries = [
+        (-int(price), -demand.dominant_share, at)
+        for at, (demand, count) in enumerate(zip(demands, unplaced, strict=True))
+        for price in demand.prices_of_last(count)
+    ]
+    return [at for *_, at in sorted(entries)]
+
+
+def _placed(problem: Problem, method: str, order: Iterable[tuple[int, int]], *, packed: bool = False) -> Candidate:
+    capacity = problem.start.copy()
+    return problem.candidate(method, greedy(problem.cost_matrix, order, capacity, packed=packed), capacity)

@@ -1,0 +1,292 @@
+"""Planning by min-cost flow: solve, commit what truly fits, solve again for the rest.
+
+A slot counts pods, not resources: a node with three slots may be handed a big pod and two that no longer fit beside it
+(camsas/firmament#71). So flows are a proposal. What each node truly has room for is committed, and
+the rest goes into the next flow with the room that is left, until a flow brings next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.snapshot import Bools, Int64s
+from flowcore.costs.model import Float64s
+from flowcore.methods.constructive import SequentialPart, completed
+from flowcore.problem.candidate import Candidate
+from flowcore.problem.commits import Commit
+from flowcore.problem.demands import Demand
+from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.problem.problem import Problem
+from flowcore.solve import potentials, solve
+from flowcore.solve.slots import build_network, decode_flows, slot_levels
+
+#: A flow that commits less than one in this many of its pods is the last: one-by-one finishes faster.
+_WORTHWHILE = 50
+_MOST_FLOWS = 12
+#: How often missing arcs are priced for one flow, and by which share of the cost a flow must be cheaper than the last
+#: for another pricing: many classes that want the same nodes would go on for long for next to nothing.
+_MOST_PRICINGS, _LEAST_GAIN = 8, 1e-3
+#: Arcs from classes to nodes that the first network of a flow has room for.
+_FIRST_ARCS = 20_000
+#: Arcs that a class starts with, and gets more of, at least.
+_FEWEST = 16
+#: Cost of an arc that is not there.
+_NO_ARC = 2**60
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlan:
+    """Commits of all flows in order, and what they took.
+
+    Attributes:
+        marginal_costs: int64[N], what one more pod on each node costs beyond a first one, by the potentials of the
+            first flow.
+    """
+
+    commits: tuple[Commit, ...]
+    solves: int
+    arcs: int
+    marginal_costs: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Supply:
+    """A demand in one flow: how many of its pods still go, and int64[N] how many each node could take."""
+
+    at: int
+    demand: Demand
+    count: int
+    fit_counts: Int64s
+
+    @property
+    def prices(self) -> Int64s:
+        return self.demand.prices_of_last(self.count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Proposal:
+    """Arcs that a flow uses: place in the supplies, node and pods, int64[M] each; the network's size and cost."""
+
+    supplies: Int64s
+    nodes: Int64s
+    pods: Int64s
+    size: int
+    cost: int
+    marginal_costs: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlowSolution:
+    """A candidate of min-cost flows; ``solves``, ``arcs`` and ``marginal_costs`` as in ``FlowPlan``."""
+
+    candidate: Candidate
+    solves: int
+    arcs: int
+    marginal_costs: Int64s
+
+
+def solve_by_flow(problem: Problem, fixed: SequentialPart, known: Candidate) -> Generator[None, None, FlowSolution]:
+    """Min-cost flows beside what is fixed, completed with all that still fits; yields after each call of the solver.
+
+    Args:
+        known: another candidate: its arcs are good ones to begin with.
+    """
+    capacity = fixed.capacity.copy()
+    plan = yield from plan_by_flow(problem.demands, capacity, known.commits)
+    candidate = completed(problem, "flow", [*fixed.commits, *plan.commits], capacity)
+    return FlowSolution(candidate, plan.solves, plan.arcs, plan.marginal_costs)
+
+
+def plan_by_flow(
+    demands: Sequence[Demand], capacity: FreeCapacity, known: Sequence[Commit]
+) -> Generator[None, None, FlowPlan]:
+    """Commits into ``room`` what flows of least cost propose; yields after each call of the solver.
+
+    Args:
+        demands: those that rules between pods bind are passed over.
+        known: another plan for the same demands: its arcs are good ones to begin with.
+    """
+    commits: list[Commit] = []
+    # Rules between pods are not in the network.
+    remaining = [0 if demand.constraints.sequential else demand.count for demand in demands]
+    marginal_costs = np.zeros(len(capacity.free), dtype=np.int64)
+    flows = solves = arcs = 0
+    while flows < _MOST_FLOWS:
+        waiting = (
+            _Supply(i, demands[i], count, capacity.max_pods(demands[i])) for i, count in enumerate(remaining) if count
+        )
+        supplies = [supply for supply in waiting if supply.fit_counts.any()]
+        if not supplies:
+            break
+        proposal, calls = yield from _propose(supplies, capacity, known if not flows else ())
+        solves += calls
+        if proposal is None:
+            break
+        if not flows:
+            marginal_costs = proposal.marginal_costs
+        flows += 1
+        arcs = max(arcs, proposal.size)
+        placed = 0
+        for commit in _commit(proposal, supplies, capacity):
+            commits.append(commit)
+            remaining[commit.demand] -= commit.count
+            placed += commit.count
+        if placed * _WORTHWHILE < sum(supply.count for supply in supplies):
+            break
+    return FlowPlan(tuple(commits), solves, arcs, marginal_costs)
+
+
+def _propose(
+    supplies: Sequence[_Supply], capacity: FreeCapacity, known: Sequence[Commit]
+) -> Generator[None, None, tuple[_Proposal | None, int]]:
+    """One flow of least cost through the slot network, None where the solver failed; and how often it was called.
+
+    Columns are generated: each class starts with arcs to its cheapest nodes, at least twice as many as it has pods;
+    node potentials of the optimal flow then price all the arcs that are missing, those that would make it cheaper are
+    added, and so on until none would or little is gained. That is the optimum of the full network or next to it, and
+    the work follows the batch, not the cluster.
+    """
+    batch = sum(supply.count for supply in supplies)
+    mean, limits = _mean_pod(supplies, capacity)
+    levels, widths = slot_levels(min(batch, int(limits.max())))
+    deciding = _majority_demand(supplies)
+    potential = deciding.potential
+    load = capacity.load_at(np.arange(len(mean)), potential)
+    first_slot = potential.slots(load, mean, levels[:1])[:, 0]
+    # A class pays what its own first pod adds; what others of the round add to that is taken as for the mean pod.
+    arcs = [
+        np.where(supply.fit_counts > 0, supply.demand.arc + capacity.next_increase(supply.demand), _NO_ARC)
+        for supply in supplies
+    ]
+    # With a batch of D pods a class never needs more than its D cheapest nodes: the D - 1 others cannot occupy
+    # them all. Few classes get all of those at once; with many, one small network more is cheaper than one large one.
+    first = min(batch, _FIRST_ARCS // len(supplies))
+    taken = [_cheapest(arc, max(first, 2 * supply.count, _FEWEST)) for arc, supply in zip(arcs, supplies, strict=True)]
+    place = {supply.at: at for at, supply in enumerate(supplies)}
+    for commit in known:
+        if commit.demand in place:
+            taken[place[commit.demand]][commit.node] = True
+    pricings, cost = 0, 2**62
+    while True:
+        candidates = [np.nonzero(mine)[0] for mine in taken]
+        network = build_network(
+            node_count=len(mean),
+            candidates=candidates,
+            arc_costs=[arc[nodes] for arc, nodes in zip(arcs, candidates, strict=True)],
+            arc_capacities=[np.minimum(s.fit_counts[n], batch) for s, n in zip(supplies, candidates, strict=True)],
+            unscheduled=[supply.prices for supply in supplies],
+            slots_of=lambda nodes: potential.slots(load.at(nodes), mean[nodes], levels) - first_slot[nodes, np.newaxis],
+            slot_widths=widths,
+            slot_limits=np.minimum(limits, batch),
+        )
+        solution = solve(network)
+        pricings += 1
+        yield
+        if solution.flows is None:
+            return None, pricings
+        distance = potentials(network, solution.flows)
+        # A node that no class has an arc to yet still has all its slots.
+        marginal_costs = np.zeros(len(mean), dtype=np.int64)
+        used = np.zeros(len(marginal_costs), dtype=np.bool_)
+        used[network.arc_node] = True
+        if distance is not None:
+            marginal_costs[used] = distance[len(supplies) : -1][used]
+        gain, cost = cost - solution.cost, solution.cost
+        if (
+            distance is None
+            or pricings == _MOST_PRICINGS
+            or gain < _LEAST_GAIN * cost
+            or not _add_columns(taken, arcs, marginal_costs, distance, supplies)
+        ):
+            return _Proposal(
+                *decode_flows(network, solution.flows),
+                size=len(network.tails),
+                cost=cost,
+                marginal_costs=marginal_costs,
+            ), pricings
+
+
+def _cheapest(cost: Int64s, count: int) -> Bools:
+    """bool[N]: the ``node_count`` nodes of least cost, of those that can be used at all."""
+    chosen = cost < _NO_ARC
+    if int(chosen.sum()) > count:
+        nodes = np.argpartition(cost, count - 1)[:count]
+        chosen = np.zeros(len(cost), dtype=np.bool_)
+        chosen[nodes] = True
+    return chosen
+
+
+def _add_columns(
+    taken: Sequence[Bools],
+    arcs: Sequence[Int64s],
+    marginal_costs: Int64s,
+    distance: Int64s,
+    supplies: Sequence[_Supply],
+) -> bool:
+    """Marks the arcs that would make the flow cheaper; False where there are none.
+
+    Args:
+        marginal_costs: int64[N], what one more pod on each node costs beyond its arc.
+        distance: int64[V], potentials of the network.
+    """
+    found = False
+    for at, (mine, arc, supply) in enumerate(zip(taken, arcs, supplies, strict=True)):
+        gain = np.where(mine | (arc >= _NO_ARC), 0, np.minimum(arc + marginal_costs - distance[at], 0))
+        if gain.any():
+            found = True
+            np.logical_or(mine, _cheapest(np.where(gain < 0, gain, _NO_ARC), max(supply.count, _FEWEST)), out=mine)
+    return found
+
+
+def _commit(proposal: _Proposal, supplies: Sequence[_Supply], capacity: FreeCapacity) -> list[Commit]:
+    """Commits what fits: nodes that can take all of their arcs first, then the others arc by arc."""
+    demands = [supply.demand for supply in supplies]
+    whole = capacity.place_all(demands, proposal.supplies, proposal.nodes, proposal.pods)
+    arcs = list(zip(proposal.supplies.tolist(), proposal.nodes.tolist(), proposal.pods.tolist(), strict=True))
+    commits = [Commit(supplies[at].at, node, pods) for (at, node, pods), took in zip(arcs, whole, strict=True) if took]
+
+    def by_unscheduled_cost(arc: tuple[int, int, int]) -> tuple[float, ...]:
+        # Dearest to leave first, among equals the largest.
+        supply = supplies[arc[0]]
+        return (-float(supply.prices[0]), -supply.demand.dominant_share, *arc)
+
+    for at, node, pods in sorted(
+        (arc for arc, took in zip(arcs, whole, strict=True) if not took), key=by_unscheduled_cost
+    ):
+        taken = capacity.place(demands[at], node, pods)
+        if taken:
+            commits.append(Commit(supplies[at].at, node, taken))
+    return commits
+
+
+def _mean_pod(supplies: Sequence[_Supply], capacity: FreeCapacity) -> tuple[Float64s, Int64s]:
+    """What a slot of each node stands for: the mean of the pods that may come to it.
+
+    A class's pods count on a node in proportion to how few other nodes they have.
+
+    Returns:
+        float64[N, 3] what such a pod counts for; int64[N] how many of them the node has room for.
+    """
+    fits = np.array([supply.fit_counts > 0 for supply in supplies], dtype=np.float64)  # [C, N]
+    pods = np.array([supply.count for supply in supplies], dtype=np.float64)
+    share = fits * (pods / np.maximum(fits.sum(axis=1), 1))[:, np.newaxis]
+    total = np.maximum(share.sum(axis=0), 1e-9)[:, np.newaxis]
+    size = share.T @ np.array([supply.demand.size for supply in supplies]) / total
+    requests = share.T @ np.array([supply.demand.requests for supply in supplies], dtype=np.float64) / total
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room_for = np.where(requests > 0, capacity.free / requests, np.inf).min(axis=1)
+    # A mean may be larger than what is free although some class fits: such a node still has one slot.
+    limits = np.where(fits.any(axis=0), np.clip(np.nan_to_num(np.floor(room_for + 1e-9), posinf=0), 1, 2**31), 0)
+    return np.rint(size), limits.astype(np.int64)
+
+
+def _majority_demand(supplies: Sequence[_Supply]) -> Demand:
+    """Whose cost model and weights price the slots, which pods of several policies share: most pods decide."""
+    pods: dict[str, int] = {}
+    for supply in supplies:
+        pods[supply.demand.policy.name] = pods.get(supply.demand.policy.name, 0) + supply.count
+    name = max(pods, key=lambda policy: (pods[policy], policy))
+    return next(supply.demand for supply in supplies if supply.demand.policy.name == name)

@@ -1,0 +1,180 @@
+"""Large neighbourhood search (Shaw 1998): the pods of a few nodes and some pending pods are decided again, exactly.
+
+The demands of a handful of nodes are a small integer program that CP-SAT solves to the optimum or close to it. A new
+arrangement is accepted if the cost of the round falls, so a plan never gets worse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.snapshot import Int64s
+from flowcore.costs.model import Float64s
+from flowcore.methods.assignment_program import Pairs, assignment_program, pods_per_run, price_runs
+from flowcore.methods.constructive import completed
+from flowcore.problem.candidate import Candidate
+from flowcore.problem.commits import Commit
+from flowcore.problem.objective import unplaced_counts
+from flowcore.problem.problem import Problem
+from flowcore.solve import LinearProgram, solve_mip
+from flowcore.topology.constraints import UNCONSTRAINED
+
+#: Nodes decided at once.
+_NODES = 6
+#: Demands with pending pods that compete for them.
+_COMPETITORS = 8
+#: CP-SAT's deterministic time for one neighbourhood: some ten milliseconds.
+_WORK = 0.006
+#: Runs that the prices of a demand are merged into.
+_STEPS = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """Pods of ``classes[i]`` on ``nodes[i]`` (places among the chosen): at most ``most[i]``, now ``current[i]``."""
+
+    classes: Int64s
+    nodes: Int64s
+    most: Int64s
+    current: Int64s
+
+
+class LargeNeighbourhoodSearch:
+    """Improves a plan step by step. Pods with host ports, and pods that constraints count or bind, stay where they are.
+
+    Attributes:
+        gain: by how much the cost of the plan has fallen.
+    """
+
+    def __init__(self, problem: Problem, candidate: Candidate, seed: int) -> None:
+        """Begins with a candidate of the problem."""
+        demands, cost_matrix, commits = problem.demands, problem.cost_matrix, candidate.commits
+        self._problem, self._first, self._demands, self._cost_matrix = problem, candidate, demands, cost_matrix
+        self._random = np.random.default_rng(seed)
+        self._seed, self.gain = seed, 0
+        self._free = candidate.capacity.free.copy()
+        self._requests = np.array([demand.requests for demand in demands], dtype=np.int64)
+        self._movable = cost_matrix.placeable & np.array(
+            [not demand.group.pod_class.host_ports and demand.constraints is UNCONSTRAINED for demand in demands],
+            dtype=np.bool_,
+        )
+        self._unplaced = np.array(unplaced_counts(commits, demands), dtype=np.int64)
+        self._placed: dict[int, dict[int, int]] = {}
+        for commit in commits:
+            there = self._placed.setdefault(commit.node, {})
+            there[commit.demand] = there.get(commit.demand, 0) + commit.count
+
+    def candidate(self) -> Candidate:
+        """The plan as it is now, placed again from an empty cluster and completed with what fits."""
+        capacity, demands = self._problem.start.copy(), self._demands
+        # Pods with constraints did not move. They come in the order in which their constraints held.
+        constrained = [c for c in self._first.commits if demands[c.demand].constraints is not UNCONSTRAINED]
+        commits = [c for c in constrained if capacity.place(demands[c.demand], c.node, c.count) == c.count]
+        free = [c for c in self._commits() if demands[c.demand].constraints is UNCONSTRAINED]
+        arcs = np.array([(c.demand, c.node, c.count) for c in free], dtype=np.int64).reshape(len(free), 3)
+        fits = capacity.place_all(demands, *arcs.T).tolist()
+        commits += [
+            c
+            for c, took in zip(free, fits, strict=True)
+            if took or capacity.place(demands[c.demand], c.node, c.count) == c.count
+        ]
+        return completed(self._problem, "neighbourhoods", commits, capacity)
+
+    def _commits(self) -> list[Commit]:
+        return [Commit(at, node, count) for node, there in self._placed.items() for at, count in there.items()]
+
+    def improve(self, *, wider: bool = False) -> bool:
+        """Decides one neighbourhood, or one twice as wide; False if no demand with pending pods fits any node."""
+        scale = 2 if wider else 1
+        waiting = np.nonzero((self._unplaced > 0) & self._movable)[0]
+        if not len(waiting):
+            return False
+        self._seed += 1
+        weight = np.array([self._unplaced[at] * float(self._demands[at].prices[-1]) for at in waiting.tolist()])
+        wanted = int(self._random.choice(waiting, p=weight / weight.sum()))
+        usable = np.nonzero(self._cost_matrix.counts[wanted] > 0)[0]
+        nodes = np.sort(self._random.choice(usable, size=min(scale * _NODES, len(usable)), replace=False))
+        rivals = self._random.permutation(waiting)[: scale * _COMPETITORS]
+        here = {at for node in nodes.tolist() for at in self._placed.get(node, {})}
+        classes = np.array(sorted(here.union(rivals.tolist(), (wanted,))), dtype=np.int64)
+        self._solve_neighbourhood(nodes, classes[self._movable[classes]], _WORK * scale * scale)
+        return True
+
+    def _solve_neighbourhood(self, nodes: Int64s, classes: Int64s, work: float) -> None:
+        current = np.array(
+            [[self._placed.get(node, {}).get(at, 0) for node in nodes.tolist()] for at in classes.tolist()]
+        )
+        requests = self._requests[classes]
+        free = np.maximum(self._free[nodes] + np.einsum("cn,cr->nr", current, requests), 0)
+        pods = current.sum(axis=1) + self._unplaced[classes]
+        fitting = np.where(requests[:, np.newaxis] > 0, free // np.maximum(requests[:, np.newaxis], 1), 2**31)
+        most = np.minimum(fitting.min(axis=2), pods[:, np.newaxis])
+        most[self._cost_matrix.counts[np.ix_(classes, nodes)] == 0] = 0
+        at, node = np.nonzero(most > 0)
+        if not len(at):
+            return
+        columns = _Columns(at, node, most[at, node], current[at, node])
+        program, hint = self._program(nodes, classes, columns, free, pods)
+        solution = solve_mip(program, deterministic_time=work, seed=self._seed, hint=hint)
+        if solution is None or program.costs @ solution.values >= program.costs @ hint:
+            return
+        chosen = solution.values[: len(at)].astype(np.int64)
+        self._accept(nodes, classes, columns, chosen)
+
+    def _program(
+        self, nodes: Int64s, classes: Int64s, columns: _Columns, free: Int64s, pods: Int64s
+    ) -> tuple[LinearProgram, Float64s]:
+        """Pods on a node cost what a first pod pays there, pending pods their price; the hint is the plan as it is."""
+        prices = [
+            price_runs(self._demands[at].prices_of_last(count), _STEPS)
+            for at, count in zip(classes.tolist(), pods.tolist(), strict=True)
+        ]
+        pending = [
+            count
+            for runs, at in zip(prices, classes.tolist(), strict=True)
+            for count in pods_per_run(runs, int(self._unplaced[at]))
+        ]
+        cost = self._cost_matrix.first_pod_cost[classes[columns.classes], nodes[columns.nodes]]
+        pairs = Pairs(columns.classes, columns.nodes, cost, columns.most.astype(np.float64))
+        program = assignment_program(pairs, self._requests[classes].astype(np.float64), free.astype(np.float64), prices)
+        return program, np.concatenate([columns.current.astype(np.float64), np.array(pending, dtype=np.float64)])
+
+    def _accept(self, nodes: Int64s, classes: Int64s, columns: _Columns, chosen: Int64s) -> None:
+        """Accepts the new arrangement if it fits and the cost falls."""
+        change = np.zeros((len(nodes), self._requests.shape[1]), dtype=np.int64)
+        np.add.at(
+            change, columns.nodes, self._requests[classes[columns.classes]] * (chosen - columns.current)[:, np.newaxis]
+        )
+        if ((self._free[nodes] < change) & (change > 0)).any():
+            return
+        arranged: dict[int, dict[int, int]] = {node: dict(self._placed.get(node, {})) for node in nodes.tolist()}
+        unplaced_after = self._unplaced.copy()
+        for at, node, count, had in zip(
+            classes[columns.classes].tolist(), nodes[columns.nodes].tolist(), chosen.tolist(), columns.current.tolist(),
+            strict=True,
+        ):  # fmt: skip
+            unplaced_after[at] += had - count
+            arranged[node].pop(at, None)
+            if count:
+                arranged[node][at] = count
+        current = {node: self._placed.get(node, {}) for node in nodes.tolist()}
+        if (unplaced_after < 0).any():
+            return
+        before, after = self._cost(current, self._unplaced), self._cost(arranged, unplaced_after)
+        if after >= before:
+            return
+        self.gain += before - after
+        self._placed.update(arranged)
+        self._free[nodes] -= change
+        self._unplaced = unplaced_after
+
+    def _cost(self, arranged: dict[int, dict[int, int]], unplaced: Int64s) -> int:
+        commits = [Commit(at, node, count) for node, there in arranged.items() for at, count in there.items()]
+        waiting = sum(
+            int(demand.prices_of_last(count).sum())
+            for demand, count in zip(self._demands, unplaced.tolist(), strict=True)
+        )
+        # Pods that preferences speak of do not move.
+        return self._problem.objective.without_preferences(commits) + waiting

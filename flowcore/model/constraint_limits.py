@@ -1,0 +1,113 @@
+"""A policy's constraints as rules of each pod that it governs.
+
+They become limits, at most so many pods of a description in a domain, which the described pods have. ``OneDomain`` and
+``all_or_none`` are gangs (problem/constraint_gangs.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
+from flowcore.model.inter_pod_constraints import AllowedNodes, InterPodConstraints, MaxPerDomain
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.policies import Policy
+from flowcore.model.selectors import Labels, LabelSelector
+
+#: The label that says which node a node is, as in Kubernetes' own rules between pods.
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def with_policy_constraints(signature: PodSignature, policy: Policy) -> PodSignature:
+    """The signature of a governed pod with the limits of the policy's constraints among its rules.
+
+    The same signature if there are none. Limits of an earlier policy are replaced.
+    """
+    constraints = signature.constraints or InterPodConstraints()
+    limits, allowed_nodes = limits_for(signature.labels, policy), _allowed_nodes(signature.labels, policy)
+    if (constraints.limits, constraints.allowed_nodes, constraints.contradiction) == (limits, allowed_nodes, ""):
+        return signature
+    updated = msgspec.structs.replace(constraints, limits=limits, allowed_nodes=allowed_nodes, contradiction="")
+    return msgspec.structs.replace(signature, constraints=None if updated == InterPodConstraints() else updated)
+
+
+def limits_for(labels: Labels, policy: Policy) -> tuple[MaxPerDomain, ...]:
+    """The limits that hold for a governed pod with these labels."""
+    namespaces = policy.selects.namespaces
+    found = []
+    for constraint in policy.constraints:
+        name = display_name(constraint, policy)
+        for key, selectors, most in _limits(constraint, labels):
+            found.append(MaxPerDomain(name, key, selectors, namespaces, most))
+    return tuple(found)
+
+
+def all_or_none(labels: Labels, policy: Policy) -> bool:
+    """Whether a constraint places a governed pod with these labels together with others or not at all."""
+    return any(constraint.pods.matches(labels) for constraint in all_or_none_constraints(policy))
+
+
+def all_or_none_constraints(policy: Policy) -> Iterator[OneDomain | Global]:
+    """Constraints whose pods are placed together or not at all."""
+    for constraint in policy.constraints:
+        if isinstance(constraint, OneDomain) or (isinstance(constraint, Global) and constraint.all_or_none):
+            yield constraint
+
+
+def display_name(constraint: Constraint, policy: Policy) -> str:
+    """A constraint as its users know it."""
+    return f"constraint {constraint.name} of policy {policy.name}"
+
+
+def reasons_nothing_fits(constraint: Constraint, policy: Policy) -> Iterator[str]:
+    """Why a constraint admits no pod at all, whatever the cluster; a sentence for each field that says so."""
+    fields = []
+    if isinstance(constraint, Conflict | Exclusive):
+        fields.append(("maxPerDomain", constraint.max_per_domain))
+    if isinstance(constraint, Exclusive):
+        fields.append(("maxPlaced", constraint.max_placed))
+    for field, most in fields:
+        if most == 0:
+            yield f"{display_name(constraint, policy)} lets no pod in: its {field} is 0"
+
+
+def limits_of(constraint: Constraint) -> Iterator[tuple[str, tuple[LabelSelector, ...], int]]:
+    """Limits that hold for all pods of a constraint: topology key ("": the cluster), pods that count, how many."""
+    match constraint:
+        case Conflict():
+            yield constraint.topology_key, (constraint.pods,), constraint.max_per_domain
+        case Exclusive():
+            if constraint.max_per_domain is not None:
+                yield constraint.topology_key, constraint.groups, constraint.max_per_domain
+            if constraint.max_placed is not None:
+                yield "", constraint.groups, constraint.max_placed
+        case Global():
+            yield HOSTNAME, (constraint.pods,), 1
+        case OneDomain():
+            pass
+
+
+def _limits(constraint: Constraint, labels: Labels) -> Iterator[tuple[str, tuple[LabelSelector, ...], int]]:
+    """The limits of a constraint for a governed pod with these labels."""
+    if not any(selector.matches(labels) for selector in selectors_of(constraint)):
+        return
+    if isinstance(constraint, Exclusive):
+        for position, group in enumerate(constraint.groups):
+            if group.matches(labels):
+                yield constraint.topology_key, constraint.groups[:position] + constraint.groups[position + 1 :], 0
+    yield from limits_of(constraint)
+
+
+def selectors_of(constraint: Constraint) -> tuple[LabelSelector, ...]:
+    """The pods of a constraint: any of the selectors selects them."""
+    return constraint.groups if isinstance(constraint, Exclusive) else (constraint.pods,)
+
+
+def _allowed_nodes(labels: Labels, policy: Policy) -> tuple[AllowedNodes, ...]:
+    return tuple(
+        AllowedNodes(display_name(constraint, policy), constraint.nodes)
+        for constraint in policy.constraints
+        if isinstance(constraint, Global) and constraint.nodes.requirements and constraint.pods.matches(labels)
+    )

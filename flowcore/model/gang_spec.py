@@ -1,0 +1,104 @@
+"""Who says that pods are a gang, and what is said: membership of a pod, PodGroup objects.
+
+A pod belongs to one gang at most; of several sources on it the first of ``GangSource`` counts.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+#: Annotations of ours, on pods; the last two on PodGroup objects too.
+GANG = "scheduling.thalweg/gang"
+GANG_MIN_MEMBER = "scheduling.thalweg/gang-min-member"
+GANG_GROUP = "scheduling.thalweg/gang-group"
+GANG_TOPOLOGY = "scheduling.thalweg/gang-topology"
+
+#: Labels of the coscheduling plugin, the second from before it had a PodGroup of x-k8s.io.
+POD_GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
+VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
+VOLCANO_GROUP_OLDER = "scheduling.k8s.io/group-name"
+
+_KOORDINATOR = "gang.scheduling.koordinator.sh/"
+KOORDINATOR_NAME = _KOORDINATOR + "name"
+KOORDINATOR_MIN_AVAILABLE = _KOORDINATOR + "min-available"
+KOORDINATOR_GROUPS = _KOORDINATOR + "groups"
+KOORDINATOR_TIMEOUT = _KOORDINATOR + "waiting-time"
+
+#: A group of gangs has at most so many, and an annotation that names them at most so many bytes.
+MAX_GANGS_IN_GROUP = 64
+MAX_GROUP_BYTES = 4096
+
+#: Annotations by which a pod belongs to a gang.
+NAMING_ANNOTATIONS = (VOLCANO_GROUP, VOLCANO_GROUP_OLDER, KOORDINATOR_NAME, GANG)
+
+
+class GangSource(StrEnum):
+    """Where a gang comes from, the one that counts first."""
+
+    #: spec.schedulingGroup.podGroupName and PodGroup of scheduling.k8s.io (KEP-4671).
+    NATIVE = "scheduling.k8s.io"
+    #: The label and PodGroup of the coscheduling plugin (sigs.k8s.io/scheduler-plugins).
+    COSCHEDULING = "scheduling.x-k8s.io"
+    #: The annotation and PodGroup of Volcano.
+    VOLCANO = "scheduling.volcano.sh"
+    #: Annotations of Koordinator; all is said on the pods.
+    KOORDINATOR = "gang.scheduling.koordinator.sh"
+    #: Annotations of ours; all is said on the pods.
+    THALWEG = "scheduling.thalweg"
+
+    @property
+    def has_pod_groups(self) -> bool:
+        """Whether a PodGroup says what the gang needs, not its pods."""
+        return self in (GangSource.NATIVE, GangSource.COSCHEDULING, GangSource.VOLCANO)
+
+
+class GangKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
+    """What tells a gang from all others: a gang lives in one namespace."""
+
+    source: GangSource
+    namespace: str
+    name: str
+
+    @property
+    def display_name(self) -> str:
+        """As users know it: "PodGroup ml/train", "gang ml/train"."""
+        what = "PodGroup" if self.source.has_pod_groups else "gang"
+        plain = self.source in (GangSource.NATIVE, GangSource.THALWEG)
+        return f"{what} {self.namespace}/{self.name}" + ("" if plain else f" of {self.source.value}")
+
+
+class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What a gang needs.
+
+    Attributes:
+        min_member: how many of its pods run at once, or none; None: not said.
+        topology_key: a label: all of its pods are on nodes with one value of it; "": no such rule.
+        group: gangs that are placed all or none of them, this one among them, in order; (): by itself.
+        timeout: seconds that it may be there in part, in place of its policy's; None: not said.
+    """
+
+    min_member: int | None = None
+    topology_key: str = ""
+    group: tuple[GangKey, ...] = ()
+    timeout: int | None = None
+
+
+class GangRef(msgspec.Struct, frozen=True, gc=False):
+    """A pod's membership, and what the pod itself says of the gang."""
+
+    key: GangKey
+    spec: GangSpec = GangSpec()
+
+
+class PodGroup(msgspec.Struct, frozen=True, gc=False):
+    """A PodGroup object of any source.
+
+    Attributes:
+        problem: why it cannot be read; "" when it can.
+    """
+
+    key: GangKey
+    spec: GangSpec
+    problem: str = ""

@@ -1,0 +1,102 @@
+"""Rules between pods: required and preferred pod affinity and anti-affinity, topology spread, limits of policies.
+
+Source: core/v1 PodAffinityTerm and TopologySpreadConstraint, kube-scheduler framework (GetAffinityTerms) and
+plugins/podtopologyspread/common.go.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.model.selectors import LabelSelector
+
+
+class AffinityTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A pod affinity or anti-affinity term.
+
+    ``namespaces`` are those the term lists (its own pod's when it lists none); ``namespace_selector``
+    adds those it selects. No selector: the term matches no pod.
+    """
+
+    topology_key: str
+    selector: LabelSelector | None
+    namespaces: tuple[str, ...]
+    namespace_selector: LabelSelector | None = None
+
+
+class WeightedTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A preferred term: affinity with its weight, anti-affinity with its negated weight."""
+
+    weight: int
+    term: AffinityTerm
+
+    @property
+    def selector(self) -> LabelSelector | None:
+        """The term's."""
+        return self.term.selector
+
+
+class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
+    """A topology spread constraint; ``matchLabelKeys`` are part of the selector already.
+
+    ``honors_affinity`` and ``honors_taints``: nodes that the pod's node affinity or its tolerations rule out are
+    not counted.
+    """
+
+    topology_key: str
+    max_skew: int
+    selector: LabelSelector | None
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+
+class MaxPerDomain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """At most so many pods of a description in a node's domain, counted with the pod that has this rule.
+
+    The constraints of policies become such limits (``with_policy_constraints``). A limit holds for the pod that has it,
+    when that pod is placed. Nodes without the label are in no domain and take no such pod.
+
+    Attributes:
+        constraint: its name for people: "constraint az of policy shop".
+        topology_key: "": the whole cluster is one domain.
+        selectors, namespaces: the description: pods that any of the selectors selects, in namespaces whose labels
+            ``namespaces`` selects (None: in all).
+        max_pods: 0: no such pod may be there. The pod itself counts if the description matches it.
+    """
+
+    constraint: str
+    topology_key: str
+    selectors: tuple[LabelSelector, ...]
+    namespaces: LabelSelector | None
+    max_pods: int
+
+
+class AllowedNodes(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Nodes that a policy's constraint leaves to a pod: those with labels that ``nodes`` selects."""
+
+    constraint: str
+    nodes: LabelSelector
+
+
+class InterPodConstraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """The rules of a pod; what rules read of the pod itself is in its ``PodSignature``.
+
+    Attributes:
+        affinity, anti_affinity, spread: required (spread: DoNotSchedule).
+        preferred, soft_spread: preferred (spread: ScheduleAnyway): costs read them, no filter does.
+        limits, allowed_nodes: required by the policy that governs the pod; unknown to kube-scheduler.
+        contradiction: why the constraints of that policy rule the pod out on every node, "": they do not.
+    """
+
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    preferred: tuple[WeightedTerm, ...] = ()
+    soft_spread: tuple[SpreadConstraint, ...] = ()
+    limits: tuple[MaxPerDomain, ...] = ()
+    allowed_nodes: tuple[AllowedNodes, ...] = ()
+    contradiction: str = ""
+    #: The field with a selector that Kubernetes cannot parse, so that every node is rejected; "": there is none.
+    unreadable_affinity: str = ""
+    unreadable_spread: str = ""

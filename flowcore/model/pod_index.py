@@ -1,0 +1,379 @@
+"""Pods that have a node, as rules between pods see them: how many of each kind on each node.
+
+A kind is all that such a rule can read of a pod. Every pod may be of its own (a StatefulSet labels each with its name),
+and there may be far more of them than anybody asks about. So pods are only counted as they come and go; the places
+of those that a rule speaks of are put together when it is first asked about, and kept up to date from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from flowcore.model.generational_cache import GenerationalCache
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
+from flowcore.model.matching_pods import MatchingPods
+from flowcore.model.selector_index import SelectorIndex, label_pairs
+from flowcore.model.selectors import Labels, LabelSelector, Requirement
+
+#: Bytes of the crowds that are kept up to date, twice: rules of pods that are gone must not pile up.
+_CACHE_BYTES = 2**26
+#: Bytes of a crowd, and of each node in it.
+_ENTRY_BYTES, _NODE_BYTES = 600, 100
+
+
+class PodSignature(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """All that rules between pods can read of a pod, running or waiting.
+
+    Attributes:
+        deleting: it is being deleted: spread passes it over, affinity does not.
+        constraints: what it demands of others; None, as for most pods: nothing.
+    """
+
+    namespace: str = ""
+    labels: Labels = ()
+    deleting: bool = False
+    constraints: InterPodConstraints | None = None
+
+
+#: A pod without labels and rules.
+EMPTY_SIGNATURE = PodSignature()
+
+
+def term_matches(term: AffinityTerm, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
+    """Whether the term of a running pod speaks of a pod with these labels in this namespace."""
+    if term.selector is None:
+        return False
+    in_scope = namespace in term.namespaces or (
+        term.namespace_selector is not None and term.namespace_selector.matches(namespace_labels)
+    )
+    return in_scope and term.selector.matches(labels)
+
+
+def incoming_term_matches(term: AffinityTerm, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
+    """Whether the term of another pod, running or placed by the round, matches pods of this signature."""
+    return term_matches(term, signature.namespace, signature.labels, namespaces.get(signature.namespace, ()))
+
+
+def own_term_matches(term: AffinityTerm, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
+    """Whether the term of a waiting pod speaks of pods of this kind.
+
+    kube-scheduler looks for the namespaces that the selector selects, and then asks the selector once more about a
+    namespace without labels (mergeAffinityTermNamespacesIfNotEmpty changes a copy): what accepts that accepts all.
+    """
+    return incoming_term_matches(term, signature, namespaces) or term_matches(
+        term, signature.namespace, signature.labels, ()
+    )
+
+
+class AffinityMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Pods that each of these terms of a waiting pod, at least one, speaks of."""
+
+    terms: tuple[AffinityTerm, ...]
+
+    @property
+    def selector(self) -> LabelSelector | None:
+        """What their labels must meet at least."""
+        return self.terms[0].selector
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether labels of namespaces decide who is among them."""
+        return any(term.namespace_selector is not None for term in self.terms)
+
+    def includes(self, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
+        """Whether pods of this kind are among them."""
+        return all(own_term_matches(term, signature, namespaces) for term in self.terms)
+
+
+class SpreadMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Pods of a namespace that a spread constraint counts: those that the selector selects and that stay."""
+
+    namespace: str
+    selector: LabelSelector | None
+    reads_namespaces: ClassVar[bool] = False
+
+    def includes(self, signature: PodSignature, _namespaces: Mapping[str, Labels]) -> bool:
+        """Whether pods of this kind are among them."""
+        # An empty selector counts no running pod (countPodsMatchSelector), although it selects the new one.
+        if self.selector is None or not self.selector.requirements:
+            return False
+        return (
+            signature.namespace == self.namespace and not signature.deleting and self.selector.matches(signature.labels)
+        )
+
+
+class ConstraintMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Pods that a policy's constraint counts: any of the selectors selects them, in namespaces with such labels."""
+
+    selectors: tuple[LabelSelector, ...]
+    namespaces: LabelSelector | None
+
+    @property
+    def selector(self) -> LabelSelector:
+        """What their labels must meet at least."""
+        return _common_requirement(self.selectors)
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether labels of namespaces decide who is among them."""
+        return self.namespaces is not None
+
+    def includes(self, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
+        """Whether pods of this kind are among them."""
+        if self.namespaces is not None and not self.namespaces.matches(namespaces.get(signature.namespace, ())):
+            return False
+        return any(selector.matches(signature.labels) for selector in self.selectors)
+
+
+#: What pods are counted by.
+PodMatch = AffinityMatch | SpreadMatch | ConstraintMatch
+
+
+def _common_requirement(selectors: tuple[LabelSelector, ...]) -> LabelSelector:
+    """What whatever any of these selects has at least: one of the values that they want of a label, if all want one."""
+    if len(selectors) == 1:
+        return selectors[0]
+    wanted = [{each.key: each.values for each in found.requirements if each.operator == "In"} for found in selectors]
+    for key in wanted[0] if wanted else ():
+        if all(key in each for each in wanted):
+            values = dict.fromkeys(value for each in wanted for value in each[key])
+            return LabelSelector((Requirement(key, "In", tuple(values)),))
+    return LabelSelector()
+
+
+def _preferred_terms(constraints: InterPodConstraints) -> Iterator[WeightedTerm]:
+    """What a running pod would rather have near; a pod that it must have near is one (hardPodAffinityWeight 1)."""
+    yield from constraints.preferred
+    for term in constraints.affinity:
+        yield WeightedTerm(1, term)
+
+
+class PodIndex:
+    """All pods that have a node, known or not, and the labels of the namespaces that are known."""
+
+    def __init__(self, namespaces: Mapping[str, Labels] | None = None, base: PodIndex | None = None) -> None:
+        self._namespaces: dict[str, Labels] = dict(namespaces or {})
+        self._base = base
+        self._revision = self._forgotten = 0
+        self._counts: dict[PodSignature, dict[str, int]] = {}
+        #: For label keys that were asked about: value -> kinds.
+        self._by_label: dict[str, dict[str, dict[PodSignature, None]]] = {}
+        self._matching: GenerationalCache[PodMatch, MatchingPods] = GenerationalCache(_CACHE_BYTES)
+        self._match_index: SelectorIndex[PodMatch] = SelectorIndex()
+        self._anti_affinity: dict[AffinityTerm, MatchingPods] = {}
+        self._anti_affinity_index: SelectorIndex[AffinityTerm] = SelectorIndex()
+        self._preferred: dict[WeightedTerm, MatchingPods] = {}
+        self._preferred_index: SelectorIndex[WeightedTerm] = SelectorIndex()
+
+    @classmethod
+    def of(cls, pods: Iterable[tuple[str, PodSignature]], namespaces: Mapping[str, Labels] | None = None) -> PodIndex:
+        """Node name and kind of each pod that has not ended."""
+        found = cls(namespaces)
+        for node, signature in pods:
+            found.change(signature, node, 1)
+        return found
+
+    def with_changes(
+        self, placed: Iterable[tuple[str, PodSignature]], gone: Iterable[tuple[str, PodSignature]] = ()
+    ) -> PodIndex:
+        """These and more pods, less some of them, by node name and kind.
+
+        Costs what is placed and gone, and holds until these change.
+        """
+        found = PodIndex(self._namespaces, base=self)
+        for node, signature in placed:
+            found.change(signature, node, 1)
+        for node, signature in gone:
+            found.change(signature, node, -1)
+        return found
+
+    @property
+    def forgotten(self) -> int:
+        """How often crowds were forgotten that nobody asked about: one that is made anew is another than before."""
+        return self._forgotten
+
+    @property
+    def namespaces(self) -> Mapping[str, Labels]:
+        """Namespace -> labels."""
+        return self._namespaces
+
+    def counts(self) -> Iterator[tuple[PodSignature, str, int]]:
+        """Kind, node name and number of pods; without those of before ``with_changes``."""
+        for signature, on in self._counts.items():
+            for node, count in on.items():
+                yield signature, node, count
+
+    # --- changes ---
+
+    def change(self, signature: PodSignature, node: str, delta: int) -> None:
+        """So many more (or fewer) pods of a kind run on a node."""
+        self._revision += 1
+        on = self._counts.get(signature)
+        if on is None:
+            on = self._counts[signature] = {}
+            self._index_labels(signature)
+        count = on.get(node, 0) + delta
+        if count:
+            on[node] = count
+        else:
+            on.pop(node, None)
+        for matching in self._match_index.find(signature.labels):
+            if matching.includes(signature, self._namespaces):
+                self._matching[matching].change(node, delta, self._revision)
+        # One pod may name a term twice; it is counted once a pod.
+        for term in set(signature.constraints.anti_affinity) if signature.constraints is not None else ():
+            self._change_anti_affinity(term, node, delta)
+        for weighted_term in _preferred_terms(signature.constraints) if signature.constraints is not None else ():
+            self._change_preferred(weighted_term, node, delta)
+        if not on:
+            del self._counts[signature]
+            self._unindex_labels(signature)
+
+    def set_namespace(self, name: str, labels: Labels | None) -> None:
+        """Takes a namespace's labels; None: it is gone."""
+        if self._namespaces.get(name) == labels:
+            return
+        if labels is None:
+            del self._namespaces[name]
+        else:
+            self._namespaces[name] = labels
+        self._revision += 1
+        for pod_match in [of for of in self._matching if of.reads_namespaces]:
+            self._matching.pop(pod_match)
+            self._match_index.remove(pod_match, pod_match.selector)
+
+    def age(self) -> None:
+        """To be called now and then: forgets the rules that nobody asked about since the last call but one."""
+        self._forget(self._matching.age())
+        selectors = (of.selector for of in self._matching)
+        used = {key for each in selectors if each is not None for key, _ in label_pairs(each) or ()}
+        self._by_label = {key: signatures for key, signatures in self._by_label.items() if key in used}
+
+    def _index_labels(self, signature: PodSignature) -> None:
+        if self._by_label:
+            for key, value in signature.labels:
+                if key in self._by_label:
+                    self._by_label[key].setdefault(value, {})[signature] = None
+
+    def _unindex_labels(self, signature: PodSignature) -> None:
+        if self._by_label:
+            for key, value in signature.labels:
+                if key in self._by_label:
+                    signatures = self._by_label[key][value]
+                    del signatures[signature]
+                    if not signatures:
+                        del self._by_label[key][value]
+
+    def _change_anti_affinity(self, term: AffinityTerm, node: str, delta: int) -> None:
+        matching = self._anti_affinity.get(term)
+        if matching is None:
+            matching = self._anti_affinity[term] = MatchingPods(
+                self._revision, None if self._base is None else self._base.pods_with_term(term)
+            )
+            self._anti_affinity_index.add(term, term.selector)
+        matching.change(node, delta, self._revision)
+        if not matching.by_node:
+            del self._anti_affinity[term]
+            self._anti_affinity_index.remove(term, term.selector)
+
+    def _change_preferred(self, weighted_term: WeightedTerm, node: str, delta: int) -> None:
+        matching = self._preferred.get(weighted_term)
+        if matching is None:
+            matching = self._preferred[weighted_term] = MatchingPods(
+                self._revision, None if self._base is None else self._base.pods_with_preferred(weighted_term)
+            )
+            self._preferred_index.add(weighted_term, weighted_term.selector)
+        matching.change(node, delta, self._revision)
+        if not matching.by_node:
+            del self._preferred[weighted_term]
+            self._preferred_index.remove(weighted_term, weighted_term.selector)
+
+    # --- questions ---
+
+    @property
+    def has_preferred_terms(self) -> bool:
+        """Whether any of these pods would rather have others near, or far."""
+        return bool(self._preferred) or (self._base is not None and self._base.has_preferred_terms)
+
+    def preferred_terms_for(self, signature: PodSignature) -> list[tuple[WeightedTerm, MatchingPods]]:
+        """What these pods would rather have of a kind, with the pods that bring it, each as often as it says so.
+
+        Preferred terms, and required affinity with a weight of 1 (hardPodAffinityWeight).
+        """
+        found = [
+            (weighted_term, self._preferred[weighted_term])
+            for weighted_term in self._preferred_index.find(signature.labels)
+            if incoming_term_matches(weighted_term.term, signature, self._namespaces)
+        ]
+        if self._base is None:
+            return found
+        return found + [each for each in self._base.preferred_terms_for(signature) if each[0] not in self._preferred]
+
+    @property
+    def anti_affinity_terms(self) -> frozenset[AffinityTerm]:
+        """Distinct required anti-affinity terms of these pods."""
+        own = frozenset(self._anti_affinity)
+        return own if self._base is None else own | self._base.anti_affinity_terms
+
+    def anti_affinity_terms_for(self, signature: PodSignature) -> list[tuple[AffinityTerm, MatchingPods]]:
+        """Anti-affinity terms of these pods that speak of a kind, with the pods that bring them."""
+        found = [
+            (term, self._anti_affinity[term])
+            for term in self._anti_affinity_index.find(signature.labels)
+            if incoming_term_matches(term, signature, self._namespaces)
+        ]
+        if self._base is None:
+            return found
+        return found + [
+            each for each in self._base.anti_affinity_terms_for(signature) if each[0] not in self._anti_affinity
+        ]
+
+    def pods_with_term(self, term: AffinityTerm) -> MatchingPods | None:
+        """The pods that bring a required anti-affinity term."""
+        found = self._anti_affinity.get(term)
+        return self._base.pods_with_term(term) if found is None and self._base is not None else found
+
+    def pods_with_preferred(self, weighted_term: WeightedTerm) -> MatchingPods | None:
+        """The pods that would rather have others near in these words."""
+        found = self._preferred.get(weighted_term)
+        return self._base.pods_with_preferred(weighted_term) if found is None and self._base is not None else found
+
+    def matching_pods(self, pod_match: PodMatch) -> MatchingPods:
+        """The pods of a description; up to date for as long as this is asked again."""
+        found = self._matching.get(pod_match)
+        if found is None:
+            found = MatchingPods(self._revision, None if self._base is None else self._base.matching_pods(pod_match))
+            for signature in self._candidates(pod_match.selector):
+                if pod_match.includes(signature, self._namespaces):
+                    for node, count in self._counts[signature].items():
+                        found.add_existing(node, count)
+            self._forget(self._matching.put(pod_match, found, _ENTRY_BYTES + _NODE_BYTES * len(found.by_node)))
+            self._match_index.add(pod_match, pod_match.selector)
+        return found
+
+    def _forget(self, pod_matches: Sequence[PodMatch]) -> None:
+        self._forgotten += bool(pod_matches)
+        for pod_match in pod_matches:
+            self._match_index.remove(pod_match, pod_match.selector)
+
+    def _candidates(self, selector: LabelSelector | None) -> list[PodSignature]:
+        """Kinds that the selector may select, and not many others."""
+        if selector is None:
+            return []
+        pairs = label_pairs(selector)
+        if pairs is None:
+            return list(self._counts)
+        return [signature for key, value in pairs for signature in self._of_label(key).get(value, ())]
+
+    def _of_label(self, key: str) -> dict[str, dict[PodSignature, None]]:
+        found = self._by_label.get(key)
+        if found is None:
+            found = self._by_label[key] = {}
+            for signature in self._counts:
+                for name, value in signature.labels:
+                    if name == key:
+                        found.setdefault(value, {})[signature] = None
+        return found

@@ -1,0 +1,152 @@
+"""A portfolio of methods for a problem without atomic groups: each step leaves the best candidate at least as good.
+
+A round may stop after any step. The number of steps reproduces its plan, so a wall clock may decide when to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+
+from flowcore.cluster.snapshot import Bools, Int64s
+from flowcore.costs.model import Float64s
+from flowcore.methods.constructive import SequentialPart, constrained_first, fill, missing_pods, one_by_one
+from flowcore.methods.cp_sat import Subproblem, solve_exact, worth_solving
+from flowcore.methods.flow import solve_by_flow
+from flowcore.methods.lns import LargeNeighbourhoodSearch
+from flowcore.methods.relaxation import relax
+from flowcore.methods.rounded_relaxation import rounded_candidates
+from flowcore.problem.bounds import lower_bound
+from flowcore.problem.candidate import Candidate
+from flowcore.problem.objective import unplaced_counts
+from flowcore.problem.problem import Problem
+
+#: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
+#: cost: a flow, which knows slots but no resources, would not help.
+_SCARCE = 50
+#: So many neighbourhoods in a row without a gain end the search, or a tenth as many as there are nodes.
+_PATIENCE = 6
+#: One-by-one scheduling is tried up to so many pods.
+_FEW = 3_000
+#: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
+_EXACT_WORK = 0.1
+
+
+class Portfolio:
+    """Solves a problem step by step.
+
+    Attributes:
+        best: the best candidate so far, without what the neighbourhood search has gained since (see ``conclude``).
+        solves, arcs: min-cost flows solved, and arcs of the largest.
+        bound: a cost that no candidate goes below.
+    """
+
+    def __init__(self, problem: Problem, seed: int = 0, first: Candidate | None = None) -> None:
+        """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods."""
+        self._problem, self._seed = problem, seed
+        self.solves = self.arcs = self.bound = 0
+        self.best = problem.nothing_placed() if first is None else first
+        self._search: LargeNeighbourhoodSearch | None = None
+
+    def run(self) -> Generator[None, None, None]:
+        """Yields after each step."""
+        problem = self._problem
+        if not problem.demands or not len(problem.start.free):
+            self.bound = self.best.cost
+            return
+        cost_matrix = problem.cost_matrix
+        self.offer(fill(problem))
+        self._raise_bound()
+        yield
+        placeable = cost_matrix.placeable
+        pods = self._pods_of(placeable)
+        if not pods or self.best.cost == self.bound:
+            return
+        sequential = np.array([demand.constraints.sequential for demand in problem.demands], dtype=np.bool_)
+        if self._unplaced_of(placeable & sequential) and pods <= _FEW:
+            self.offer(constrained_first(problem))
+            yield
+        if self._unplaced_of(placeable) and pods <= _FEW:
+            self.offer(one_by_one(problem))
+            yield
+        if self._unplaced_of(placeable & sequential) and not any(problem.must_place):
+            yield from self._solve_exact()
+        yield from self._solve_unconstrained(placeable & ~sequential)
+
+    def _raise_bound(self, *, shadow_prices: Float64s | None = None, marginal_costs: Int64s | None = None) -> None:
+        """Computes a lower bound with nodes as full as the best candidate makes them."""
+        bound = lower_bound(
+            self._problem.cost_matrix,
+            shadow_prices=shadow_prices,
+            marginal_costs=marginal_costs,
+            loads=self.best.capacity.loads(self._problem.demands),
+        )
+        self.bound = max(self.bound, bound)
+
+    def _solve_exact(self) -> Generator[None, None, None]:
+        """If pods with constraints that only forbid are few, CP-SAT decides them with all that compete with them."""
+        if worth_solving(self._problem, self.best):
+            subproblem = Subproblem.all(self._problem)
+            found = solve_exact(self._problem, self.best, subproblem, work=_EXACT_WORK, seed=self._seed)
+            if found is not None:
+                self.offer(found)
+            yield
+
+    def _solve_unconstrained(self, demands: Bools) -> Generator[None, None, None]:
+        """Methods that know no constraints between pods: pods that are placed sequentially stay where they are.
+
+        Args:
+            demands: bool[C], those that are left to decide.
+        """
+        pods = self._pods_of(demands)
+        if not pods:
+            return
+        problem, fixed = self._problem, SequentialPart.of(self._problem, self.best)
+        if self._unplaced_of(demands) * _SCARCE <= pods:
+            flow = yield from solve_by_flow(problem, fixed, self.best)
+            self.solves, self.arcs = flow.solves, flow.arcs
+            self.offer(flow.candidate)
+            self._raise_bound(marginal_costs=flow.marginal_costs)
+            yield
+        if not self._unplaced_of(demands):
+            return
+        relaxed = relax(problem.cost_matrix)
+        if relaxed is not None:
+            self._raise_bound(shadow_prices=relaxed.shadow_prices)
+            yield
+            for candidate in rounded_candidates(problem, relaxed, fixed):
+                self.offer(candidate)
+                yield
+        yield from self._run_lns()
+
+    def _run_lns(self) -> Generator[None, None, None]:
+        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, self._seed)
+        patience = max(_PATIENCE, len(self._problem.start.free) // 10)
+        fruitless = 0
+        while fruitless < patience and self.best.cost - search.gain > self.bound:
+            before = search.gain
+            # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
+            if not search.improve(wider=fruitless >= patience // 2):
+                return
+            fruitless = 0 if search.gain > before else fruitless + 1
+            yield
+
+    def conclude(self) -> Candidate:
+        """The best candidate so far, with what the neighbourhood search has gained."""
+        if self._search is not None and self._search.gain:
+            self.offer(self._search.candidate())
+            self._search = None
+        return self.best
+
+    def offer(self, candidate: Candidate) -> None:
+        """Takes over a candidate that is cheaper than the best so far and places all that it must."""
+        if candidate.cost < self.best.cost and not any(missing_pods(self._problem, candidate.commits)):
+            self.best = candidate
+
+    def _pods_of(self, demands: Bools) -> int:
+        return sum(demand.count for demand, mine in zip(self._problem.demands, demands, strict=True) if mine)
+
+    def _unplaced_of(self, demands: Bools) -> int:
+        unplaced = unplaced_counts(self.best.commits, self._problem.demands)
+        return sum(count for count, mine in zip(unplaced, demands, strict=True) if mine)

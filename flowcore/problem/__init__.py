@@ -1,0 +1,1 @@
+"""What a round has to solve: demands, atomic groups, costs and free capacity."""

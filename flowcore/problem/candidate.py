@@ -1,0 +1,80 @@
+"""A candidate plan of a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flowcore.cluster.snapshot import Bools
+from flowcore.problem.commits import Commit
+from flowcore.problem.demands import Demand
+from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.problem.result import Placement, Unplaced
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCapacity:
+    """Capacity that nobody else gets: room for some pods of an atomic group.
+
+    Attributes:
+        group: number of the atomic group.
+        commits: pods that the capacity is held for, and on which nodes.
+    """
+
+    group: int
+    commits: tuple[Commit, ...]
+
+    def reserve(self, capacity: FreeCapacity, demands: Sequence[Demand]) -> FreeCapacity:
+        """The capacity without what is held."""
+        return self._moved(capacity, demands, 1)
+
+    def release(self, capacity: FreeCapacity, demands: Sequence[Demand]) -> FreeCapacity:
+        """The capacity with what was held given back."""
+        return self._moved(capacity, demands, -1)
+
+    def _moved(self, capacity: FreeCapacity, demands: Sequence[Demand], sign: int) -> FreeCapacity:
+        found = capacity.copy()
+        for commit in self.commits:
+            found.reserve(demands[commit.demand], commit.node, sign * commit.count)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Pods that were decided before the rest of the round."""
+
+    placements: tuple[Placement, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+
+    @property
+    def cost(self) -> int:
+        """Sum of their prices."""
+        return sum(each.price for each in self.placements) + sum(each.price for each in self.unplaced)
+
+
+NOTHING_DECIDED = Decided()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A plan of a problem: groups that are placed whole, and where pods go.
+
+    Attributes:
+        method: what made it.
+        admitted: bool[U], groups of which every needed pod is placed.
+        demands: those of the problem, each kept to one domain where an admitted group must be in one.
+        commits: the placements.
+        capacity: what the placements leave free.
+        cost: of the placements and of every pod that is left pending.
+        decided: pods that a pass decided, and that are not in ``commits``; ``cost`` includes them.
+        held: capacity of ``capacity`` that nobody else gets after the round either.
+    """
+
+    method: str
+    admitted: Bools
+    demands: tuple[Demand, ...]
+    commits: tuple[Commit, ...]
+    capacity: FreeCapacity
+    cost: int
+    decided: Decided = NOTHING_DECIDED
+    held: HeldCapacity | None = None

@@ -1,0 +1,195 @@
+"""Groups in a snapshot's terms: what they ask for, where they may ever go, what that costs and what waiting costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flowcore.classes import Group, VerdictCache, group
+from flowcore.classes.invalidation import NODE_STATE_EVENTS
+from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs import MODELS, preferences, unscheduled_prices, without_idle_images
+from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
+from flowcore.costs.potential import NodePotential, mean_size
+from flowcore.costs.soft_constraints import SoftConstraintCosts
+from flowcore.filters import round_invariant_fits
+from flowcore.filters.registry import PORTS
+from flowcore.model.policies import Policy
+from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS
+from flowcore.topology.build_constraints import topology_constraints_of
+from flowcore.topology.constraints import TopologyConstraints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """One group of a round.
+
+    Attributes:
+        requests: int64[R], what one pod asks for.
+        size: float64[3], what one pod counts for in the cost model, in the columns of Load.taken.
+        allowed: bool[N], nodes that pass every filter which the round itself cannot change.
+        counts: int64[N], how many of its pods each node has room for as the round begins (Room.space).
+        compared: bool[N], nodes among which its preferences are compared: those allowed as the arcs were priced.
+        arc: int64[N], what a pod of the class pays on each node beside the increase of its potential; a constant.
+        first_increase: int64[N], by how much a first pod increases the potential of each node.
+        potential: of nodes for its pods and all that are priced alike.
+        prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
+        dominant_share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
+        constraints: its part in the rules between pods.
+        queue_rank: place in the queue: 0 for the demand whose first pod is the dearest to leave, then the largest.
+    """
+
+    group: Group
+    policy: Policy
+    potential: NodePotential
+    requests: Int64s
+    size: Float64s
+    allowed: Bools
+    compared: Bools
+    counts: Int64s
+    arc: Int64s
+    first_increase: Int64s
+    prices: Int64s
+    dominant_share: float
+    constraints: TopologyConstraints
+    queue_rank: int
+
+    @property
+    def count(self) -> int:
+        """Its pods."""
+        return len(self.group.pods)
+
+    @property
+    def counted(self) -> Int64s:
+        """int64[4]: what one pod counts for, and 1 for the pod itself."""
+        return np.append(self.size, 1.0).astype(np.int64)
+
+    def soft_costs(self, snapshot: Snapshot) -> SoftConstraintCosts | None:
+        """What its preferences among the pods of the round cost; None: it has none."""
+        preferences, group = self.constraints.soft_constraints, self.group
+        if preferences is None:
+            return None
+        return SoftConstraintCosts(
+            group.pod_class, group.signature, preferences, self.compared, self.policy.weights, snapshot
+        )
+
+    def prices_of_last(self, count: int) -> Int64s:
+        """Prices of the ``count`` pods that are placed last."""
+        return self.prices[len(self.prices) - count :]
+
+    def restricted_to(self, nodes: Bools) -> Demand:
+        """The demand on these nodes only, bool[N]."""
+        return replace(self, allowed=self.allowed & nodes, counts=np.where(nodes, self.counts, 0))
+
+
+def _counts(found: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCache) -> Int64s:
+    counts = np.where(allowed, cache.counts(found.pod_class, snapshot), 0)
+    if found.pod_class.host_ports:
+        counts = np.minimum(counts, 1)
+        for rejection in cache.run_filter(PORTS, found.pod_class, found.signature, snapshot):
+            counts[rejection.nodes] = 0
+    return counts
+
+
+def _first_increase(
+    size: Float64s, potential: NodePotential, before: Int64s, snapshot: Snapshot, load: Load, cache: VerdictCache
+) -> Int64s:
+    def price(part: Snapshot, at: Int64s | None) -> Int64s:
+        if at is None:
+            return potential.increase(load, size, before)
+        return potential.increase(replace(load.at(at), table=part.table), size)
+
+    return cache.values("first slots", (potential, size.tobytes()), NODE_STATE_EVENTS, snapshot, price)
+
+
+def _fullest(groups: Sequence[Group], sizes: Sequence[Float64s], snapshot: Snapshot, load: Load) -> Load:
+    """No node is fuller than this after the round: requests take what is free, and pods may count for more."""
+    columns = [
+        snapshot.resources.index(name) if name in snapshot.resources else -1 for name in (CPU, MEMORY, BANDWIDTH)
+    ]
+    known = np.array(columns) >= 0
+    beyond, pods = np.zeros(3), 0
+    for found, size in zip(groups, sizes, strict=True):
+        more = size - np.where(known, snapshot.vector(found.pod_class.requests)[columns], 0)
+        if (more > 0).any():
+            beyond, pods = np.maximum(beyond, more), pods + len(found.pods)
+    free = np.where(known, np.maximum(snapshot.free[:, columns], 0), 0)
+    room = np.maximum(load.pods_allowed - load.pods, 0)
+    taken = load.taken + free + np.minimum(room, pods)[:, np.newaxis] * beyond
+    return replace(load, taken=taken, pods=load.pods + room)
+
+
+def demands_of(
+    snapshot: Snapshot,
+    load: Load,
+    policies: Mapping[str, Policy],
+    models: Mapping[str, CostModel] = MODELS,
+    cache: VerdictCache | None = None,
+) -> tuple[Demand, ...]:
+    """All pending pods of a snapshot as demands, in the order of their first pod.
+
+    Args:
+        load: of the snapshot.
+        models: cost models by the names that policies give.
+        cache: what is remembered of earlier rounds.
+    """
+    cache = VerdictCache.of(snapshot) if cache is None else cache
+    classes = without_idle_images({pod.pod_class for pod in snapshot.pending}, snapshot)
+    groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
+    sizes = [counted_amounts(found.pod_class.requests) for found in groups]
+    allowed = [round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter) for found in groups]
+    arcs, firsts, potentials, dearest = [], [], [], 0
+    unit, fullest = (
+        mean_size(sizes, [len(found.pods) for found in groups], load),
+        _fullest(groups, sizes, snapshot, load),
+    )
+    steepest: dict[NodePotential, Float64s] = {}
+    values: dict[NodePotential, Int64s] = {}
+    for found, size, nodes in zip(groups, sizes, allowed, strict=True):
+        policy = policies[found.policy]
+        model = models[policy.cost_model]
+        potential = NodePotential.of(model, policy.weights, unit)
+        if potential not in steepest:
+            steepest[potential], values[potential] = potential.steepest(fullest), potential.values(load)
+        # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
+        arc = model.arc_costs(found.pod_class, size, load, policy.weights)
+        arc = arc + preferences(found.pod_class, found.signature, snapshot, nodes, policy.weights)
+        arcs.append(arc)
+        firsts.append(_first_increase(size, potential, values[potential], snapshot, load, cache))
+        potentials.append(potential)
+        if nodes.any():
+            slopes = steepest[potential][nodes]
+            dearest = max(dearest, int(arc[nodes].max() + (slopes @ np.append(size, 1.0)).max()) + 1)
+    everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
+    everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
+    offering = np.maximum((snapshot.allocatable > 0).sum(axis=0), 1)
+    requests = [snapshot.vector(found.pod_class.requests) for found in groups]
+    tenths = [10 * float((each * offering / everything).max()) for each in requests]
+    counts = [_counts(found, nodes, snapshot, cache) for found, nodes in zip(groups, allowed, strict=True)]
+    placeable = [bool(each.any()) for each in counts]
+    prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, dearest)
+    dominant_shares = [float((each / everything).max()) for each in requests]
+    queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -dominant_shares[at], at))
+    constraints = topology_constraints_of([(found.pod_class, found.signature) for found in groups], snapshot)
+    queue_ranks = {at: turn for turn, at in enumerate(queue)}
+    return tuple(
+        Demand(
+            group=found,
+            policy=policies[found.policy],
+            potential=potentials[at],
+            requests=requests[at],
+            size=sizes[at],
+            allowed=allowed[at],
+            compared=allowed[at],
+            counts=counts[at],
+            arc=arcs[at],
+            first_increase=firsts[at],
+            prices=prices[at],
+            dominant_share=dominant_shares[at],
+            constraints=constraints[at],
+            queue_rank=queue_ranks[at],
+        )
+        for at, found in enumerate(groups)
+    )

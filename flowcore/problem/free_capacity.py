@@ -1,0 +1,252 @@
+"""The room left on the nodes while a round commits placements: the one mutable thing in it.
+
+Every placement of every method goes through ``place`` or ``place_all``, which let nothing in that does not fit, or, if
+``fit_counts`` said just before how many fit, through ``place_many``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs.model import Load
+from flowcore.costs.potential import NodePotential
+from flowcore.filters.node_ports import clash
+from flowcore.filters.node_resources_fit import count_fitting
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import HostPort
+from flowcore.problem.demands import Demand
+from flowcore.topology.domain_counts import DomainCounts
+from flowcore.topology.limits import UNLIMITED
+
+
+class FreeCapacity:
+    """Free resources and host ports of a snapshot, shrinking as pods are committed."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._load = Load.of(snapshot)
+        self._changes: list[Int64s] = []
+        self.free: Int64s = snapshot.free
+        #: What pods of the round count for, int64[N, 4], by the potential that prices them (Demand.counted).
+        self._planned: dict[NodePotential, Int64s] = {}
+        #: Values of potentials, and how many of the changes are in there.
+        self._values: dict[NodePotential, tuple[Int64s, int]] = {}
+        self.ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
+        self.domain_counts = DomainCounts()
+
+    def copy(self) -> FreeCapacity:
+        """An independent copy, in which the same has changed."""
+        other = FreeCapacity(self._snapshot)
+        other._changes = [np.unique(np.concatenate(self._changes))] if self._changes else []
+        other.free, other.ports = self.free.copy(), dict(self.ports)
+        other._planned = {potential: planned.copy() for potential, planned in self._planned.items()}
+        other.domain_counts = self.domain_counts.copy()
+        return other
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """As it was before the first commit."""
+        return self._snapshot
+
+    def load(self) -> Load:
+        """How full the nodes are, with all that was committed."""
+        found = self._load
+        for planned in self._planned.values():
+            found = replace(found, taken=found.taken + planned[:, :3], pods=found.pods + planned[:, 3])
+        return found
+
+    def load_at(self, nodes: Int64s, potential: NodePotential) -> Load:
+        """How full these nodes are for pods of one potential: with what ran, and with those that are priced alike."""
+        planned = self._planned.get(potential)
+        return self._load.at(nodes) if planned is None else self._load.at(nodes, planned[nodes, :3], planned[nodes, 3])
+
+    def loads(self, demands: Sequence[Demand]) -> dict[NodePotential, Load]:
+        """How full all nodes are for pods of each potential."""
+        everywhere = np.arange(len(self.free))
+        return {each: self.load_at(everywhere, each) for each in dict.fromkeys(demand.potential for demand in demands)}
+
+    def next_increase(self, demand: Demand) -> Int64s:
+        """int64[N]: by how much the demand's next pod increases the potential of each node."""
+        planned = self._planned.get(demand.potential)
+        if planned is None:
+            return demand.first_increase
+        found, nodes = demand.first_increase.copy(), np.nonzero(planned[:, 3])[0]
+        found[nodes] = self.next_increase_at(demand, nodes)
+        return found
+
+    def next_increase_at(self, demand: Demand, nodes: Int64s) -> Int64s:
+        """``next_increase`` of these nodes only, int64[len(nodes)]."""
+        potential = demand.potential
+        before = self._values_of(potential)[nodes]
+        return potential.increase(self.load_at(nodes, potential), demand.size, before)
+
+    def _values_of(self, potential: NodePotential) -> Int64s:
+        """int64[N]: the potential of all nodes as they are."""
+        values, seen = self._values.get(potential, (None, 0))
+        if values is None:
+            values = potential.values(self.load_at(np.arange(len(self.free)), potential))
+        elif seen < len(self._changes):
+            nodes = np.concatenate(self._changes[seen:])
+            values[nodes] = potential.values(self.load_at(nodes, potential))
+        self._values[potential] = values, len(self._changes)
+        return values
+
+    def _planned_of(self, potential: NodePotential) -> Int64s:
+        found = self._planned.get(potential)
+        if found is None:
+            found = self._planned[potential] = np.zeros((len(self.free), 4), dtype=np.int64)
+        return found
+
+    @property
+    def changes(self) -> int:
+        """How often something was committed."""
+        return len(self._changes)
+
+    def changed_since(self, change: int) -> Bools | None:
+        """bool[N]: nodes that commits after that many changed; None where there were none."""
+        recent = self._changes[change:]
+        if not recent:
+            return None
+        touched = np.zeros(len(self.free), dtype=np.bool_)
+        touched[np.concatenate(recent)] = True
+        return touched
+
+    def max_pods(self, demand: Demand) -> Int64s:
+        """int64[N]: how many pods of the group each node takes now if all go there, by space and by rules."""
+        space = self.fit_counts(demand)
+        return (
+            np.minimum(space, self.domain_counts.max_pods(demand.constraints))
+            if demand.constraints.constrained
+            else space
+        )
+
+    def fit_counts(self, demand: Demand) -> Int64s:
+        """int64[N]: how many pods of the group each node has room for, one at most where host ports are held.
+
+        Not to be written to.
+        """
+        if not self._changes:
+            return demand.counts
+        fitting = np.where(demand.allowed, count_fitting(demand.requests, self.free), 0)
+        ports = demand.group.pod_class.host_ports
+        if ports:
+            fitting = np.minimum(fitting, 1)
+            for at, taken in self.ports.items():
+                if fitting[at] and clash(ports, taken):
+                    fitting[at] = 0
+        return fitting
+
+    def fit_counts_at(self, demand: Demand, nodes: Int64s) -> Int64s:
+        """``fit_counts`` of these nodes only, int64[len(nodes)]."""
+        fitting = np.where(demand.allowed[nodes], count_fitting(demand.requests, self.free[nodes]), 0)
+        ports = demand.group.pod_class.host_ports
+        if ports:
+            fitting = np.minimum(fitting, 1)
+            for place, node in enumerate(nodes.tolist()):
+                if fitting[place] and clash(ports, self.ports.get(node, ())):
+                    fitting[place] = 0
+        return fitting
+
+    def max_pods_at(self, demand: Demand, at: int, limit: int = UNLIMITED) -> int:
+        """``max_pods`` of one node, or ``most`` where that is less."""
+        if not demand.allowed[at]:
+            return 0
+        asked = demand.requests > 0
+        fitting = min(limit, max(0, int((self.free[at, asked] // demand.requests[asked]).min())))
+        if fitting and demand.constraints.constrained:
+            fitting = self.domain_counts.max_pods_at(demand.constraints, at, fitting)
+        ports = demand.group.pod_class.host_ports
+        if ports and fitting:
+            return 0 if clash(ports, self.ports.get(at, ())) else 1
+        return fitting
+
+    def place(self, demand: Demand, at: int, count: int) -> int:
+        """Commits up to ``count`` pods to a node; returns how many it took."""
+        taken = self.max_pods_at(demand, at, count)
+        if taken:
+            self.domain_counts.increment(demand.constraints, at, taken)
+            self._changes.append(np.array([at], dtype=np.int64))
+            self.free[at] -= demand.requests * taken
+            self._planned_of(demand.potential)[at] += demand.counted * taken
+            ports = demand.group.pod_class.host_ports
+            if ports:
+                self.ports[at] = self.ports.get(at, frozenset()) | frozenset(ports)
+        return taken
+
+    def place_many(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
+        """Commits pods of one group that no rule binds to several nodes, each at most so many as fit there.
+
+        Args:
+            nodes, counts: int64[M], each node once.
+        """
+        self._changes.append(nodes)
+        self.domain_counts.increment_all(demand.constraints, nodes, counts)
+        self.free[nodes] -= demand.requests * counts[:, np.newaxis]
+        self._planned_of(demand.potential)[nodes] += demand.counted * counts[:, np.newaxis]
+        ports = demand.group.pod_class.host_ports
+        if ports:
+            for node in nodes.tolist():
+                self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
+
+    def reserve(self, demand: Demand, node: int, count: int) -> None:
+        """Keeps room for so many pods out, without placing them; below zero: gives it back. No rule counts them."""
+        self._changes.append(np.array([node], dtype=np.int64))
+        self.free[node] -= demand.requests * count
+
+    def release(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
+        """Undoes ``place_many`` for pods without host ports."""
+        self.place_many(demand, nodes, -counts)
+
+    def place_all(self, demands: Sequence[Demand], classes: Int64s, nodes: Int64s, counts: Int64s) -> Bools:
+        """Commits arcs whose nodes have room for everything planned there; leaves the other nodes alone.
+
+        Args:
+            classes, nodes, counts: int64[M], the arcs of a plan; ``classes`` indexes ``demands``.
+
+        Returns:
+            bool[M]: which arcs were committed.
+        """
+        requests = np.array([demand.requests for demand in demands], dtype=np.int64)
+        counted = np.array([demand.counted for demand in demands])
+        # Ports and rules between pods are decided one by one.
+        alone = np.array(
+            [bool(each.group.pod_class.host_ports) or each.constraints.constrained for each in demands], dtype=np.bool_
+        )
+        asked = requests[classes] * counts[:, np.newaxis]
+        places, at = np.unique(nodes, return_inverse=True)
+        total = np.zeros((len(places), requests.shape[1]), dtype=np.int64)
+        np.add.at(total, at, asked)
+        # Each arc fits alone, but amounts near 2^63 may overflow in the sum: those go one by one.
+        rough = np.zeros(total.shape)
+        np.add.at(rough, at, asked.astype(np.float64))
+        whole = (((total <= self.free[places]) & (rough < 2.0**62)) | (rough == 0)).all(axis=1)
+        whole[at[alone[classes]]] = False
+        chosen: Bools = whole[at]
+        self._changes.append(nodes[chosen])
+        np.subtract.at(self.free, nodes[chosen], asked[chosen])
+        for potential in {demand.potential for demand in demands}:
+            alike = np.array([demand.potential == potential for demand in demands], dtype=np.bool_)
+            mine = chosen & alike[classes]
+            np.add.at(self._planned_of(potential), nodes[mine], (counted[classes] * counts[:, np.newaxis])[mine])
+        for place, demand in enumerate(demands):
+            if demand.constraints.increments:
+                mine = chosen & (classes == place)
+                self.domain_counts.increment_all(demand.constraints, nodes[mine], counts[mine])
+        return chosen
+
+    def to_snapshot(self, placed: Iterable[tuple[str, PodSignature]]) -> Snapshot:
+        """The snapshot as it is after the commits.
+
+        Args:
+            placed: node name and kind of each pod that was committed.
+        """
+        snapshot = self._snapshot
+        used = snapshot.allocatable - self.free
+        assumed = snapshot.non_zero_requested.copy()
+        for planned in self._planned.values():
+            assumed += planned[:, :2]
+        return snapshot.with_usage(used, assumed, self.ports, snapshot.pod_index.with_changes(placed))

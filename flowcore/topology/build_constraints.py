@@ -1,0 +1,212 @@
+"""The rules between pods of a round, as counters: each distinct question is one counter, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from flowcore.cluster.snapshot import Bools, Snapshot
+from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
+from flowcore.model.pod_index import (
+    AffinityMatch,
+    ConstraintMatch,
+    PodMatch,
+    PodSignature,
+    SpreadMatch,
+    incoming_term_matches,
+)
+from flowcore.model.pods import PodClass
+from flowcore.model.selector_index import SelectorIndex
+from flowcore.topology.affinity import affinity_matches_itself
+from flowcore.topology.constraints import UNCONSTRAINED, SoftConstraints, TopologyConstraints
+from flowcore.topology.counters import DomainCounter
+from flowcore.topology.domains import Domains
+from flowcore.topology.limits import Cap, counts_itself, limit_match
+from flowcore.topology.spread import CountedNodes, Spread, inclusion_inputs
+
+
+def topology_constraints_of(
+    groups: Sequence[tuple[PodClass, PodSignature]], snapshot: Snapshot
+) -> tuple[TopologyConstraints, ...]:
+    """The rules between pods as they concern each group of waiting pods.
+
+    Anti-affinity of running pods is not among them: it does not change within a round.
+
+    Args:
+        groups: class and signature of each; all waiting pods of the round belong to one of them.
+    """
+    if all(signature.constraints is None for _, signature in groups):
+        return (UNCONSTRAINED,) * len(groups)
+    counters = _CounterRegistry(groups, snapshot)
+    constraints = [counters.constraints_of(at) for at in range(len(groups))]
+    incremented = {counter for each in constraints for counter in each.increments}
+    return tuple(each.without_unused_soft_constraints(incremented) for each in constraints)
+
+
+@dataclass(slots=True)
+class _OwnRules:
+    """The counters that a group's own rules read."""
+
+    anti_affinity: list[DomainCounter] = field(default_factory=list)
+    affinity: list[DomainCounter] = field(default_factory=list)
+    spreads: list[Spread] = field(default_factory=list)
+    affinity_weights: list[tuple[DomainCounter, int]] = field(default_factory=list)
+    spread_counters: list[DomainCounter] = field(default_factory=list)
+    caps: list[Cap] = field(default_factory=list)
+
+
+class _CounterRegistry:
+    """All counters of a round, each made once."""
+
+    def __init__(self, groups: Sequence[tuple[PodClass, PodSignature]], snapshot: Snapshot) -> None:
+        self._groups, self._table, self._pod_index = groups, snapshot.table, snapshot.pod_index
+        self._whole = Domains.whole(snapshot.table)
+        self._domains: dict[str, Domains] = {}
+        self._counters_by_match: dict[PodMatch, dict[tuple[object, ...], DomainCounter]] = {}
+        self._match_index: SelectorIndex[PodMatch] = SelectorIndex()
+        #: Pods of the round that have an anti-affinity term.
+        self._anti_affinity_counters: dict[AffinityTerm, DomainCounter] = {}
+        self._anti_affinity_index: SelectorIndex[AffinityTerm] = SelectorIndex()
+        #: The same for preferred terms, of affinity and of anti-affinity.
+        self._preferred_counters: dict[WeightedTerm, DomainCounter] = {}
+        self._preferred_index: SelectorIndex[WeightedTerm] = SelectorIndex()
+        self._own = [
+            _OwnRules()
+            if signature.constraints is None
+            else self._own_rules(pod_class, signature, signature.constraints)
+            for pod_class, signature in groups
+        ]
+        for pod_match in self._counters_by_match:
+            self._match_index.add(pod_match, pod_match.selector)
+        self._blocking = {id(cap.counter) for own in self._own for cap in own.caps if cap.blocks}
+        self._incoming_anti_affinity = [self._find_incoming_anti_affinity(signature) for _, signature in groups]
+        self._incoming_preferred = [self._find_incoming_preferred(signature) for _, signature in groups]
+        #: Counters of terms that match any group of the round.
+        self._read = {id(counter) for counters in self._incoming_anti_affinity for counter in counters}
+        self._read |= {id(counter) for weights in self._incoming_preferred for counter, _ in weights}
+
+    def constraints_of(self, at: int) -> TopologyConstraints:
+        """See ``topology_constraints_of``; of the group of that number."""
+        signature, own = self._groups[at][1], self._own[at]
+        rules = signature.constraints or InterPodConstraints()
+        increments = [
+            counter
+            for pod_match in self._match_index.find(signature.labels)
+            if pod_match.includes(signature, self._pod_index.namespaces)
+            for counter in self._counters_by_match[pod_match].values()
+        ]
+        brought = [self._anti_affinity_counters[term] for term in dict.fromkeys(rules.anti_affinity)]
+        brought += [self._preferred_counters[weighted_term] for weighted_term in dict.fromkeys(rules.preferred)]
+        increments += [counter for counter in brought if id(counter) in self._read]
+        affinity_weights = (*own.affinity_weights, *self._incoming_preferred[at])
+        soft_constraints = (
+            SoftConstraints(affinity_weights, tuple(own.spread_counters))
+            if affinity_weights or own.spread_counters
+            else None
+        )
+        constraints = TopologyConstraints(
+            increments=tuple(increments),
+            anti_affinity=(*own.anti_affinity, *self._incoming_anti_affinity[at]),
+            affinity=tuple(own.affinity),
+            self_affinity=bool(own.affinity) and affinity_matches_itself(signature, rules, self._pod_index.namespaces),
+            spreads=tuple(own.spreads),
+            caps=tuple(own.caps),
+            blocks=tuple(counter for counter in increments if id(counter) in self._blocking),
+            soft_constraints=soft_constraints,
+        )
+        return constraints if constraints.increments or constraints.sequential else UNCONSTRAINED
+
+    def _find_incoming_anti_affinity(self, signature: PodSignature) -> list[DomainCounter]:
+        """Counters of pods of the round whose anti-affinity matches the signature."""
+        return [
+            self._anti_affinity_counters[term]
+            for term in self._anti_affinity_index.find(signature.labels)
+            if incoming_term_matches(term, signature, self._pod_index.namespaces)
+        ]
+
+    def _find_incoming_preferred(self, signature: PodSignature) -> list[tuple[DomainCounter, int]]:
+        """Counters of pods of the round that prefer the signature near or far, with the weight."""
+        return [
+            (self._preferred_counters[weighted_term], weighted_term.weight)
+            for weighted_term in self._preferred_index.find(signature.labels)
+            if incoming_term_matches(weighted_term.term, signature, self._pod_index.namespaces)
+        ]
+
+    def _own_rules(self, pod_class: PodClass, signature: PodSignature, rules: InterPodConstraints) -> _OwnRules:
+        own = _OwnRules()
+        for term in dict.fromkeys(rules.anti_affinity):
+            own.anti_affinity.append(self._counter(AffinityMatch((term,)), term.topology_key))
+            if term not in self._anti_affinity_counters:
+                self._anti_affinity_counters[term] = self._round_counter(term)
+                self._anti_affinity_index.add(term, term.selector)
+        for key in dict.fromkeys(term.topology_key for term in rules.affinity):
+            own.affinity.append(self._counter(AffinityMatch(rules.affinity), key))
+        counted_nodes = CountedNodes(rules.spread, pod_class, self._table)
+        for constraint in rules.spread:
+            counter = self._spread_counter(pod_class, signature, constraint, rules.spread, counted_nodes)
+            own.spreads.append(Spread.of(constraint, signature, counter))
+        for weighted_term in rules.preferred:
+            term = weighted_term.term
+            own.affinity_weights.append(
+                (self._counter(AffinityMatch((term,)), term.topology_key), weighted_term.weight)
+            )
+            if weighted_term not in self._preferred_counters:
+                self._preferred_counters[weighted_term] = self._round_counter(term)
+                self._preferred_index.add(weighted_term, weighted_term.selector)
+        counted_nodes = CountedNodes(rules.soft_spread, pod_class, self._table)
+        for constraint in rules.soft_spread:
+            if constraint.topology_key == HOSTNAME:
+                counter = self._counter(SpreadMatch(signature.namespace, constraint.selector), HOSTNAME)
+            else:
+                counter = self._spread_counter(pod_class, signature, constraint, rules.soft_spread, counted_nodes)
+            own.spread_counters.append(counter)
+        for limit in rules.limits:
+            counter = self._counter(limit_match(limit), limit.topology_key)
+            itself = counts_itself(limit, signature, self._pod_index.namespaces)
+            own.caps.append(Cap(counter, limit.max_pods, int(itself)))
+        return own
+
+    def _spread_counter(
+        self,
+        pod_class: PodClass,
+        signature: PodSignature,
+        constraint: SpreadConstraint,
+        constraints: Sequence[SpreadConstraint],
+        counted_nodes: CountedNodes,
+    ) -> DomainCounter:
+        """The counter of one of the constraints: it may be that of other groups for which the same nodes count."""
+        keys = tuple(each.topology_key for each in constraints)
+        return self._counter(
+            SpreadMatch(signature.namespace, constraint.selector),
+            constraint.topology_key,
+            (keys, *inclusion_inputs(constraint, pod_class)),
+            counted_nodes(constraint),
+        )
+
+    def _counter(
+        self, pod_match: PodMatch, key: str, inputs: tuple[object, ...] = (), counted_nodes: Bools | None = None
+    ) -> DomainCounter:
+        """The counter of such pods.
+
+        Args:
+            inputs: what decides ``counted_nodes``.
+        """
+        known = self._counters_by_match.setdefault(pod_match, {})
+        counter = known.get((key, *inputs))
+        if counter is None:
+            domains = self._whole if isinstance(pod_match, ConstraintMatch) and not key else self._domains_of(key)
+            counter = known[key, *inputs] = DomainCounter.of(
+                self._pod_index.matching_pods(pod_match), domains, counted_nodes, self._table
+            )
+        return counter
+
+    def _round_counter(self, term: AffinityTerm) -> DomainCounter:
+        """A counter of pods of the round that have a term; running pods that have it are known to the filters."""
+        return DomainCounter.of(None, self._domains_of(term.topology_key), None, self._table)
+
+    def _domains_of(self, key: str) -> Domains:
+        domains = self._domains.get(key)
+        if domains is None:
+            domains = self._domains[key] = Domains.of(key, self._table)
+        return domains

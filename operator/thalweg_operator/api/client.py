@@ -1,0 +1,258 @@
+"""Client of the API server: configuration and login by kubernetes-asyncio, requests and answers as raw bytes.
+
+kubernetes-asyncio's models cost forty times what decoding the needed fields costs, and its binding call raises after
+the server has bound the pod. So requests use its configuration with an aiohttp session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from thalweg_operator.api.credentials import Credentials, read_credentials
+from thalweg_operator.api.fence import Fence
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.api.outages import Outages
+from thalweg_operator.errors import ConnectionLost, Refused
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+#: Bytes. A watch event holds an object of at most 1.5 MiB, etcd's limit.
+_READ_BUFFER = 2**21
+_SECONDS = 30.0
+_TIMEOUT = aiohttp.ClientTimeout(total=_SECONDS)
+#: Seconds within which the server must accept a watch.
+_WATCH_BEGINS = 30.0
+#: TCP keep-alive: a probe after 30 s of silence, then every 10 s. The kernel drops the connection when sent data is not
+#: acknowledged for 5 s (TCP_USER_TIMEOUT, milliseconds). A write that starts just before the fence closes must not
+#: arrive after the lease has ended, so this is at most LeaseTimes.duration - LeaseTimes.renew.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 5_000}
+_TOPIC = "API server"
+#: Upper limit of a Retry-After header, in seconds.
+_LONGEST_RETRY_AFTER = 30.0
+
+
+def api_path(base: str, *segments: str) -> str:
+    """The path ``base``/``segments``, with each segment quoted.
+
+    Raises:
+        ValueError: a segment is empty, "." or "..".
+    """
+    if any(segment in ("", ".", "..") for segment in segments):
+        raise ValueError(f"{segments} cannot be part of a path")
+    return "/".join((base, *(quote(segment, safe="") for segment in segments)))
+
+
+def pod_path(namespace: str, name: str, *subresource: str) -> str:
+    """The path of a pod or of a subresource of it."""
+    return api_path("/api/v1/namespaces", namespace, "pods", name, *subresource)
+
+
+class _Status(msgspec.Struct):
+    message: str | None = None
+    reason: str | None = None
+
+
+_statuses = JsonReader(_Status)
+
+
+class ApiClient:
+    """An authenticated session with one API server. ``connect`` makes it.
+
+    Args:
+        fence: checked immediately before each request other than GET; None: writes need no lease.
+
+    Attributes:
+        outages: log of repeated failures. The client reports lost connections to it.
+    """
+
+    def __init__(self, credentials: Credentials, session: aiohttp.ClientSession, fence: Fence | None = None) -> None:
+        self.credentials = credentials
+        self.outages = Outages()
+        self._session = session
+        self._fence = fence
+
+    @property
+    def server(self) -> str:
+        """URL of the API server, without a slash at its end."""
+        return str(self.credentials.configuration.host).rstrip("/")
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        params: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The body of a successful answer.
+
+        Raises:
+            Refused: the server answered with an error.
+            ConnectionLost: there was no answer; the server may have carried out a write all the same.
+            LeaseLost: the lease is not held, so the write was not sent.
+        """
+        headers = await self._headers()
+        if body is not None:
+            headers["Content-Type"] = content_type
+        timeout = _TIMEOUT
+        if self._fence is not None and method != "GET":
+            # The total includes waiting for a connection and aiohttp's own retry, so no write outlives the lease.
+            timeout = aiohttp.ClientTimeout(total=min(_SECONDS, self._fence.seconds()))
+        try:
+            async with self._session.request(
+                method,
+                URL(self.server + path, encoded=True),  # encoded: yarl neither unquotes nor resolves it
+                data=body,
+                headers=headers,
+                params=params,
+                timeout=timeout,
+                **self._options(),
+            ) as response:
+                answer = await response.read()
+                self.outages.recovered(_TOPIC)
+                if response.status >= 400:
+                    raise _to_refused(response, answer)
+                return answer
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._connection_lost(f"{method} {path}", error) from error
+
+    @asynccontextmanager
+    async def stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[aiohttp.StreamReader]:
+        """The bytes of a watch as they arrive.
+
+        Args:
+            silence: seconds without a byte after which the connection counts as lost.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=silence)
+        headers = await self._headers()
+        try:
+            async with asyncio.timeout(_WATCH_BEGINS):
+                response = await self._session.get(
+                    self.server + path, headers=headers, params=params, timeout=timeout, **self._options()
+                )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._connection_lost(f"watch {path}", error) from error
+        self.outages.recovered(_TOPIC)
+        try:
+            async with response:
+                if response.status >= 400:
+                    raise _to_refused(response, await response.read())
+                yield response.content
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ConnectionLost(f"watch {path}: {_error_message(error)}") from error
+
+    def _connection_lost(self, what: str, error: BaseException) -> ConnectionLost:
+        problem = f"{what}: {_error_message(error)}"
+        self.outages.failed(_TOPIC, "connection lost", problem)
+        return ConnectionLost(problem)
+
+    def _options(self) -> dict[str, Any]:
+        return {"ssl": self.credentials.tls, "server_hostname": self.credentials.configuration.tls_server_name}
+
+    async def new_session(self, trace_configs: list[aiohttp.TraceConfig]) -> aiohttp.ClientSession:
+        """A session for the running event loop, with the present credentials."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self.credentials.tls, socket_factory=keepalive_socket),
+            headers=await self._login(),
+            proxy=_proxy(self.credentials.configuration),
+            trace_configs=trace_configs,
+        )
+
+    async def _headers(self) -> dict[str, str]:
+        await self.credentials.refresh(self.outages)
+        return await self._login()
+
+    async def _login(self) -> dict[str, str]:
+        try:
+            # Read for each request: service account tokens rotate, and the configuration reloads them.
+            auth = await self.credentials.configuration.auth_settings()
+        except Exception as error:  # token files and login plug-ins raise anything
+            raise self._connection_lost("no credentials", error) from error
+        return {setting["key"]: setting["value"] for setting in auth.values() if setting["in"] == "header"}
+
+
+@asynccontextmanager
+async def connect(
+    kubeconfig: Path | None, connections: int, fence: Fence | None = None, context: str | None = None
+) -> AsyncIterator[ApiClient]:
+    """Opens a session by a kubeconfig file, or by the pod's service account without one.
+
+    Args:
+        fence: checked before each write.
+        context: context of the kubeconfig; None: its current context.
+
+    Raises:
+        ConnectionLost: the file or the service account cannot be used.
+    """
+    credentials = await read_credentials(kubeconfig, context)
+    # kubernetes-asyncio's own session would look up proxies in a thread for every request.
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=connections, socket_factory=keepalive_socket),
+        proxy=_proxy(credentials.configuration),
+        read_bufsize=_READ_BUFFER,
+        auto_decompress=True,
+    ) as session:
+        yield ApiClient(credentials, session, fence)
+        await asyncio.sleep(0)  # a turn of the loop, so that released connections close
+
+
+def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket with keep-alive (``_KEEPALIVE``): the loss of the peer shows after 70 s at most.
+
+    Without keep-alive an idle connection stays open for ever when the peer or the path to it is lost.
+    """
+    family, kind, protocol, *_ = address
+    sock = socket.socket(family=family, type=kind, proto=protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        if hasattr(socket, option):  # not on every system
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return sock
+
+
+def _proxy(configuration: Any) -> str | None:
+    """The proxy that the kubeconfig or the environment names for this server."""
+    if configuration.proxy:
+        return str(configuration.proxy)
+    server = urlsplit(configuration.host)
+    if server.hostname is None or proxy_bypass(server.hostname):
+        return None
+    return getproxies().get(server.scheme)
+
+
+def _error_message(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):  # its text shows the address of a Python object
+        return f"cannot connect to {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
+    return str(error) or type(error).__name__
+
+
+def _to_refused(response: aiohttp.ClientResponse, answer: bytes) -> Refused:
+    try:
+        status = _statuses.read(answer)
+        reason = status.message or status.reason or ""
+    except UnreadableJson:
+        reason = answer[:200].decode(errors="replace")
+    return Refused(response.status, reason, _retry_after(response.headers.get("Retry-After", "")))
+
+
+def _retry_after(text: str) -> float:
+    """Seconds of a Retry-After header, at most ``_LONGEST_RETRY_AFTER``; 0 for a date or another text."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return 0.0
+    return min(seconds, _LONGEST_RETRY_AFTER) if seconds > 0.0 else 0.0  # NaN is not greater than 0

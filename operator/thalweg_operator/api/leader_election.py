@@ -1,0 +1,307 @@
+"""Leader election by a Lease (coordination.k8s.io/v1): only the holder writes.
+
+The resourceVersion is the lock: a PUT acquires or renews the lease, and the API server refuses it if another process
+wrote first. The holder measures from before it sent the renewal, by a clock that includes suspended time, and stops
+writing after ``renew`` seconds (``Fence``). The others measure from when they first saw the renewal, which is later,
+and wait ``duration`` seconds. The Lease shows wall-clock times to people; nothing compares them.
+
+kubernetes_asyncio's leader election does not fit: its requests have no timeout, a lost connection leaves the leading
+task running, it compares wall clocks, and it does not release the lease. See docs/decisions/0028.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.fence import Fence
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.errors import ConnectionLost, LeaseHeld, LeaseLost, OperatorError, Refused
+
+_log = structlog.get_logger()
+_API_GROUP: Final = "coordination.k8s.io/v1"
+#: Seconds that the release may take at shutdown.
+_RELEASE = 3.0
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct):
+    """The fields of a Lease that are checked."""
+
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_lease_reader, _object_reader = JsonReader(_Lease), JsonReader(dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseName:
+    """Namespace and name of a Lease."""
+
+    namespace: str = "kube-system"
+    name: str = "thalweg"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """Durations in seconds, as in kube-scheduler's leader election.
+
+    Attributes:
+        duration: others wait so long after the last renewal that they saw.
+        renew: a holder stops writing so long after its last successful renewal.
+        retry: pause between two attempts to acquire or renew.
+    """
+
+    duration: float = 15.0
+    renew: float = 10.0
+    retry: float = 2.0
+
+
+class LeaderElector:
+    """Acquires a lease, renews it and releases it.
+
+    Attributes:
+        held: set while this process holds the lease and may write.
+    """
+
+    def __init__(
+        self,
+        api_client: ApiClient,
+        fence: Fence,
+        lease: LeaseName,
+        *,
+        times: LeaseTimes = LeaseTimes(),
+        waits: bool = False,
+        seizes: bool = False,
+    ) -> None:
+        """An elector.
+
+        Args:
+            api_client: a client without a fence.
+            fence: open while the lease is held.
+            lease: the Lease to hold.
+            times: durations of the election.
+            waits: whether to wait while another process renews the lease, instead of raising LeaseHeld.
+            seizes: whether to take the lease from a live holder. The old holder stops at its next renewal. This process
+                writes nothing until the old holder's time is over.
+        """
+        self._api_client, self._fence, self._lease = api_client, fence, lease
+        self._times, self._waits, self._seizes = times, waits, seizes
+        self._clock = fence.clock
+        self._path = f"/apis/{_API_GROUP}/namespaces/{lease.namespace}/leases"
+        self.identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        self.held = asyncio.Event()
+        #: Whether this process was the last holder seen; its time may be over.
+        self._mine = False
+        #: The Lease as this process wrote it last.
+        self._written: dict[str, Any] | None = None
+        #: Spec of another holder's Lease at its last change, and when that change was seen.
+        self._seen: dict[str, Any] | None = None
+        self._seen_at = self._refused_at = 0.0
+        self._deadline = float("inf")
+        #: Until this time the previous holder of a seized lease may still write.
+        self._not_before = float("-inf")
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the lease is held and its time is not over; known without an answer of the API server."""
+        return self.held.is_set() and self._fence.open
+
+    async def run(self) -> None:
+        """Acquires the lease and renews it until cancelled.
+
+        Raises:
+            LeaseLost: another process took the lease.
+            OperatorError: the lease cannot be acquired: another process renews it, or RBAC forbids it.
+        """
+        while True:
+            await self.attempt()
+            await asyncio.sleep(max(0.0, min(self._times.retry, self._deadline - self._clock())))
+
+    async def attempt(self) -> None:
+        """One attempt to acquire or renew the lease; raises as ``run`` does."""
+        problem = ""
+        try:
+            async with asyncio.timeout(self._times.renew / 2):
+                await self._take()
+        except TimeoutError:
+            problem = "the API server did not answer in time"
+            self._api_client.outages.failed("lease", "time-out", problem)
+        except LeaseLost:
+            self._close()
+            self._mine = False
+            raise
+        except ConnectionLost as error:
+            problem = str(error)  # the client logs it
+        except UnreadableJson as error:
+            problem = f"the answer is no Lease: {error}"
+            self._api_client.outages.failed("lease", "not understood", problem)
+        except Refused as error:
+            problem = str(error)
+            self._api_client.outages.failed("lease", str(error.status), problem, transient=True)
+            self._check_rights(error)
+        else:
+            self._refused_at = 0.0
+            self._api_client.outages.recovered("lease")
+        if self.held.is_set() and self._clock() >= self._deadline:
+            # The process keeps its state while the API server is away. If no other process takes the lease, the next
+            # successful renewal opens the fence again.
+            self._close()
+            _log.error("lease renewal failed, writes paused", lease=str(self._lease), problem=problem)
+
+    async def release(self) -> None:
+        """Releases the lease if it is held, so that another process need not wait."""
+        if not self._mine:
+            return
+        self._close()
+        self._mine = False
+        try:
+            async with asyncio.timeout(_RELEASE):
+                # The last renewal may have been interrupted: read its result.
+                lease = await self._read()
+                if lease is not None and _holder(lease) == self.identity:
+                    await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+                    _log.info("lease released", lease=str(self._lease))
+        except (OperatorError, UnreadableJson, TimeoutError) as error:
+            _log.warning("lease not released", lease=str(self._lease), problem=str(error))
+
+    async def _take(self) -> None:
+        lease = self._written
+        if lease is not None:
+            try:
+                await self._write(lease)
+            except Refused as error:
+                if error.status not in (404, 409):
+                    raise
+                self._written = None  # another process wrote, or an earlier attempt of ours succeeded: read it
+            else:
+                return
+        lease = await self._read()
+        if self._mine and lease is None:
+            raise LeaseLost(f"the lease {self._lease} was deleted; another process may have held it meanwhile")
+        if lease is None or self._may_take(lease):
+            await self._write(lease)
+
+    async def _write(self, lease: dict[str, Any] | None) -> None:
+        sent = self._clock()
+        before = "" if lease is None else _holder(lease)
+        spec: dict[str, Any] = {"holderIdentity": self.identity, "leaseDurationSeconds": round(self._times.duration)}
+        if before != self.identity:
+            earlier = 0 if lease is None else lease.get("spec", {}).get("leaseTransitions") or 0
+            spec |= {"acquireTime": _now(), "leaseTransitions": earlier + 1}
+        if lease is None:
+            metadata = {"name": self._lease.name, "namespace": self._lease.namespace}
+            body = {
+                "apiVersion": _API_GROUP,
+                "kind": "Lease",
+                "metadata": metadata,
+                "spec": spec | {"renewTime": _now()},
+            }
+            raw = await self._api_client.request("POST", self._path, body=msgspec.json.encode(body))
+            self._written = _decode(raw)
+        else:
+            self._written = await self._put(lease, spec)
+        if self._clock() < self._not_before:
+            return
+        self._deadline = sent + self._times.renew
+        self._fence.extend(self._deadline, sent + self._times.duration)
+        if not self.held.is_set():
+            self._mine = True
+            self.held.set()
+            _log.info("lease acquired", lease=str(self._lease), holder=self.identity)
+
+    def _may_take(self, lease: dict[str, Any]) -> bool:
+        """Whether no other process holds the lease any more.
+
+        Raises:
+            LeaseLost: another process took the lease from this one.
+            LeaseHeld: another process renews the lease, and this one does not wait.
+        """
+        holder, spec = _holder(lease), lease.get("spec", {})
+        if holder == self.identity:
+            return True
+        if self._mine:
+            raise LeaseLost(f"{holder or 'another process'} took the lease {self._lease}")
+        if not holder:
+            return True
+        duration = spec.get("leaseDurationSeconds") or self._times.duration
+        if self._seizes:
+            self._not_before = self._clock() + duration
+            _log.warning("lease seized", lease=str(self._lease), holder=holder)
+            return True
+        if spec != self._seen:
+            if self._seen is not None and not self._waits:
+                raise LeaseHeld(
+                    f"another Thalweg works on this cluster: {holder} holds the lease {self._lease} and renews it"
+                )
+            if self._seen is None:
+                _log.info("waiting for the lease to end", lease=str(self._lease), holder=holder)
+            self._seen, self._seen_at = spec, self._clock()
+        return bool(self._clock() - self._seen_at >= duration)
+
+    def _check_rights(self, error: Refused) -> None:
+        """Raises OperatorError once 403 or 404 lasts ``renew`` seconds: a new cluster refuses requests at first."""
+        if self._mine or error.status not in (403, 404):
+            self._refused_at = 0.0
+            return
+        now = self._clock()
+        self._refused_at = self._refused_at or now
+        if now - self._refused_at >= self._times.renew:
+            raise OperatorError(
+                f"cannot use the lease {self._lease}: {error}; it needs get, create and update on "
+                f"leases.coordination.k8s.io in the namespace {self._lease.namespace}"
+            )
+
+    async def _read(self) -> dict[str, Any] | None:
+        try:
+            raw = await self._api_client.request("GET", f"{self._path}/{self._lease.name}")
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+        return _decode(raw)
+
+    async def _put(self, lease: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+        body = {**lease, "spec": {**lease.get("spec", {}), **spec, "renewTime": _now()}}
+        path = f"{self._path}/{self._lease.name}"
+        return _decode(await self._api_client.request("PUT", path, body=msgspec.json.encode(body)))
+
+    def _close(self) -> None:
+        self._fence.close()
+        self.held.clear()
+        self._deadline = float("inf")
+
+
+def _holder(lease: dict[str, Any]) -> str:
+    return str(lease.get("spec", {}).get("holderIdentity") or "")
+
+
+def _decode(raw: bytes) -> dict[str, Any]:
+    """The whole Lease, including unknown fields; they are written back unchanged."""
+    _lease_reader.read(raw)
+    return _object_reader.read(raw)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,54 @@
+"""The reflectors of all watched kinds (``flowcore.api.kinds``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from flowcore.api import Interner, storage_decoder
+from flowcore.api.kinds import DEVICE_CLASS, NAMESPACE, NODE, POD, POD_GROUPS, STORAGE, ObjectKind
+from thalweg_operator.api import sinks
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.reflector import Reflector, Sink
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.shell import Shell
+
+T = TypeVar("T")
+
+#: Kinds that only gangs need. While their API fails, pods without gangs are still planned.
+OPTIONAL_KINDS: Final = frozenset(f"{kind.plural}.{kind.group}" for kind in POD_GROUPS.values())
+
+
+def make_reflectors(
+    shell: Shell, api_client: ApiClient, metrics: Metrics, bad_input: BadInput
+) -> dict[str, Reflector[Any]]:
+    """Reflectors by the name of their kind in metrics and log lines. Their sinks feed the shell."""
+    intern = Interner()
+    reflectors: dict[str, Reflector[Any]] = {}
+
+    def add(kind: ObjectKind, name: str, decode: Callable[[bytes], T | None], sink: Sink[T]) -> None:
+        path, *older_paths = kind.paths
+        reflectors[name] = Reflector(
+            name,
+            path,
+            api_client,
+            decode,
+            sink,
+            metrics,
+            bad_input,
+            api_client.outages,
+            may_be_absent=not kind.is_core,
+            older=older_paths,
+        )
+
+    add(NODE, NODE.plural, sinks.node_decoder(intern), sinks.NodeSink(shell))
+    add(POD, POD.plural, sinks.pod_decoder(intern, bad_input), sinks.PodSink(shell))
+    add(NAMESPACE, NAMESPACE.plural, sinks.namespace_decoder(), sinks.NamespaceSink(shell))
+    add(DEVICE_CLASS, DEVICE_CLASS.plural, sinks.device_class_decoder(), sinks.DeviceClassSink(shell))
+    for kind in STORAGE:
+        add(kind, kind.plural, storage_decoder(kind.kind, intern), sinks.StorageSink(shell, kind.kind))
+    for source, kind in POD_GROUPS.items():
+        name = f"{kind.plural}.{kind.group}"
+        add(kind, name, sinks.pod_group_decoder(source, intern), sinks.PodGroupSink(shell, source))
+    return reflectors

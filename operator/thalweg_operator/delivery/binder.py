@@ -1,0 +1,224 @@
+"""Binds planned pods, many at once, and handles every answer.
+
+A binding whose answer was lost, or was a server's error, may have happened. The room stays reserved and the same
+binding is sent again until the API server says for certain: 201, or 409 because the first one got through. Only then is
+the pod's room given back or confirmed, so nothing is bound twice and no room is counted free that is not. A binding
+that was not carried out for certain (no lease, 429) is sent again only while the node is as planned and has the room.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.client import ApiClient, pod_path
+from thalweg_operator.api.events import EventWriter
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.api.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
+from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.planning.progress import ProgressLog
+from thalweg_operator.reservations.effects import Bind
+from thalweg_operator.reservations.events import Answer
+from thalweg_operator.shell import Shell
+
+_log = structlog.get_logger()
+_BACKOFF = Backoff(first=0.1, longest=5.0)
+
+
+class _Meta(msgspec.Struct):
+    name: str
+    namespace: str
+    uid: str
+
+
+class _Target(msgspec.Struct):
+    kind: str
+    name: str
+
+
+class _Binding(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    metadata: _Meta
+    target: _Target
+
+
+class _BoundSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+
+
+class _BoundMeta(msgspec.Struct):
+    uid: str = ""
+
+
+class _BoundPod(msgspec.Struct):
+    metadata: _BoundMeta
+    spec: _BoundSpec
+
+
+_bound_pods = JsonReader(_BoundPod)
+
+
+@dataclass(slots=True)
+class _QueuedBinding:
+    """A binding in line; ``uncertain``: whether a try may have been carried out."""
+
+    write: Bind
+    uncertain: bool = False
+
+
+class Binder:
+    """Binds the pods of a namespace in the order they come."""
+
+    def __init__(
+        self,
+        api_client: ApiClient,
+        shell: Shell,
+        metrics: Metrics,
+        events: EventWriter,
+        progress: ProgressLog,
+        concurrency: int,
+        *,
+        backoff: Backoff = _BACKOFF,
+    ) -> None:
+        """With so many bindings in flight at once.
+
+        Args:
+            backoff: pauses between tries of one binding.
+        """
+        self._api_client, self._shell, self._metrics = api_client, shell, metrics
+        self._events, self._progress = events, progress
+        self._queue = WriteQueue("bindings", concurrency, self._try, metrics, backoff)
+        self._encoder = msgspec.json.Encoder()
+        self._succeeded = metrics.bindings.labels("bound")
+
+    def put(self, write: Bind) -> None:
+        """Puts a binding in line."""
+        self._queue.put(_QueuedBinding(write), write.pod.namespace)
+
+    async def run(self) -> None:
+        """Binds until cancelled."""
+        await self._queue.run()
+
+    async def drain(self) -> None:
+        """Returns when everything in line was answered."""
+        await self._queue.drain()
+
+    async def bind_for_scheduler(self, namespace: str, name: str, uid: str, node: str) -> str:
+        """Binds a pod where kube-scheduler has placed it, tried once: its own attempts come again.
+
+        Only a pod that our watch shows by this name and UID, and only where kube-scheduler was let through with it.
+
+        Returns:
+            "" or what is wrong.
+        """
+        key = f"{namespace}/{name}"
+        pod = self._shell.cluster.waiting.get(key)
+        if pod is None or pod.uid != uid:
+            return f'no pending pod "{key}" with UID "{uid}" is known'
+        if not self._shell.ledger.in_flight.is_let_through_to(key, node):
+            return f'pod "{key}" was not let through to node "{node}"'
+        path, body = self._binding(namespace, name, uid, node)
+        try:
+            await self._api_client.request("POST", path, body=body)
+        except (ConnectionLost, Refused) as error:
+            return str(error)
+        return ""
+
+    def _binding(self, namespace: str, name: str, uid: str, node: str) -> tuple[str, bytes]:
+        path = pod_path(namespace, name, "binding")
+        # With the uid the server refuses to bind another pod that took the name meanwhile.
+        return path, self._encoder.encode(_Binding("v1", "Binding", _Meta(name, namespace, uid), _Target("Node", node)))
+
+    async def _try(self, planned: _QueuedBinding, tries: int) -> Outcome:
+        try:
+            return await self._bind(planned, tries)
+        except Exception:
+            # The pod must not be lost: its room is given back and the next round takes it up.
+            self._shell.answered(planned.write, Answer.REFUSED)
+            raise
+
+    async def _bind(self, planned: _QueuedBinding, tries: int) -> Outcome:
+        write = planned.write
+        pod, node = write.pod, write.node
+        if not planned.uncertain:
+            problem = self._shell.bind_problem(write, retry=tries > 0)
+            if problem:
+                self._give_up(write, problem, "")
+                return Finished.UNSENT
+        elif node not in self._shell.cluster.nodes:
+            # The API server does not check that the node exists; a pod bound to a node that is gone never runs. An
+            # earlier try may have got through. Until that is known nothing more is sent there.
+            return await self._resolve_conflict(write, Refused(409, ""))
+        path, body = self._binding(pod.namespace, pod.name, pod.uid, node)
+        try:
+            await self._api_client.request("POST", path, body=body)
+        except LeaseLost as error:
+            self._metrics.bindings.labels("no lease").inc()
+            return retry_after_error(error)
+        except ConnectionLost as error:
+            planned.uncertain = True
+            self._metrics.bindings.labels("lost").inc()
+            _log.warning("binding unanswered, asking again", pod=pod.key, node=node, problem=str(error))
+            return retry_after_error(error)
+        except Refused as error:
+            if error.status == 409:
+                return await self._resolve_conflict(write, error)
+            if error.transient:
+                planned.uncertain |= error.status != 429
+                self._metrics.bindings.labels(str(error.status)).inc()
+                return retry_after_error(error)
+            self._give_up(write, str(error.status), error.reason if error.status != 404 else "")
+            return Finished.ANSWERED
+        self._bound(write)
+        return Finished.ANSWERED
+
+    async def _resolve_conflict(self, write: Bind, error: Refused) -> Outcome:
+        """Finds out what a 409 meant; where that cannot be known yet, the binding is to be sent again."""
+        pod, node = write.pod, write.node
+        try:
+            raw = await self._api_client.request("GET", pod_path(pod.namespace, pod.name))
+            found = _bound_pods.read(raw)
+        except Refused as problem:
+            if problem.status != 404:
+                return retry_after_error(problem)
+            self._give_up(write, "404", "")
+            return Finished.ANSWERED
+        except ConnectionLost as problem:
+            return retry_after_error(problem)
+        except UnreadableJson:
+            return Retry("error")
+        if found.metadata.uid != pod.uid:
+            self._give_up(write, "replaced", "")
+        elif found.spec.node_name == node:
+            self._bound(write)  # an earlier try got through
+        elif found.spec.node_name:
+            self._give_up(write, "bound elsewhere", "")
+        else:
+            # Still unbound, so it is the pod itself that may not be bound (it is being deleted, or gated).
+            self._give_up(write, "409", error.reason)
+        return Finished.ANSWERED
+
+    def _bound(self, write: Bind) -> None:
+        pod, node = write.pod, write.node
+        self._succeeded.inc()
+        self._progress.bound(pod, node)
+        # In kube-scheduler's words.
+        self._events.write(pod, "Scheduled", f"Successfully assigned {pod.key} to {node}", action="Binding")
+        self._shell.answered(write, Answer.DONE)
+        if pod.created:
+            self._metrics.binding_seconds.observe(max(0.0, time.time() - pod.created))
+
+    def _give_up(self, write: Bind, answer: str, reason: str) -> None:
+        """Ends a binding that did not happen; ``reason``: why the API server will not bind the pod, if it says so."""
+        pod = write.pod
+        self._metrics.bindings.labels(answer).inc()
+        _log.info("not bound", pod=pod.key, node=write.node, answer=answer, reason=reason)
+        if reason:
+            self._progress.refused(pod, reason)
+        self._shell.answered(write, Answer.REFUSED, reason)

@@ -1,0 +1,211 @@
+"""Tells waiting pods why: a PodScheduled=False condition (cluster autoscalers read it) and an Event.
+
+A pod that kube-scheduler holds has its condition from there already, and every change of the pod would make
+kube-scheduler try it again: it gets the Event alone. One behind our gate keeps the condition's reason, SchedulingGated.
+
+Written only when the reason changes, and no more than so many a second: ten thousand waiting pods whose message counts
+nodes would otherwise flood the API server with every node that comes or goes. Pods never told before go first, in turns
+between their namespaces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from flowcore.model.pods import Pod
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.client import STRATEGIC_MERGE_PATCH, ApiClient, pod_path
+from thalweg_operator.api.events import EventWriter, timestamp
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.api.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
+from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.reservations.effects import WriteCondition
+from thalweg_operator.shell import Shell
+
+_log = structlog.get_logger()
+#: A pod left by one round is often placed by the next: wait this long before telling it.
+_INITIAL_DELAY = 0.5
+#: A reason that keeps changing is rewritten this often at most.
+_REWRITE_INTERVAL = 10.0
+#: Requests in flight at once.
+_CONCURRENCY = 8
+_BACKOFF = Backoff(first=1.0, longest=30.0)
+#: Seconds between two looks for pods that wait no more.
+_PRUNE_EVERY = 5.0
+
+
+#: Strategic merge: what a pod with a node has in place of the condition that this module writes.
+_SCHEDULED: dict[str, str | None] = {"type": "PodScheduled", "status": "True", "reason": None, "message": None}
+
+
+class _BoundSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+
+
+class _Bound(msgspec.Struct):
+    spec: _BoundSpec
+
+
+_bound = JsonReader(_Bound)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    uid: str
+    reason: str
+    due: float
+    steered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The last write about a pod; ``event_only``: its condition does not show the reason."""
+
+    uid: str
+    reason: str
+    when: float
+    event_only: bool
+
+
+class ConditionWriter:
+    """Reasons to write, the latest per pod."""
+
+    def __init__(
+        self,
+        api_client: ApiClient,
+        shell: Shell,
+        metrics: Metrics,
+        events: EventWriter,
+        per_second: float,
+        *,
+        backoff: Backoff = _BACKOFF,
+    ) -> None:
+        """``backoff``: pauses between tries of one write."""
+        self._api_client, self._shell, self._metrics, self._events = api_client, shell, metrics, events
+        self._write_interval, self._clock = 1.0 / per_second, shell.clock
+        self._queue = WriteQueue("reasons", _CONCURRENCY, self._try, metrics, backoff)
+        self._wanted: dict[str, _Wanted] = {}
+        #: What is in the queue. A newer reason takes its place with the next try.
+        self._sending: dict[str, _Wanted] = {}
+        self._written: dict[str, _Written] = {}
+        self._pruned_at = self._clock()
+
+    def put(self, effect: WriteCondition) -> None:
+        """The pod is to learn this reason, unless it is placed or gone by then."""
+        pod, reason, steered = effect.pod, effect.reason, effect.steered
+        wanted, sending = self._wanted.get(pod.key), self._sending.get(pod.key)
+        if wanted is None and sending is not None and (sending.uid, sending.reason) == (pod.uid, reason):
+            return
+        written = self._written.get(pod.key)
+        if written is not None and written.uid != pod.uid:
+            written = None
+        if wanted is not None and wanted.uid == pod.uid:
+            self._wanted[pod.key] = _Wanted(pod.uid, reason, wanted.due, steered)
+        elif reason not in (
+            pod.unschedulable_message,
+            written.reason if written is not None and (steered or written.event_only) else "",
+        ):
+            due = self._clock() + _INITIAL_DELAY
+            if written is not None:
+                due = max(due, written.when + _REWRITE_INTERVAL)
+            self._wanted[pod.key] = _Wanted(pod.uid, reason, due, steered)
+
+    async def run(self) -> None:
+        """Writes until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._queue.run())
+            tasks.create_task(self._enqueue_due())
+
+    async def _enqueue_due(self) -> None:
+        """Puts what is due in line, so many a second."""
+        while True:
+            due = self._due()
+            # Also where none of them waits any more: the loop must turn.
+            await asyncio.sleep(0 if due else 0.1)
+            # Not all of a long list: pods that start to wait meanwhile go first.
+            for key in due[: max(1, int(1 / self._write_interval))]:
+                wanted = self._wanted.pop(key)
+                pod = self._shell.pod_to_tell(key, wanted.uid)
+                if pod is None or pod.unschedulable_message == wanted.reason:
+                    continue
+                self._sending[key] = wanted
+                self._queue.put(key, pod.namespace)
+                await asyncio.sleep(self._write_interval)
+
+    def _due(self) -> list[str]:
+        now = self._clock()
+        if now - self._pruned_at >= _PRUNE_EVERY:
+            self._pruned_at = now
+            self._written = {key: at for key, at in self._written.items() if key in self._shell.cluster.waiting}
+            self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in self._shell.cluster.waiting}
+        due = sorted(
+            (each.due, key) for key, each in self._wanted.items() if each.due <= now and key not in self._sending
+        )
+        # By place within their namespace: namespaces take turns.
+        places: Counter[tuple[str, bool]] = Counter()
+        ordered: list[tuple[bool, int, str]] = []
+        for _, key in due:
+            lane = key.partition("/")[0], key in self._written
+            ordered.append((lane[1], places[lane], key))
+            places[lane] += 1
+        ordered.sort(key=lambda each: each[:2])
+        return [key for *_, key in ordered]
+
+    async def _try(self, key: str, _tries: int) -> Outcome:
+        wanted = self._sending[key] = self._wanted.pop(key, self._sending[key])
+        outcome: Outcome = Finished.UNSENT
+        try:
+            pod = self._shell.pod_to_tell(key, wanted.uid)
+            if pod is not None:
+                outcome = await self._write(pod, wanted)
+        finally:
+            if isinstance(outcome, Finished):
+                del self._sending[key]
+        return outcome
+
+    async def _write(self, pod: Pod, wanted: _Wanted) -> Outcome:
+        self._mark_written(pod, wanted, event_only=False)
+        if pod.gated or not wanted.steered:
+            now = timestamp()
+            condition: dict[str, str | None] = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated" if pod.gated else "Unschedulable",
+                "message": wanted.reason,
+            }
+            if not pod.unschedulable_since:
+                # Also over what the API server wrote for a gate: the time there says since when it could be planned.
+                condition["lastTransitionTime"] = now
+            try:
+                if await self._patch(pod, condition):
+                    # It was bound while this was on its way: what the binding wrote there must not stay overwritten.
+                    await self._patch(pod, _SCHEDULED | {"lastTransitionTime": now})
+                    return Finished.ANSWERED
+            except (Refused, ConnectionLost, UnreadableJson) as error:
+                if isinstance(error, Refused) and error.status in (404, 409):
+                    return Finished.ANSWERED  # it is gone, or another pod has its name
+                _log.warning("reason not written", pod=pod.key, problem=str(error))
+                outcome = Retry("error") if isinstance(error, UnreadableJson) else retry_after_error(error)
+                if outcome.counts_as_failure:
+                    return outcome
+                # The pod itself may not be changed. Its Event says it, once.
+                self._mark_written(pod, wanted, event_only=True)
+        self._events.write(pod, "FailedScheduling", wanted.reason, action="Scheduling", warning=True)
+        self._metrics.told.inc()
+        return Finished.ANSWERED
+
+    def _mark_written(self, pod: Pod, wanted: _Wanted, *, event_only: bool) -> None:
+        self._written[pod.key] = _Written(pod.uid, wanted.reason, self._clock(), event_only)
+
+    async def _patch(self, pod: Pod, condition: dict[str, str | None]) -> bool:
+        """Writes a condition; whether the pod has a node."""
+        body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+        path = pod_path(pod.namespace, pod.name, "status")
+        answer = await self._api_client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+        return bool(_bound.read(answer).spec.node_name)

@@ -1,0 +1,52 @@
+"""Who carries out which effect."""
+
+from __future__ import annotations
+
+import structlog
+
+from thalweg_operator.delivery.binder import Binder
+from thalweg_operator.delivery.conditions import ConditionWriter
+from thalweg_operator.delivery.evictor import Evictor
+from thalweg_operator.delivery.nominator import Nominator
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.policies.gate_admission import GateAdmission
+from thalweg_operator.reservations.effects import (
+    Bind,
+    ClearNomination,
+    CountNomination,
+    CountPlacement,
+    Evict,
+    Log,
+    Nominate,
+    OpenGate,
+    ReconcileGates,
+    WakePod,
+    WriteCondition,
+)
+from thalweg_operator.shell import Handlers
+
+_log = structlog.get_logger()
+
+
+def handlers(
+    binder: Binder,
+    nominator: Nominator,
+    evictor: Evictor,
+    condition_writer: ConditionWriter,
+    gate_admission: GateAdmission,
+    metrics: Metrics,
+) -> Handlers:
+    """For each type of effect what carries it out."""
+    return {
+        Bind: binder.put,
+        Nominate: nominator.put,
+        ClearNomination: nominator.put,
+        OpenGate: nominator.put,
+        WakePod: nominator.put,
+        Evict: evictor.put,
+        WriteCondition: condition_writer.put,
+        ReconcileGates: lambda _effect: gate_admission.trigger(),
+        CountPlacement: lambda effect: metrics.placements.labels(effect.outcome).inc(),
+        CountNomination: lambda effect: metrics.steered.labels(effect.outcome).inc(),
+        Log: lambda effect: _log.info(effect.event, **dict(effect.fields)),
+    }

@@ -1,0 +1,195 @@
+"""Writes the status of each policy: conditions, pod counts and its last round. Unchanged status is not written."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.constraint_limits import reasons_nothing_fits
+from flowcore.model.policies import Policy, WaitingMode
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
+from thalweg_operator.constants import POLICIES_PATH
+from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.planning.round_reports import RoundReports
+from thalweg_operator.policies.gate_admission import GateAdmission
+from thalweg_operator.policies.store import PolicyRecord, PolicyStore
+
+_EVERY = 1.0
+#: Between tries after the API server refused a status.
+_BACKOFF = Backoff(first=1.0, longest=30.0)
+
+
+@dataclass(slots=True)
+class PodCounts:
+    """Pods of one policy."""
+
+    placed: int = 0
+    waiting: int = 0
+    #: Pods that it selects and another policy governs, and the name of such a policy.
+    overridden: int = 0
+    overridden_by: str = ""
+
+
+class PolicyStatus:
+    """See the module."""
+
+    def __init__(
+        self,
+        api_client: ApiClient,
+        cluster: Cluster,
+        policies: PolicyStore,
+        reports: RoundReports,
+        gate_admission: GateAdmission,
+    ) -> None:
+        self._api_client, self._cluster, self._policies, self._reports = api_client, cluster, policies, reports
+        self._gate_admission = gate_admission
+        self._written: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._condition_since: dict[tuple[str, str], tuple[str, str]] = {}
+
+    async def run(self) -> None:
+        """Writes until cancelled."""
+        failures = 0
+        refused: set[str] = set()
+        while True:
+            await asyncio.sleep(_EVERY)
+            records = self._policies.records
+            self._prune(records)
+            if not records:
+                continue
+            counts = await self._counts()
+            refused.intersection_update(each.name for each in records)
+            # A status that was refused is tried last, so that it does not block the others.
+            for record in sorted(records, key=lambda each: each.name in refused):
+                if not await self._write(record, counts.get(record.name, PodCounts())):
+                    refused.add(record.name)
+                    failures += 1
+                    await asyncio.sleep(_BACKOFF.pause(failures))
+                    break
+                refused.discard(record.name)
+            else:
+                failures = 0
+
+    def _prune(self, records: list[PolicyRecord]) -> None:
+        """Forgets policies that are gone."""
+        uids = {standing.uid for standing in records}
+        self._written = {name: each for name, each in self._written.items() if each[0] in uids}
+        self._condition_since = {key: each for key, each in self._condition_since.items() if key[0] in uids}
+
+    async def _counts(self) -> dict[str, PodCounts]:
+        result: dict[str, PodCounts] = {}
+        for index, ((namespace, labels, scheduler), population) in enumerate(list(self._cluster.populations.items())):
+            if index % 500 == 499:
+                await asyncio.sleep(0)
+            found = self._cluster.policies.governing(scheduler, labels, self._cluster.namespaces.get(namespace, ()))
+            for place, policy in enumerate(found):
+                counts = result.setdefault(policy.name, PodCounts())
+                if place == 0:
+                    counts.placed += population.placed
+                    counts.waiting += population.waiting
+                else:
+                    counts.overridden += population.placed + population.waiting
+                    counts.overridden_by = found[0].name
+        return result
+
+    async def _write(self, record: PolicyRecord, counts: PodCounts) -> bool:
+        """Writes one status; returns whether the API server takes writes, so that others need not be tried if not."""
+        status = self._status(record, counts)
+        if self._written.get(record.name) == (record.uid, status):
+            return True
+        body = msgspec.json.encode({"metadata": {"uid": record.uid}, "status": status})
+        path = api_path(POLICIES_PATH, record.name, "status")
+        try:
+            await self._api_client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+            self._written[record.name] = (record.uid, status)
+        except Refused as error:
+            if error.status == 404:
+                self._policies.forget(record.name, record.uid)
+            elif error.status != 409:  # 409: another object of the same name by now; its event is on the way
+                self._api_client.outages.failed("policy status", str(error.status), f"{record.name}: {error.reason}")
+                return False
+        except ConnectionLost:
+            return False  # the connection logs it
+        self._api_client.outages.recovered("policy status")
+        return True
+
+    def _status(self, record: PolicyRecord, counts: PodCounts) -> dict[str, Any]:
+        if not record.problem:
+            accepted = ("True", "Valid", "The policy is valid.")
+        else:
+            accepted = ("False", "Invalid", record.problem)
+        if record.in_force is None:
+            ready = ("False", "NeverAccepted", "No version of this policy was valid yet; it governs nothing.")
+        elif record.problem:
+            text = f"Generation {record.in_force_generation}, the last valid one, stays in force."
+            ready = ("True", "LastGoodInForce", text)
+        elif problem := self._gate_admission.problems.get(record.name):
+            whose = "pods" if record.in_force.waiting is WaitingMode.GATE else "pods of gangs"
+            text = f"In force, but new {whose} are held in kube-scheduler's queue, not gated: {problem}"
+            ready = ("True", "HeldNotGated", text)
+        elif counts.overridden:
+            text = (
+                f"In force. {counts.overridden} of the pods it selects are governed by policies that come first, "
+                f"such as {counts.overridden_by}."
+            )
+            ready = ("True", "InForce", text)
+        elif record.in_force.selects.nothing:
+            ready = ("False", "SelectsNothing", "spec.selects is empty: the policy governs no pods.")
+        else:
+            ready = ("True", "InForce", "In force.")
+        conditions = [self._condition(record, "Accepted", *accepted), self._condition(record, "Ready", *ready)]
+        if record.in_force is not None and record.in_force.constraints:
+            conditions.append(self._condition(record, "Consistent", *self._consistent(record.uid, record.in_force)))
+        status: dict[str, Any] = {
+            "observedGeneration": record.generation,
+            "conditions": conditions,
+            "pods": {
+                "governed": counts.placed + counts.waiting,
+                "placed": counts.placed,
+                "waiting": counts.waiting,
+            },
+        }
+        report = self._reports.reports.get(record.uid)
+        if report is not None:
+            status["lastRound"] = {
+                "number": report.number,
+                "finished": _timestamp(report.finished),
+                "placed": report.placed,
+                "waiting": report.waiting,
+                "cost": report.cost,
+                "gap": f"{report.gap:.1%}",
+                "certified": report.certified,
+            }
+        return status
+
+    def _consistent(self, uid: str, policy: Policy) -> tuple[str, str, str]:
+        """Condition Consistent, from the constraints and from the last round with this version of the policy."""
+        asked, found = self._reports.contradictions.get(uid, (None, []))
+        sentences = [sentence for each in policy.constraints for sentence in reasons_nothing_fits(each, policy)]
+        sentences += found if asked == policy else []
+        if not sentences:
+            return "True", "NoContradiction", "The constraints rule no waiting pod out."
+        text = "; ".join(dict.fromkeys(sentences))
+        return "False", "Contradiction", f"The pods concerned wait: {text}."
+
+    def _condition(self, record: PolicyRecord, kind: str, value: str, reason: str, message: str) -> dict[str, Any]:
+        since = self._condition_since.get((record.uid, kind))
+        if since is None or since[0] != value:
+            since = self._condition_since[(record.uid, kind)] = (value, _timestamp(datetime.now(UTC).timestamp()))
+        return {
+            "type": kind,
+            "status": value,
+            "reason": reason,
+            "message": message,
+            "observedGeneration": record.generation,
+            "lastTransitionTime": since[1],
+        }
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,105 @@
+"""Records of rounds in files. ``thalweg replay`` plays a record again and gets the same plan.
+
+A record holds the reply of a round and a complete request: the whole cluster, the pending pods, the policies, the seed,
+and the number of steps that the clock allowed.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+
+#: Number of files that are kept; older files are removed.
+MAX_RECORDS = 20
+
+
+class RoundRecord(msgspec.Struct):
+    """The request and the reply of a round."""
+
+    request: RoundRequest
+    reply: RoundReply
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(RoundRecord)
+
+
+class UnreadableRecord(Exception):
+    """The file is no record; the message says why."""
+
+
+class RecordWriter:
+    """Writes the records of one process into a folder.
+
+    File names begin with the start time of the process: they sort by age across restarts, and no process overwrites the
+    files of another. Records describe the cluster, so only their owner may read them.
+    """
+
+    def __init__(self, folder: Path, began: datetime | None = None) -> None:
+        """A writer into ``folder``; ``write`` creates the folder.
+
+        Args:
+            folder: where the files go.
+            began: start time of the process; None: now.
+        """
+        self._folder = folder
+        self._prefix = f"{began or datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+
+    def write(self, request: RoundRequest, reply: RoundReply) -> Path:
+        """Writes a record and removes the oldest beyond ``MAX_RECORDS``; returns its path.
+
+        Args:
+            request: a complete request, with the whole cluster.
+            reply: the reply to it.
+
+        Raises:
+            OSError: the folder cannot be written to.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        request = msgspec.structs.replace(request, steps=reply.steps)
+        path = self._folder / f"round-{self._prefix}-{request.number:09}.msgpack"
+        unfinished = self._folder / f"{self._prefix}.part"
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(_encoder.encode(RoundRecord(request, reply)))
+        unfinished.rename(path)
+        for old in sorted(self._folder.glob("round-*.msgpack"), key=_age_key)[:-MAX_RECORDS]:
+            old.unlink(missing_ok=True)
+        return path
+
+
+def _age_key(path: Path) -> tuple[bool, str]:
+    """Sort key by age, the oldest first. Names without a time come from older versions."""
+    return ("T" in path.name, path.name)
+
+
+def read_record(path: Path) -> RoundRecord:
+    """Reads a record.
+
+    Raises:
+        UnreadableRecord: the file cannot be read, or is no record.
+    """
+    try:
+        return _decoder.decode(path.read_bytes())
+    except OSError as error:
+        raise UnreadableRecord(f"{path}: {error.strerror}") from error
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise UnreadableRecord(f"{path}: not the record of a round: {error}") from error
+
+
+def differences(recorded: RoundReply, again: RoundReply) -> list[str]:
+    """Differences between a recorded reply and its replay, a sentence each; empty if the plan is the same."""
+    sentences = []
+    for field in ("placements", "unplaced", "reasons", "cost", "lower_bound", "steps", "method"):
+        before, after = getattr(recorded, field), getattr(again, field)
+        if before == after:
+            continue
+        if isinstance(before, list):
+            sentences.append(f"{field}: {len(before)} recorded, {len(after)} now, not the same")
+        else:
+            sentences.append(f"{field}: {before} recorded, {after} now")
+    return sentences

@@ -1,0 +1,270 @@
+"""The round loop: sends the worker a request about the cluster, and passes the plan to the shell as events.
+
+``advance`` checks a plan against the newest cluster. It drops placements that no longer fit; their pods are planned
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.errors import WorkerLost
+from thalweg_operator.health import Liveness
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.planning.batcher import Batcher
+from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.quarantine import Quarantine
+from thalweg_operator.planning.round_reports import RoundReports
+from thalweg_operator.planning.round_request import PlanningInput, RequestBuilder, has_changes
+from thalweg_operator.planning.worker.client import WorkerClient
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.yielding import bursts, yielding
+from thalweg_operator.policies.store import PolicyStore
+from thalweg_operator.reservations import backoff
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.events import (
+    GateUnneeded,
+    PlanMade,
+    PlannedPlacement,
+    PodsBlocked,
+    PodsUnplaced,
+    ScoresPlanned,
+    UnplacedPod,
+)
+from thalweg_operator.shell import Shell
+
+_log = structlog.get_logger()
+#: Pauses before a lost worker is restarted.
+_BACKOFF = Backoff(first=0.05, longest=10.0)
+#: Rounds per generation of the caches. An entry without a use in the present and the previous generation is dropped.
+CACHE_GENERATION = 64
+
+
+class RoundObserver(Protocol):
+    """Is called after each round."""
+
+    def round_planned(self, request: RoundRequest, pods: Sequence[Pod], reply: RoundReply) -> None:
+        """The plan of a round was delivered; ``pods``: the pods of ``request.pending``, in this order."""
+
+
+@dataclass(slots=True)
+class _PendingRound:
+    """A request and its pods.
+
+    Attributes:
+        pods: the pods of ``request.pending``, in this order.
+        blocked: pods that may not be planned, each with its policy.
+        backing_off: pods that the quarantine leaves out for now, with the reason.
+        has_more: whether other pods wait for the next round.
+    """
+
+    request: RoundRequest
+    planning_input: PlanningInput
+    pods: list[Pod]
+    blocked: list[tuple[Pod, Policy]] = field(default_factory=list)
+    backing_off: list[UnplacedPod] = field(default_factory=list)
+    has_more: bool = False
+
+
+class RoundLoop:
+    """Runs a round whenever the batcher returns.
+
+    Attributes:
+        liveness: whether the loop makes progress.
+        reports: reports of the last rounds, for the status of policies.
+    """
+
+    def __init__(
+        self,
+        shell: Shell,
+        policies: PolicyStore,
+        worker: WorkerClient,
+        metrics: Metrics,
+        batcher: Batcher,
+        resync: float,
+        budget: float,
+        wall_clock: Callable[[], float] = time.time,
+        round_timeout: float = 60.0,
+        liveness: Liveness | None = None,
+        observers: Sequence[RoundObserver] = (),
+    ) -> None:
+        """Wires the loop.
+
+        Args:
+            resync: seconds between rounds when nothing changes.
+            budget: seconds that a round may spend on improving its plan.
+            wall_clock: seconds since the epoch, for waiting times and for times that are shown.
+            round_timeout: upper limit of a round in seconds.
+            observers: called after the plan of a round was delivered.
+        """
+        self._shell, self._policies, self._worker = shell, policies, worker
+        self._metrics, self._batcher, self._resync, self._clock = metrics, batcher, resync, shell.clock
+        self._deadline, self._observers = RoundDeadline(round_timeout, budget), observers
+        cluster, ledger = shell.cluster, shell.ledger
+        self._builder = RequestBuilder(cluster, ledger, policies, budget, self._deadline, shell.clock, wall_clock)
+        self._quarantine = Quarantine(cluster.gangs.first_in_group)
+        self._worker_in_sync = False
+        self._round_started = 0.0
+        self.liveness = liveness or Liveness(round_timeout)
+        self.reports = RoundReports()
+
+    async def run(self) -> None:
+        """Runs until cancelled; starts and restarts the worker as needed."""
+        failures = 0
+        try:
+            while True:
+                await self._batcher.wait(self._seconds_to_next_round())
+                self.liveness.round_began()
+                try:
+                    await self._round()
+                    failures = 0
+                    self.liveness.round_ended(success=True)
+                except WorkerLost as error:
+                    self.liveness.round_ended(success=False)
+                    # The quarantine changes the next request, unless the request had no pods: then pauses must grow.
+                    failures = 0 if self._worker_in_sync else failures + 1
+                    self._worker_in_sync = False
+                    self._metrics.worker_restarts.inc()
+                    self._metrics.rounds_failed.labels(error.cause).inc()
+                    _log.error("worker restarted", reason=error.cause, problem=str(error), failures=failures)
+                    await asyncio.sleep(_BACKOFF.pause(failures + 1))
+                    self._batcher.trigger()
+        finally:
+            await self._worker.stop()
+
+    def _seconds_to_next_round(self) -> float:
+        now = self._clock()
+        # All pauses that end after the start of the last round count: the round skipped pauses that ended while it ran.
+        ends = list(backoff.expiries(self._shell.ledger, self._round_started))
+        next_retry = self._quarantine.next_retry(self._round_started)
+        ends += [] if next_retry is None else [next_retry]
+        return min([self._resync, *(max(0.0, end - now) for end in ends)])
+
+    async def _round(self) -> None:
+        if not (self._worker_in_sync and self._worker.alive):
+            await self._restart_worker()
+        pending_round = await self._collect()
+        request = pending_round.request
+        if pending_round.has_more:
+            self._batcher.trigger()
+        if not (pending_round.pods or has_changes(request)):
+            self._finish_round(pending_round, None)
+            return
+        began = self._clock()
+        try:
+            reply = await self._worker.ask(request)
+        except WorkerLost as error:
+            self._quarantine.failed(self._clock(), self._clock() - began, str(error))
+            self._metrics.quarantined.set(len(self._quarantine))
+            raise
+        self._builder.backfill_records = reply.backfill_history.records
+        if pending_round.pods:
+            self._deadline.round_took(reply.seconds)
+        self._quarantine.succeeded(self._clock())
+        self._metrics.quarantined.set(len(self._quarantine))
+        self._metrics.rounds.labels(reply.method).inc()
+        self._metrics.round_seconds.observe(reply.seconds)
+        self._batcher.round_took(reply.seconds)
+        for name, hits, refreshed, misses, rows in reply.cache_tallies:
+            self._metrics.verdicts.labels(name, "hit").inc(hits)
+            self._metrics.verdicts.labels(name, "refreshed").inc(refreshed)
+            self._metrics.verdicts.labels(name, "miss").inc(misses)
+            self._metrics.verdict_rows.labels(name).inc(rows)
+        await self._deliver(pending_round, reply)
+        for observer in self._observers:
+            observer.round_planned(request, pending_round.pods, reply)
+        self._finish_round(pending_round, reply)
+
+    async def _restart_worker(self) -> None:
+        """Starts the worker and sends it the whole cluster without pods to plan: no pod is at fault if that fails."""
+        if self._worker_in_sync:
+            self._worker_in_sync = False
+            self._metrics.worker_restarts.inc()
+            _log.error("worker restarted", reason="exited")
+        await self._worker.start()
+        self._shell.cluster.mark_all_dirty()
+        await self._worker.ask(await self._builder.build(self._builder.planning_input(), [], reset=True))
+        self._worker_in_sync = True
+
+    async def _collect(self) -> _PendingRound:
+        cluster, ledger, now = self._shell.cluster, self._shell.ledger, self._clock()
+        self._round_started = now
+        planning_input = self._builder.planning_input()
+        ordered = planning_input.policies
+        places = {policy.name: place for place, policy in enumerate(ordered)}
+        blocked: list[tuple[Pod, Policy]] = []
+        governed: dict[str, int] = {}
+        plannable: list[Pod] = []
+        async for pod in yielding(ledger.plannable()):
+            policy = cluster.policies.of(pod, cluster.namespaces)
+            delivery = None if policy is None else delivery_of(policy)
+            steered = delivery is not None and delivery.steered and not pod.unsupported_reason
+            if pod.gated and not steered and pod.namespace in cluster.namespaces:
+                self._shell.apply(GateUnneeded(pod))
+            if policy is None or delivery is None:
+                continue  # no policy governs it, or its namespace is not known yet; the namespace requests a round
+            place = places.get(policy.name)
+            if place is None or ordered[place] is not policy:
+                continue  # the policies changed meanwhile; the change has requested the next round
+            if delivery.blocked(pod):
+                blocked.append((pod, policy))
+                continue
+            if backoff.is_backing_off(ledger, pod, self._clock()):
+                continue
+            plannable.append(pod)
+            governed[pod.key] = place
+        selection = self._quarantine.choose(plannable, now)
+        request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
+        backing_off = [
+            UnplacedPod(pod, ordered[governed[pod.key]], reason, planned=False) for pod, reason in selection.backing_off
+        ]
+        return _PendingRound(request, planning_input, list(selection.pods), blocked, backing_off, selection.more)
+
+    async def _deliver(self, pending_round: _PendingRound, reply: RoundReply) -> None:
+        """Passes the plan to the shell as events, in bursts."""
+        request, pods, apply = pending_round.request, pending_round.pods, self._shell.apply
+        policies = [request.policies[entry.policy] for entry in request.pending]
+        groups = (*reply.atomic_groups, "")
+        first = True
+        async for burst in bursts(reply.placements):
+            placements = [
+                PlannedPlacement(pods[index], policies[index], node, wave, groups[group], optional)
+                for index, node, _price, wave, group, optional in burst
+            ]
+            apply(PlanMade(request.number, reply.generation, placements, reply.atomic_groups, first=first, last=False))
+            first = False
+        apply(PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True))
+        for index, scores in reply.scores:
+            apply(ScoresPlanned(pods[index].pod_class, policies[index].name, scores))
+        async for unplaced in bursts(reply.unplaced):
+            apply(
+                PodsUnplaced(
+                    [UnplacedPod(pods[index], policies[index], reply.reasons[reason]) for index, reason in unplaced]
+                )
+            )
+
+    def _finish_round(self, pending_round: _PendingRound, reply: RoundReply | None) -> None:
+        request, planning_input = pending_round.request, pending_round.planning_input
+        self._shell.apply(PodsUnplaced(pending_round.backing_off))
+        self._shell.apply(PodsBlocked(pending_round.blocked))
+        unplanned = [
+            *(policy for _, policy in pending_round.blocked),
+            *(unplaced.policy for unplaced in pending_round.backing_off),
+        ]
+        known_uids = set(self._policies.uids.values())
+        waiting = self.reports.round_ended(request, reply, planning_input.uids, unplanned, known_uids)
+        self._metrics.waiting.set(waiting)
+        cluster = self._shell.cluster
+        self._quarantine.retain(cluster.waiting.values())
+        if request.number % CACHE_GENERATION == 0:
+            cluster.policies.age()
+            cluster.occupancy.pod_index.age()

@@ -1,0 +1,94 @@
+"""Reports of the last rounds per policy, for the status of the policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from flowcore.model.policies import Policy
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReport:
+    """Result of the last round for one policy.
+
+    Attributes:
+        number: number of the round.
+        finished: seconds since the epoch.
+        placed, waiting: number of pods.
+        cost: total cost of the policy's placements.
+        gap: optimality gap of the round, 0 to 1.
+        certified: whether the plan of the round is proven optimal.
+    """
+
+    number: int
+    finished: float
+    placed: int
+    waiting: int
+    cost: int
+    gap: float
+    certified: bool
+
+
+class RoundReports:
+    """The latest reports.
+
+    Attributes:
+        reports: by uid of the policy object: report of the last round in which pods of the policy waited.
+        contradictions: by uid of the policy object: the policy as planned, and sentences that say which of its own pods
+            it excludes.
+    """
+
+    def __init__(self) -> None:
+        self.reports: dict[str, RoundReport] = {}
+        self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
+
+    def round_ended(
+        self,
+        request: RoundRequest,
+        reply: RoundReply | None,
+        uids: Mapping[str, str],
+        unplanned: Iterable[Policy],
+        known_uids: set[str],
+    ) -> int:
+        """Records a round; returns the number of pods of all policies that wait now.
+
+        Args:
+            request: request of the round.
+            reply: reply of the worker; None: there was nothing to plan.
+            uids: uids of the policy objects at the start of the round, by name.
+            unplanned: the policy of each waiting pod that was not part of the request.
+            known_uids: uids of the present policy objects.
+        """
+        placed, unplaced = [0] * len(request.policies), [0] * len(request.policies)
+        for index, *_ in reply.placements if reply is not None else ():
+            placed[request.pending[index].policy] += 1
+        for index, _ in reply.unplaced if reply is not None else ():
+            unplaced[request.pending[index].policy] += 1
+        places = {policy.name: place for place, policy in enumerate(request.policies)}
+        for policy in unplanned:
+            unplaced[places[policy.name]] += 1
+        if reply is not None:
+            self.reports = {uid: report for uid, report in self.reports.items() if uid in known_uids}
+            self.contradictions = {}
+            sentences: dict[int, list[str]] = {}
+            for place, sentence in reply.contradictions:
+                sentences.setdefault(place, []).append(sentence)
+            for place, policy in enumerate(request.policies):
+                uid = uids.get(policy.name, "")
+                if uid not in known_uids:
+                    continue  # the built-in default, or an object that was deleted during the round
+                if place in sentences:
+                    self.contradictions[uid] = (policy, sentences[place])
+                if placed[place] or unplaced[place]:
+                    self.reports[uid] = RoundReport(
+                        request.number,
+                        request.now,
+                        placed[place],
+                        unplaced[place],
+                        reply.costs[place],
+                        reply.gap,
+                        reply.certified,
+                    )
+        return sum(unplaced)

@@ -1,0 +1,151 @@
+"""Builds the request of a round: all changes since the last request, and the pods to plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from flowcore.cluster.changes import ClusterChanges
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.backfill_history import BackfillHistory, BackfillRecord
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import Pod, PodClass, excluding_nodes
+from flowcore.model.policies import Policy
+from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.persistent_usage import PersistentUsageTracker
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report
+from thalweg_operator.planning.yielding import yielding
+from thalweg_operator.policies.store import PolicyStore
+from thalweg_operator.reservations.backoff import rejected_nodes
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.victims import victim_of
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningInput:
+    """The state of cluster and policies that a request is built from.
+
+    Attributes:
+        generation: generation of the cluster.
+        changes: changes of the cluster up to this generation, since the last request.
+        policies: policies in order.
+        uids: uids of the policy objects, by name.
+    """
+
+    generation: int
+    changes: ClusterChanges
+    policies: Sequence[Policy]
+    uids: Mapping[str, str]
+
+
+class RequestBuilder:
+    """Builds requests. It numbers them and keeps the state that one request needs of the one before.
+
+    Attributes:
+        backfill_records: backfill records of the last reply.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        policies: PolicyStore,
+        budget: float,
+        deadline: RoundDeadline,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """``clock``: seconds of a monotonic clock. ``wall_clock``: seconds since the epoch."""
+        self._cluster, self._ledger, self._policies = cluster, ledger, policies
+        self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
+        self._persistent_usage = PersistentUsageTracker(cluster, clock)
+        self.backfill_records: tuple[BackfillRecord, ...] = ()
+        self._number = 0
+
+    def planning_input(self) -> PlanningInput:
+        """Takes the changes up to now. Changes during ``build`` count as newer than the plan."""
+        cluster = self._cluster
+        generation, changes = cluster.generation, cluster.take_changes()
+        self._ledger.begin_plan()
+        return PlanningInput(generation, changes, cluster.policies.ordered, self._policies.uids)
+
+    async def build(
+        self, planning_input: PlanningInput, pods: Sequence[tuple[Pod, int]], *, reset: bool = False
+    ) -> RoundRequest:
+        """Builds a request.
+
+        Args:
+            planning_input: the changes to send.
+            pods: pods to plan, each with the index of its policy.
+            reset: whether the worker has no state.
+        """
+        self._number += 1
+        cluster, changes, now = self._cluster, planning_input.changes, self._clock()
+        classes: dict[PodClass, int] = {}
+        signatures: dict[PodSignature, int] = {}
+        pod_deltas = [
+            (signatures.setdefault(signature, len(signatures)), node, delta)
+            async for (signature, node), delta in yielding(changes.pod_deltas.items())
+        ]
+        # Usage that changes during this loop is sent in its newest state, and again with the next request.
+        usage = [sums.to_usage(name) async for name, sums in yielding(changes.usage.items())]
+        pending: list[PendingEntry] = []
+        async for pod, place in yielding(pods):
+            pod_class = excluding_nodes(pod.pod_class, rejected_nodes(cluster, self._ledger, pod, now))
+            pending.append(
+                PendingEntry(
+                    key=pod.key,
+                    pod_class=classes.setdefault(pod_class, len(classes)),
+                    policy=place,
+                    created=pod.created,
+                    signature=signatures.setdefault(pod.signature, len(signatures)),
+                    victim=victim_of(cluster, self._ledger, pod, planning_input.policies[place]),
+                    plannable_since=self._ledger.plannable_since(pod, self._wall_clock()),
+                )
+            )
+        round_gangs = self._ledger.round_gangs([(pod, planning_input.policies[place].delivery) for pod, place in pods])
+        async for _ in yielding(round_gangs.steps()):
+            pass
+        for entry, gang_names in zip(pending, round_gangs.gang_names, strict=True):
+            entry.gangs = gang_names
+        governed = ((pod, planning_input.policies[place]) for pod, place in pods)
+        persistent_usage = await self._persistent_usage.update(governed, self._wall_clock(), fresh=reset)
+        images: dict[tuple[str, int], int] = {}
+        reports = [to_node_report(name, report, images) async for name, report in yielding(changes.reports.items())]
+        return RoundRequest(
+            number=self._number,
+            generation=planning_input.generation,
+            now=self._wall_clock(),
+            reset=reset,
+            nodes=changes.nodes,
+            removed_nodes=changes.removed_nodes,
+            usage=usage,
+            namespaces=changes.namespaces,
+            signatures=list(signatures),
+            pod_deltas=pod_deltas,
+            images=list(images),
+            reports=reports,
+            policies=list(planning_input.policies),
+            classes=list(classes),
+            pending=pending,
+            budget=self._budget,
+            storage=changes.storage,
+            removed_storage=changes.removed_storage,
+            gangs=round_gangs.gangs,
+            persistent_usage=persistent_usage,
+            backfill_history=BackfillHistory(self._clock(), self.backfill_records),
+            deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
+        )
+
+
+def has_changes(request: RoundRequest) -> bool:
+    """Whether a request has changes of the cluster."""
+    changes = (
+        request.nodes,
+        request.removed_nodes,
+        request.usage,
+        request.namespaces,
+        request.pod_deltas,
+        request.reports,
+    )
+    return any(changes) or bool(request.storage or request.removed_storage)

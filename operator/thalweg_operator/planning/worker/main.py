@@ -1,0 +1,94 @@
+"""The worker process: requests in, plans out.
+
+OR-Tools holds the GIL for a whole solve, and filters and costs are arithmetic too. So all of a round runs here, and the
+operator's event loop never waits for it. ``client`` starts this module with ``python -m``.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from flowcore.costs import MODELS, CostModel
+from flowcore.model.policies import KnownModels
+from thalweg_cost_models import find_models
+from thalweg_operator.planning import record
+from thalweg_operator.planning.worker.limits import RoundExpired, format_memory, limit_memory, time_limit
+from thalweg_operator.planning.worker.messages import (
+    LENGTH,
+    Greeting,
+    RoundRequest,
+    failed_reply,
+    join_request,
+    reply_encoder,
+    request_decoder,
+)
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
+
+
+def send_greeting(sink: BinaryIO, known: KnownModels) -> None:
+    """Tells the operator that the worker is ready, and its cost models."""
+    body = reply_encoder.encode(Greeting(list(known.names), dict(known.problems)))
+    sink.write(LENGTH.pack(len(body)) + body)
+    sink.flush()
+
+
+def serve(
+    source: BinaryIO,
+    sink: BinaryIO,
+    records: Path | None = None,
+    models: Mapping[str, CostModel] = MODELS,
+    memory: int = 0,
+) -> None:
+    """Answers requests until the source ends. A round that fails is answered with its problem.
+
+    Args:
+        records: folder for the record of each round, for a replay; None: rounds are not recorded.
+        memory: bytes that this process may use; 0: no limit.
+    """
+    replica = Replica()
+    record_writer = None if records is None else record.RecordWriter(records)
+    parts: list[RoundRequest] = []
+    while True:
+        header = source.read(LENGTH.size)
+        if len(header) < LENGTH.size:
+            return
+        parts.append(request_decoder.decode(source.read(LENGTH.unpack(header)[0])))
+        if parts[-1].has_more:
+            continue
+        request = join_request(parts)
+        parts = []
+        if request.reset:
+            replica = Replica()
+        try:
+            with time_limit(request.deadline):
+                reply = run_request(replica, request, models)
+        except RoundExpired as error:
+            reply = failed_reply(request, str(error), "timeout")
+        except MemoryError:
+            reply = failed_reply(request, f"the worker reached its memory limit of {format_memory(memory)}", "memory")
+        except Exception as error:  # noqa: BLE001 - the operator decides; this process goes on
+            reply = failed_reply(request, repr(error))
+        body = reply_encoder.encode(reply)
+        sink.write(LENGTH.pack(len(body)) + body)
+        sink.flush()
+        if record_writer is not None and not reply.problem:
+            with suppress(OSError):  # a full disk must not keep pods waiting
+                record_writer.write(replica.full_request(request), reply)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the operator handles Ctrl-C and closes our input
+    gc.set_threshold(100_000, 50, 100)
+    replies, sys.stdout = sys.stdout.buffer, sys.stderr  # prints of plug-ins must not mix with replies
+    allowed, kept = int(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    limit_memory(allowed)
+    found = find_models()
+    send_greeting(replies, found.known)
+    serve(sys.stdin.buffer, replies, kept, found.usable, allowed)

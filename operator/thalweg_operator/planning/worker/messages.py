@@ -1,0 +1,208 @@
+"""Messages between the operator and its worker process: length-prefixed MessagePack."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from flowcore.cluster.snapshot import Victim
+from flowcore.model.backfill_history import BackfillHistory
+from flowcore.model.gangs import Gang
+from flowcore.model.node_usage import NodeUsage
+from flowcore.model.nodes import Node, Report
+from flowcore.model.persistent_usage import PersistentUsage
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import Policy
+from flowcore.model.selectors import Labels
+from flowcore.model.volumes import StorageKey, StorageObject
+from flowcore.problem.result import Bounded
+
+LENGTH: Final = struct.Struct(">Q")
+#: Lists of a request that may be long, and how many entries of each go into one part.
+_CHUNKED_FIELDS: Final = (
+    "nodes",
+    "usage",
+    "pod_deltas",
+    "reports",
+    "storage",
+    "removed_storage",
+    "pending",
+    "signatures",
+)
+_CHUNK_SIZE: Final = 1000
+
+
+class NodeReport(msgspec.Struct, array_like=True):
+    """A node's report (model/nodes.py Report); images as positions in the request's ``images``."""
+
+    node: str
+    images: tuple[int, ...]
+    bandwidth: int | None
+
+
+def to_node_report(node: str, report: Report, images: dict[tuple[str, int], int]) -> NodeReport:
+    """A node's report; new images get the next position in ``images``."""
+    return NodeReport(node, tuple(images.setdefault(image, len(images)) for image in report.images), report.bandwidth)
+
+
+class PendingEntry(msgspec.Struct, array_like=True):
+    """A pending pod; class, policy and signature as positions in the request's lists."""
+
+    key: str
+    pod_class: int
+    policy: int
+    created: float
+    signature: int
+    gangs: tuple[str, ...] = ()
+    victim: Victim | None = None
+    plannable_since: float = 0.0
+
+
+class RoundRequest(msgspec.Struct):
+    """Changes since the last request, and the pods to plan.
+
+    Attributes:
+        reset: the worker drops all that it knows first.
+        budget: seconds after which no further step of the round begins.
+        deadline: seconds after which the round fails, even within a step; 0: none.
+        steps: number of steps to take whatever the time, for a replay; 0: the budget decides.
+        seed: of the random choices of the round.
+        namespaces: labels of namespaces that changed; None: the namespace is gone.
+        pod_deltas: signature as position in ``signatures``, node name, and by how many such pods it changed.
+        images: names and bytes of the images in ``reports``; most nodes hold the same few.
+        storage, removed_storage: storage objects that are new or changed, and keys of those that are gone.
+        gangs: all gangs of the pending pods.
+        persistent_usage: usage that does not come free (model/persistent_usage.py); None: unchanged.
+        backfill_history: how long room has been held for gangs, from the last reply.
+    """
+
+    number: int
+    generation: int
+    now: float
+    reset: bool
+    nodes: list[Node]
+    removed_nodes: list[str]
+    usage: list[NodeUsage]
+    namespaces: dict[str, Labels | None]
+    signatures: list[PodSignature]
+    pod_deltas: list[tuple[int, str, int]]
+    images: list[tuple[str, int]]
+    reports: list[NodeReport]
+    policies: list[Policy]
+    classes: list[PodClass]
+    pending: list[PendingEntry]
+    budget: float
+    steps: int = 0
+    seed: int = 0
+    storage: list[StorageObject] = []
+    removed_storage: list[StorageKey] = []
+    gangs: list[Gang] = []
+    persistent_usage: tuple[PersistentUsage, ...] | None = None
+    backfill_history: BackfillHistory = BackfillHistory()
+    deadline: float = 0.0
+    #: Whether more parts follow (see ``split_request``).
+    has_more: bool = False
+
+
+def split_request(request: RoundRequest) -> Iterator[RoundRequest]:
+    """A request in parts; each is encoded quickly enough not to block the event loop."""
+    longest = max(len(getattr(request, name)) for name in _CHUNKED_FIELDS)
+    for start in range(0, max(1, longest), _CHUNK_SIZE):
+        lists = {name: getattr(request, name)[start : start + _CHUNK_SIZE] for name in _CHUNKED_FIELDS}
+        if start:
+            lists |= {
+                "policies": [],
+                "classes": [],
+                "removed_nodes": [],
+                "images": [],
+                "gangs": [],
+                "persistent_usage": None,
+            }
+        has_more = start + _CHUNK_SIZE < longest
+        yield msgspec.structs.replace(request, **lists, has_more=has_more)
+
+
+def join_request(parts: Sequence[RoundRequest]) -> RoundRequest:
+    """The request that was split into these parts."""
+    if len(parts) == 1:
+        return parts[0]
+    lists = {name: [each for part in parts for each in getattr(part, name)] for name in _CHUNKED_FIELDS}
+    return msgspec.structs.replace(parts[0], **lists, has_more=False)
+
+
+class Greeting(msgspec.Struct):
+    """The first message of a worker: its cost models, and why others are not used."""
+
+    models: list[str]
+    problems: dict[str, str]
+
+
+class RoundReply(msgspec.Struct, Bounded):
+    """A plan. Pods are positions in the request's ``pending``, reasons positions in ``reasons``.
+
+    Attributes:
+        placements: in commit order: pod, node, price, (chain, wave) (topology/waves.py), position in
+            ``atomic_groups`` (-1: none), and whether the pod is optional (problem/result.py Placement).
+        unplaced: pod and reason.
+        costs: cost per policy, in the order of the request's policies.
+        cost, lower_bound, steps: of the pods that are bound: the plan's cost, a bound that no plan can beat, and the
+            steps taken.
+        cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
+        scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
+            name (planning/scores.py). They are encoded twice, since most are never read.
+        contradictions: position of a policy that rules some of its own pods out, and how.
+        problem, cause: why there is no plan, and the kind of failure (errors.py WorkerLost).
+    """
+
+    number: int
+    generation: int
+    placements: list[tuple[int, str, int, tuple[int, int], int, bool]]
+    unplaced: list[tuple[int, int]]
+    reasons: list[str]
+    costs: list[int]
+    cost: int
+    lower_bound: int
+    steps: int
+    method: str
+    solves: int
+    arcs: int
+    seconds: float
+    cache_tallies: list[tuple[str, int, int, int, int]] = []
+    scores: list[tuple[int, bytes]] = []
+    atomic_groups: list[str] = []
+    contradictions: list[tuple[int, str]] = []
+    backfill_history: BackfillHistory = BackfillHistory()
+    problem: str = ""
+    cause: str = ""
+
+
+def failed_reply(request: RoundRequest, problem: str, cause: str = "error") -> RoundReply:
+    """The reply to a request that could not be answered."""
+    return RoundReply(
+        number=request.number,
+        generation=request.generation,
+        placements=[],
+        unplaced=[],
+        reasons=[],
+        costs=[],
+        cost=0,
+        lower_bound=0,
+        steps=0,
+        method="",
+        solves=0,
+        arcs=0,
+        seconds=0.0,
+        problem=problem,
+        cause=cause,
+    )
+
+
+request_encoder = msgspec.msgpack.Encoder()
+request_decoder = msgspec.msgpack.Decoder(RoundRequest)
+greeting_decoder = msgspec.msgpack.Decoder(Greeting)
+reply_encoder = msgspec.msgpack.Encoder()
+reply_decoder = msgspec.msgpack.Decoder(RoundReply)

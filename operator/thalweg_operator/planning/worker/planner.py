@@ -1,0 +1,128 @@
+"""One round in the worker: from a request to a reply."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from flowcore.classes.columns import CacheStats
+from flowcore.cluster.snapshot import PendingPod
+from flowcore.costs import MODELS, CostModel
+from flowcore.planning import Round, RoundResult, run_round
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.worker.replica import Replica
+
+#: Steps of the plan for pods that are only observed.
+_OBSERVED_STEPS = 4
+
+
+def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
+    """One round: first the pods that are bound, then, on the room left, the pods that are only observed."""
+    started = time.perf_counter()
+    replica.apply(request)
+    policies = {policy.name: policy for policy in request.policies}
+    position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
+    delivered_pods: list[PendingPod] = []
+    observed_pods: list[PendingPod] = []
+    for waiting in request.pending:
+        policy = request.policies[waiting.policy]
+        pod = PendingPod(
+            key=waiting.key,
+            uid="",
+            pod_class=request.classes[waiting.pod_class],
+            policy=policy.name,
+            created=waiting.created,
+            signature=request.signatures[waiting.signature],
+            gangs=waiting.gangs,
+            victim=waiting.victim,
+            plannable_since=waiting.plannable_since,
+        )
+        (delivered_pods if policy.delivery.acts else observed_pods).append(pod)
+    until, cache = started + request.budget, replica.cache
+    planned = Round(
+        replica.to_snapshot(request, tuple(delivered_pods)), policies, models, cache=cache, seed=request.seed
+    )
+    result = _run_steps(planned, request.steps, until)
+    results = [result]
+    if observed_pods:
+        # Nobody acts on this plan, so it gets the first steps only, and no search.
+        rest = replace(result.after, pending=tuple(observed_pods))
+        results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
+    scores = _encode_scores(request, planned, position_by_key, [node.name for node in result.after.table.nodes])
+    return _to_reply(request, results, position_by_key, scores, cache.take_stats(), time.perf_counter() - started)
+
+
+def _encode_scores(
+    request: RoundRequest, planned: Round, position_by_key: dict[str, int], names: list[str]
+) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    for pods, scores in planned.scores():
+        encoded = msgspec.msgpack.encode(dict(zip(names, scores.tolist(), strict=True)))
+        # Pods of several classes may share one demand.
+        first = {request.pending[place].pod_class: place for place in (position_by_key[pod.key] for pod in pods)}
+        found.extend((place, encoded) for place in first.values())
+    return found
+
+
+def _run_steps(planning_round: Round, steps: int, deadline: float) -> RoundResult:
+    """Takes steps while there is time, at least one. The result has their number, for a replay."""
+    taken = 0
+    while planning_round.step():
+        taken += 1
+        if taken >= steps if steps else time.perf_counter() >= deadline:
+            break
+    return planning_round.result()
+
+
+def _to_reply(
+    request: RoundRequest,
+    results: list[RoundResult],
+    position_by_key: dict[str, int],
+    scores: list[tuple[int, bytes]],
+    tallies: dict[str, CacheStats],
+    seconds: float,
+) -> RoundReply:
+    reasons: dict[str, int] = {}
+    atomic_groups: dict[str, int] = {}
+    costs = dict.fromkeys((policy.name for policy in request.policies), 0)
+    policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
+    placements, unplaced = [], []
+    for result in results:
+        for placement in result.placements:
+            unit = (
+                atomic_groups.setdefault(placement.atomic_group, len(atomic_groups)) if placement.atomic_group else -1
+            )
+            place = position_by_key[placement.pod.key]
+            turn = placement.chain, placement.wave
+            placements.append((place, placement.node, placement.price, turn, unit, placement.optional))
+            costs[placement.pod.policy] += placement.price
+        for out in result.unplaced:
+            unplaced.append((position_by_key[out.pod.key], reasons.setdefault(out.reason, len(reasons))))
+            costs[out.pod.policy] += out.price
+    return RoundReply(
+        number=request.number,
+        generation=request.generation,
+        placements=placements,
+        unplaced=unplaced,
+        reasons=list(reasons),
+        costs=list(costs.values()),
+        cost=results[0].cost,
+        lower_bound=results[0].lower_bound,
+        steps=results[0].steps,
+        method=results[0].method,
+        solves=sum(r.solves for r in results),
+        arcs=max(r.arcs for r in results),
+        seconds=seconds,
+        scores=scores,
+        atomic_groups=list(atomic_groups),
+        backfill_history=results[0].holds,
+        contradictions=list(
+            dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
+        ),
+        cache_tallies=[
+            (name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()
+        ],
+    )

@@ -1,0 +1,111 @@
+"""The worker's copy of the cluster: the tables, and what filters said of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.classes import VerdictCache
+from flowcore.classes.invalidation import STORAGE_EVENTS, Event
+from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.tables import ChangedRows, ClusterTables, TableChanges
+from flowcore.model.nodes import Report
+from flowcore.model.persistent_usage import PersistentUsage
+from thalweg_operator.planning.worker.messages import RoundRequest, to_node_report
+
+#: What no round of so many, and none of as many before, asked for is dropped.
+CACHE_GENERATION = 64
+
+
+class Replica:
+    """Takes over the changes of each request.
+
+    Attributes:
+        cache: verdicts on earlier states as far as they still hold; it is told of every change here.
+        tables: the arrays.
+    """
+
+    def __init__(self) -> None:
+        self.cache = VerdictCache()
+        self.tables = ClusterTables()
+        self._persistent_usage: tuple[PersistentUsage, ...] | None = None
+        self._round_count = 0
+
+    def apply(self, request: RoundRequest) -> None:
+        """Takes over a request's changes."""
+        self._round_count += 1
+        if self._round_count % CACHE_GENERATION == 0:
+            self.cache.age()
+            self.tables.age()
+        self._invalidate(self.tables.apply(_to_changes(request)))
+        if request.persistent_usage is not None:
+            self._persistent_usage = request.persistent_usage
+
+    def _invalidate(self, rows: ChangedRows) -> None:
+        if self.tables.table is not rows.table_before:
+            self.cache.change_nodes(rows.table_before, self.tables.table, rows.nodes)
+        for event, positions in (
+            (Event.POD_ADDED, rows.more_pods),
+            (Event.POD_DELETED, rows.fewer_pods),
+            (Event.POD_RESIZED, rows.resized_pods),
+            (Event.NODE_REPORT, rows.reports),
+        ):
+            if positions:
+                self.cache.change_at(event, positions)
+        if rows.mounts:
+            self.cache.change_storage(Event.POD_VOLUMES)
+        for kind in rows.storage_kinds:
+            self.cache.change_storage(STORAGE_EVENTS[kind])
+
+    def to_snapshot(self, request: RoundRequest, pending: tuple[PendingPod, ...]) -> Snapshot:
+        """The cluster as it is now, with these pods waiting."""
+        snapshot = self.tables.to_snapshot(
+            generation=request.generation,
+            now=request.now,
+            pending=pending,
+            gangs=request.gangs,
+            persistent_usage=self._persistent_usage,
+            backfill_history=request.backfill_history,
+        )
+        self.cache.follow(snapshot)
+        return snapshot
+
+    def full_request(self, request: RoundRequest) -> RoundRequest:
+        """The request as a worker that knows nothing would need it."""
+        changes = self.tables.full_changes()
+        signatures = {signature: place for place, signature in enumerate(request.signatures)}
+        images: dict[tuple[str, int], int] = {}
+        return msgspec.structs.replace(
+            request,
+            reset=True,
+            nodes=list(changes.nodes),
+            removed_nodes=[],
+            usage=list(changes.usage),
+            namespaces=dict(changes.namespaces),
+            pod_deltas=[
+                (signatures.setdefault(signature, len(signatures)), node, count)
+                for signature, node, count in changes.pod_deltas
+            ],
+            signatures=list(signatures),
+            reports=[to_node_report(node, report, images) for node, report in changes.reports],
+            images=list(images),
+            storage=list(changes.storage),
+            removed_storage=[],
+            persistent_usage=self._persistent_usage,
+        )
+
+
+def _to_changes(request: RoundRequest) -> TableChanges:
+    signatures, images = request.signatures, request.images
+    return TableChanges(
+        nodes=request.nodes,
+        removed_nodes=request.removed_nodes,
+        usage=request.usage,
+        namespaces=request.namespaces,
+        pod_deltas=((signatures[place], node, delta) for place, node, delta in request.pod_deltas),
+        reports=[
+            (each.node, Report(tuple(images[place] for place in each.images), each.bandwidth))
+            for each in request.reports
+        ],
+        storage=request.storage,
+        removed_storage=request.removed_storage,
+    )

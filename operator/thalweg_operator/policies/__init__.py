@@ -1,0 +1,1 @@
+"""FlowSchedulingPolicy objects: their versions, status and the admission of gates."""

@@ -1,0 +1,79 @@
+"""Which new pods are to be given our scheduling gate, as data for the API server; pure.
+
+A MutatingAdmissionPolicy (admissionregistration.k8s.io/v1, KEP-3962, generally available in Kubernetes 1.36) gates pods
+in the API server itself: no webhook that could be away when a pod is created. It is static (rights/gates.yaml): the
+operator needs no right to write admission policies. Its parameters are the FlowSchedulingPolicies, in whose status the
+operator says what ``gate_rules`` returns. See docs/decisions/0017 and 0029.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flowcore.model.policies import GATE, Policy, WaitingMode
+from flowcore.model.selectors import LabelSelector
+
+Manifest = dict[str, Any]
+
+ADMISSION: Final = "admissionregistration.k8s.io/v1"
+#: Of the MutatingAdmissionPolicy and its binding.
+GATE_NAME: Final = "thalweg-gate"
+#: Marks admission policies that are ours.
+GATE_LABEL: Final = "scheduling.thalweg/gate"
+
+
+def wants_gate(policy: Policy) -> bool:
+    """Whether pods that it governs are to wait behind our gate: all, those of gangs, or those of none."""
+    return any(_gated_pods(policy))
+
+
+def gate_rules(policy: Policy, ordered: Iterable[Policy]) -> list[Manifest]:
+    """The policies that decide about the pods of a policy that wants a gate, in the order in which they govern.
+
+    Of those that match a pod, the first one says whether it is gated: by ``gangs`` where the pod belongs to a gang, by
+    ``others`` where it does not. The last one is the policy itself.
+
+    Args:
+        ordered: all policies in force, the one that comes first first. One that may bind or only observe pods which
+            this one would gate is among the result: nobody would open their gates.
+    """
+    names, mine = set(policy.selects.scheduler_names), _gated_pods(policy)
+    first: list[Manifest] = []
+    for other in ordered:
+        if other.name == policy.name:
+            break
+        ungated = any(wants and not gates for wants, gates in zip(mine, _gated_pods(other), strict=True))
+        if ungated and not other.selects.nothing and not names.isdisjoint(other.selects.scheduler_names):
+            first.append(_gate_rule(other))
+    return [*first, _gate_rule(policy)]
+
+
+def open_patch(uid: str) -> Manifest:
+    """The strategic merge patch that opens our gate of a pod. Gates of others stay as they are."""
+    return {"metadata": {"uid": uid}, "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
+
+
+def _gated_pods(policy: Policy) -> tuple[bool, bool]:
+    """Whether its pods of gangs, and its others, wait behind our gate."""
+    if not policy.delivery.through_kube_scheduler or policy.selects.nothing:
+        return False, False
+    return policy.gangs.waiting is WaitingMode.GATE, policy.waiting is WaitingMode.GATE
+
+
+def _gate_rule(policy: Policy) -> Manifest:
+    gangs, others = _gated_pods(policy)
+    return {
+        "schedulerNames": list(policy.selects.scheduler_names),
+        "podLabels": _requirements(policy.selects.pods),
+        "namespaceLabels": _requirements(policy.selects.namespaces),
+        "gangs": gangs,
+        "others": others,
+    }
+
+
+def _requirements(selector: LabelSelector | None) -> list[Manifest]:
+    return [
+        {"key": each.key, "operator": each.operator, "values": list(each.values)}
+        for each in (selector.requirements if selector is not None else ())
+    ]

@@ -1,0 +1,122 @@
+"""Lists all FlowSchedulingPolicy objects regularly: kopf does not report deletions that its watch missed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import structlog
+
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.constants import POLICIES_PATH
+from thalweg_operator.errors import OperatorError, Refused
+from thalweg_operator.policies.store import PolicyStore
+
+_log = structlog.get_logger()
+#: Seconds between two lists of all policies.
+_RESYNC = 10.0
+
+
+class _Meta(msgspec.Struct):
+    name: str
+    uid: str
+    generation: int = 0
+
+
+class _Named(msgspec.Struct):
+    metadata: _Meta
+
+
+class _Specified(msgspec.Struct):
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+_lists, _names, _specs = JsonReader(_List), JsonReader(_Named), JsonReader(_Specified)
+
+
+class PolicyResync:
+    """Keeps the store equal to the API server.
+
+    Attributes:
+        last_confirmed: the event loop's time of the last good list; None before.
+    """
+
+    def __init__(self, api_client: ApiClient, store: PolicyStore, bad_input: BadInput) -> None:
+        self._api_client, self._store, self._bad_input = api_client, store, bad_input
+        self._crd_installed: bool | None = None
+        self.last_confirmed: float | None = None
+
+    async def run(self) -> None:
+        """Lists every ten seconds until cancelled.
+
+        kopf reads the API server's discovery once after a CRD changes. Where discovery was not updated yet at that
+        moment, kopf does not watch policies, and only these lists see them.
+        """
+        while True:
+            await self.once()
+            await asyncio.sleep(_RESYNC)
+
+    async def once(self) -> bool:
+        """Lists once; returns whether that succeeded. A failure is logged."""
+        try:
+            present = await self.resync()
+        except Refused as error:
+            self._failed(str(error.status), error.reason, passing=error.status == 429)
+            return False
+        except UnreadableJson as error:
+            self._failed("not understood", f"not a list of policies: {error}")
+            return False
+        except OperatorError:
+            return False  # the connection logs it
+        self.last_confirmed = asyncio.get_running_loop().time()
+        self._api_client.outages.recovered("policies")
+        if present != self._crd_installed:
+            if present:
+                _log.info("FlowSchedulingPolicy is served", policies=len(self._store.records))
+            else:
+                _log.warning(
+                    "FlowSchedulingPolicy is not installed; the built-in default policy is in force until it is",
+                    hint="kubectl apply -f crds/",
+                )
+            self._crd_installed = present
+        return True
+
+    def _failed(self, cause: str, problem: str, *, passing: bool = False) -> None:
+        self._api_client.outages.failed("policies", cause, problem, transient=passing)
+
+    async def resync(self) -> bool:
+        """Makes the store equal to the API server; returns False where the CRD is not installed.
+
+        Raises:
+            OperatorError: the API server could not be asked.
+            UnreadableJson: the answer is no list of policies; the store is unchanged.
+        """
+        before = self._store.records  # events that come during the request are newer than the list
+        try:
+            raw = await self._api_client.request("GET", POLICIES_PATH)
+        except Refused as error:
+            if error.status != 404:
+                raise
+            for standing in before:
+                self._store.forget(standing.name, standing.uid)
+            return False
+        found = [(_names.read(item).metadata, item) for item in _lists.read(raw).items]
+        for meta, item in found:
+            try:
+                spec = _specs.read(item).spec
+            except UnreadableJson as error:
+                self._bad_input.refuse("policy", "spec", meta.name, str(error))
+                continue  # the last version stays in force
+            self._store.offer(meta.name, meta.uid, meta.generation, spec)
+        uids = {meta.uid for meta, _ in found}
+        for standing in before:
+            if standing.uid not in uids:
+                self._store.forget(standing.name, standing.uid)
+        return True

@@ -1,0 +1,1 @@
+"""Placements on their way: who holds which node, and what happens next."""

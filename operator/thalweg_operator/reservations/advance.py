@@ -1,0 +1,142 @@
+"""The pure step: what happened changes cluster and ledger, and says what is to be done.
+
+It knows no clock, no network, no log and no metric, so any history can be driven through it.
+"""
+
+from __future__ import annotations
+
+from flowcore.cluster.cluster import Cluster
+from thalweg_operator.reservations import (
+    nomination_events,
+    nomination_upkeep,
+    nominations,
+    partial_gangs,
+    plans,
+    victims,
+    watches,
+)
+from thalweg_operator.reservations.effects import Bind, Effect, Evict, ReconcileGates, RequestRound
+from thalweg_operator.reservations.events import (
+    Answer,
+    DeviceClassSet,
+    Event,
+    GateUnneeded,
+    NamespaceSet,
+    NodePut,
+    NodeRemoved,
+    PlanMade,
+    PodGroupPut,
+    PodGroupRemoved,
+    PodPut,
+    PodRemoved,
+    PodsBlocked,
+    PodsUnplaced,
+    PoliciesChanged,
+    SchedulerAnswered,
+    ScoresPlanned,
+    StoragePut,
+    StorageRemoved,
+    Synced,
+    TimePassed,
+    WriteAnswered,
+)
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.step import Step
+
+#: Seconds between two looks at victims, and at partial gangs.
+_VICTIMS_EVERY, _GANGS_EVERY = 0.1, 1.0
+
+
+def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[Effect]:
+    """Takes one step.
+
+    Args:
+        cluster: changed by the event.
+        ledger: changed by the event; it belongs to this cluster.
+        event: what happened.
+        now: seconds of a monotonic clock.
+
+    Returns:
+        What is to be done, in this order.
+    """
+    step = Step(cluster, ledger, now, [])
+    match event:
+        case PodPut():
+            watches.pod_put(step, event.pod)
+        case PodRemoved():
+            watches.pod_removed(step, event.key)
+        case (
+            NodePut()
+            | NodeRemoved()
+            | NamespaceSet()
+            | StoragePut()
+            | StorageRemoved()
+            | DeviceClassSet()
+            | PodGroupPut()
+            | PodGroupRemoved()
+        ):
+            watches.object_event(step, event)
+        case PlanMade():
+            plans.plan_made(step, event)
+        case PodsUnplaced():
+            plans.pods_unplaced(step, event)
+        case PodsBlocked():
+            plans.pods_blocked(step, event)
+        case ScoresPlanned():
+            ledger.nominations.put_scores(event.pod_class, event.policy, event.scores)
+        case GateUnneeded():
+            nominations.open_gate(step, event.pod)
+        case SchedulerAnswered():
+            nomination_events.scheduler_answered(step, event)
+        case WriteAnswered():
+            _write_answered(step, event)
+        case PoliciesChanged():
+            _policies_changed(step, event)
+        case Synced():
+            nomination_events.adopt_nominations(step)
+        case TimePassed():
+            _time_passed(step)
+    if ledger.round_wanted:
+        ledger.round_wanted = False
+        step.effects.append(RequestRound())
+    return step.effects
+
+
+def _write_answered(step: Step, event: WriteAnswered) -> None:
+    write, answer = event.write, event.answer
+    match write:
+        case Bind():
+            if answer is Answer.REFUSED and event.reason:
+                text = f"the API server refused to bind it to {write.node}: {event.reason}"
+                step.pod_refused(write.pod, text)
+            if answer in (Answer.REFUSED, Answer.UNWANTED):
+                # When it is done, the reservation stays until the watch shows the binding.
+                step.ledger.release(write.pod.key, write.pod.uid)
+        case Evict():
+            if answer is not Answer.RETRYING:
+                step.ledger.evicting.discard(write.pod.uid)
+            if write.gang is not None:
+                if answer is Answer.UNWANTED:
+                    partial_gangs.gang_eviction_unwanted(step.ledger, write.gang, write.pod.uid)
+            elif answer in (Answer.REFUSED, Answer.RETRYING):
+                victims.eviction_refused(step, write, event.reason)
+        case _:
+            nomination_events.write_answered(step, event)
+
+
+def _policies_changed(step: Step, event: PoliciesChanged) -> None:
+    if step.cluster.policies.replace(event.accepted):
+        step.ledger.round_wanted = True
+        step.effects.append(ReconcileGates())
+        nomination_upkeep.policies_changed(step)
+
+
+def _time_passed(step: Step) -> None:
+    ledger, now = step.ledger, step.now
+    nomination_upkeep.time_passed(step)
+    if now - ledger.victims_seen >= _VICTIMS_EVERY:
+        ledger.victims_seen = now
+        victims.look_after_victims(step)
+    if now - ledger.gangs_seen >= _GANGS_EVERY:
+        ledger.gangs_seen = now
+        partial_gangs.evict_overdue_gangs(step)

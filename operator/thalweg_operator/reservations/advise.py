@@ -1,0 +1,112 @@
+"""What kube-scheduler is told about a pod. Nothing here changes anything: asked twice, the answer is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.advice import Advice, ExtenderPod
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy, Steering
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.feasibility import infeasible_nodes
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.nominations import nomination_of, stands_alone
+from thalweg_operator.reservations.reservation import Reservation
+from thalweg_operator.reservations.swap_pool import SwapKey
+from thalweg_operator.reservations.transitions import Phase
+
+
+def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: Sequence[str]) -> Advice:
+    """What the plan says about a pod that kube-scheduler's own filters let onto these nodes."""
+    pod = watched_pod(cluster, extender_pod)
+    if pod is None:
+        return _unknown(cluster, extender_pod)
+    policy = cluster.policies.of(pod, cluster.namespaces)
+    if policy is None or delivery_of(policy).owner is None or pod.unsupported_reason:
+        return Advice(infeasible_nodes=infeasible_nodes(cluster, ledger, pod, nodes))
+    if not delivery_of(policy).steered:
+        return Advice(managed=True, hold=True)
+    # A pod of a gang must not go where it likes.
+    must_follow = policy.steering is Steering.REQUIRE or pod.gang is not None
+    nomination = nomination_of(ledger, pod.key)
+    if nomination is not None and not nomination.rejected:
+        holder = find_holder(ledger, pod, nomination, policy.name, nodes)
+        if not holder:
+            return Advice(managed=True, hold=True)
+        is_rejected = extender_pod.nominated == nomination.node and nomination.node not in nodes and holder == pod.key
+        if must_follow or not is_rejected:
+            # The room that its swap partner holds there will be its own.
+            return _to_node(cluster, ledger, cluster.pods[holder], ledger.reservations[holder].node, nodes, hold=True)
+    reservation = ledger.reservations.get(pod.key)
+    if reservation is not None and reservation.phase is Phase.FOREIGN:
+        return _to_node(cluster, ledger, pod, reservation.node, nodes, hold=must_follow)
+    record = ledger.known_record(pod)
+    may_choose = nomination is not None or (record is not None and record.may_choose)
+    if must_follow or not may_choose:
+        return Advice(managed=True, hold=True)
+    return _free_choice(cluster, ledger, pod, policy, nodes)
+
+
+def _free_choice(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Advice:
+    scores = ledger.nominations.scores.get((pod.pod_class, policy.name))
+    return Advice(
+        managed=True,
+        infeasible_nodes=infeasible_nodes(cluster, ledger, pod, nodes),
+        scores={} if scores is None else _decode_scores(scores),
+    )
+
+
+@lru_cache(maxsize=16)
+def _decode_scores(encoded: bytes) -> Mapping[str, int]:
+    """Scores by node name, as the worker encodes them."""
+    return msgspec.msgpack.decode(encoded, type=dict[str, int])
+
+
+def _to_node(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, nodes: Sequence[str], *, hold: bool) -> Advice:
+    """To this node, if its room is still there: a nomination in the API server is reserved without asking."""
+    asked = nodes if not hold else [node] if node in nodes else []
+    return Advice(managed=True, node=node, hold=hold, infeasible_nodes=infeasible_nodes(cluster, ledger, pod, asked))
+
+
+def _unknown(cluster: Cluster, extender_pod: ExtenderPod) -> Advice:
+    """No node passes, and nothing is remembered: a request alone proves no pod.
+
+    Nobody is evicted for the pod if a policy would govern it, or may.
+    """
+    namespace = cluster.namespaces.get(extender_pod.namespace)
+    if namespace is None:
+        return Advice(known=False, managed=True)
+    policy = cluster.policies.of_request(extender_pod, namespace)
+    return Advice(known=False, managed=policy is not None and delivery_of(policy).owner is not None)
+
+
+def watched_pod(cluster: Cluster, extender_pod: ExtenderPod) -> Pod | None:
+    """The pod as our watch shows it; None unless the watch shows it by this name and UID, and pending."""
+    pod = cluster.pods.get(extender_pod.key)
+    known = pod is not None and pod.uid == extender_pod.uid and extender_pod.key in cluster.waiting
+    return pod if known and extender_pod.namespace in cluster.namespaces else None
+
+
+def find_holder(ledger: Ledger, pod: Pod, nomination: Reservation, policy: str, nodes: Sequence[str]) -> str:
+    """The key of the pod whose planned node, of these, the pod may go to: itself or an alike pod; "" for nobody.
+
+    kube-scheduler's own filters let these nodes pass with all that it knows of: so the pod may go there even before its
+    wave. Of the pods that wait for a wave, the earliest swaps.
+    """
+    own, phase, books = pod.key, nomination.phase, ledger.nominations
+    passed = phase is Phase.PASSED or (phase is Phase.WITHDRAWING and ledger.in_flight.is_let_through(own))
+    if passed or (phase is not Phase.QUEUED and nomination.node in nodes):
+        return own
+    if not stands_alone(pod):
+        return own if phase is not Phase.QUEUED else ""
+    pool = books.reserved_pool if phase is Phase.RESERVED else books.queued_pool
+    swap_key = pool.swap_key(own)
+    if swap_key is None and phase in (Phase.NOMINATED, Phase.WITHDRAWING):
+        swap_key = SwapKey(pod.pod_class, pod.signature, policy)
+    partners = () if swap_key is None else pool.partners(swap_key, nodes)
+    partner = min(partners, key=lambda key: ledger.reservations[key].wave, default="")
+    return partner if partner or phase is Phase.QUEUED else own

@@ -1,0 +1,105 @@
+"""How the plan of a policy is delivered: the one place that knows which deliveries there are.
+
+``delivery_of`` makes a policy's delivery from its spec; everybody else asks that delivery.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Delivery as DeliveryName
+from flowcore.model.policies import Policy, Steering
+from thalweg_operator.reservations.reservation import Owner
+
+
+class Delivery(Protocol):
+    """How a plan reaches the pods of a policy."""
+
+    @property
+    def owner(self) -> Owner | None:
+        """Whose the reservations of its placements are; None: nothing is reserved or written, only observed."""
+
+    @property
+    def steered(self) -> bool:
+        """Whether kube-scheduler binds its pods."""
+
+    def blocked(self, pod: Pod, /) -> bool:
+        """Whether no round may plan a pod."""
+
+    def is_told(self, pod: Pod, /) -> bool:
+        """Whether a pod that no round may plan is told so by us."""
+
+    def may_choose(self, policy: Policy, pod: Pod, /) -> bool:
+        """Whether kube-scheduler may choose a node for a pod that the plan has none for."""
+
+
+class Observe:
+    """Another scheduler places the pods; we say in Events what we would do."""
+
+    owner, steered = None, False
+
+    def blocked(self, pod: Pod, /) -> bool:
+        """See Delivery."""
+        return bool(pod.skip_reason(DeliveryName.OBSERVE))
+
+    def is_told(self, _pod: Pod, /) -> bool:
+        """See Delivery."""
+        return False
+
+    def may_choose(self, _policy: Policy, _pod: Pod, /) -> bool:
+        """See Delivery."""
+        return False
+
+
+class Binder:
+    """We bind the pods."""
+
+    owner, steered = Owner.BINDER, False
+
+    def blocked(self, pod: Pod, /) -> bool:
+        """See Delivery."""
+        return pod.gated or bool(pod.skip_reason(DeliveryName.BINDER))
+
+    def is_told(self, pod: Pod, /) -> bool:
+        """See Delivery."""
+        return _speaks(pod)
+
+    def may_choose(self, _policy: Policy, _pod: Pod, /) -> bool:
+        """See Delivery."""
+        return False
+
+
+class Extender:
+    """We nominate, kube-scheduler binds."""
+
+    owner, steered = Owner.STEERING, True
+
+    def blocked(self, pod: Pod, /) -> bool:
+        """See Delivery."""
+        return bool(pod.skip_reason(DeliveryName.EXTENDER))
+
+    def is_told(self, pod: Pod, /) -> bool:
+        """See Delivery: kube-scheduler judges what we do not; it may not even see a pod that cannot be read."""
+        return _speaks(pod) and bool(pod.blocked_reason)
+
+    def may_choose(self, policy: Policy, pod: Pod, /) -> bool:
+        """See Delivery: where the plan is but a wish, and the pod is of no gang."""
+        return policy.steering is Steering.PREFER and not pod.gated and pod.gang is None
+
+
+def _speaks(pod: Pod) -> bool:
+    """Whether nobody else tells the pod: a closed gate is written on it by the API server itself, in its own words."""
+    return not pod.deleting and "scheduling gates" not in pod.blocked_reason
+
+
+_DELIVERIES: dict[DeliveryName, Delivery] = {
+    DeliveryName.OBSERVE: Observe(),
+    DeliveryName.BINDER: Binder(),
+    DeliveryName.EXTENDER: Extender(),
+}
+
+
+def delivery_of(policy: Policy) -> Delivery:
+    """A policy's delivery."""
+    return _DELIVERIES[policy.delivery]

@@ -1,0 +1,134 @@
+"""What is to be done outside: the shell carries effects out and hands the answers of writes back as events."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from flowcore.model.gang_spec import GangKey
+from flowcore.model.pods import Pod
+
+
+class _Effect(msgspec.Struct, frozen=True, gc=False):
+    """See the module."""
+
+
+# --- writes: each is answered (events.WriteAnswered) ---
+
+
+class Bind(_Effect, frozen=True, gc=False):
+    """Bind a pod to the node of its reservation.
+
+    Attributes:
+        generation: of the cluster, when the binding was asked for.
+    """
+
+    pod: Pod
+    node: str
+    generation: int
+
+
+class Nominate(_Effect, frozen=True, gc=False):
+    """Nominate a node for a pod.
+
+    Attributes:
+        reservation: ``Reservation.id``.
+        write: number of the nomination among those of its reservation; only the newest one counts.
+    """
+
+    pod: Pod
+    node: str
+    reservation: int
+    write: int
+
+
+class ClearNomination(_Effect, frozen=True, gc=False):
+    """Clear a pod's nomination, ours or somebody else's, while this reservation is there."""
+
+    pod: Pod
+    reservation: int
+
+
+class OpenGate(_Effect, frozen=True, gc=False):
+    """Remove our scheduling gate from a pod.
+
+    Attributes:
+        reservation: of the pod when this was asked for; 0: it had none. Another plan since then decides anew.
+    """
+
+    pod: Pod
+    reservation: int
+
+
+class WakePod(_Effect, frozen=True, gc=False):
+    """Change a pod so that kube-scheduler tries it again.
+
+    Attributes:
+        unseen: it was held because our watch had not shown it.
+    """
+
+    pod: Pod
+    unseen: bool
+
+
+class Evict(_Effect, frozen=True, gc=False):
+    """Evict a running pod, through the Eviction API.
+
+    Attributes:
+        message: a sentence for the Event on the pod.
+        successor, successor_uid: key and UID of the pod that takes its place; "": it has none.
+        gang: the partial gang that is ended by this; None: there is none.
+    """
+
+    pod: Pod
+    message: str
+    successor: str = ""
+    successor_uid: str = ""
+    gang: GangKey | None = None
+
+
+# --- the rest is not answered ---
+
+
+class WriteCondition(_Effect, frozen=True, gc=False):
+    """Tell a pod why it waits.
+
+    Attributes:
+        steered: kube-scheduler is to bind it.
+    """
+
+    pod: Pod
+    reason: str
+    steered: bool = False
+
+
+class RequestRound(_Effect, frozen=True, gc=False):
+    """A round may place more, or must look at something."""
+
+
+class ReconcileGates(_Effect, frozen=True, gc=False):
+    """Other policies are in force: tell the API server which new pods to gate."""
+
+
+class CountPlacement(_Effect, frozen=True, gc=False):
+    """What became of a placement of a plan: observed, reserved, dropped or contended."""
+
+    outcome: str
+
+
+class CountNomination(_Effect, frozen=True, gc=False):
+    """What became of a nomination: bound, elsewhere, erased, rejected, refused or expired."""
+
+    outcome: str
+
+
+class Log(_Effect, frozen=True, gc=False):
+    """A line of the log, at level info."""
+
+    event: str
+    fields: tuple[tuple[str, str], ...]
+
+
+Write: TypeAlias = Bind | Nominate | ClearNomination | OpenGate | WakePod | Evict
+Effect: TypeAlias = Write | WriteCondition | RequestRound | ReconcileGates | CountPlacement | CountNomination | Log

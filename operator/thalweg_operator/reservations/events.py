@@ -1,0 +1,243 @@
+"""What may happen: everything that changes cluster or ledger is one of these events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TypeAlias
+
+import msgspec
+
+from flowcore.model.advice import Advice, ExtenderPod
+from flowcore.model.devices import DeviceClass
+from flowcore.model.gang_spec import GangKey, PodGroup
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import Policy
+from flowcore.model.selectors import Labels
+from flowcore.model.volumes import StorageKey, StorageObject
+from thalweg_operator.reservations.effects import Write
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    """See the module."""
+
+
+# --- the watches ---
+
+
+class NodePut(_Event, frozen=True, gc=False):
+    """A node came or changed."""
+
+    node: Node
+
+
+class NodeRemoved(_Event, frozen=True, gc=False):
+    """A node is gone."""
+
+    name: str
+
+
+class PodPut(_Event, frozen=True, gc=False):
+    """A pod came or changed."""
+
+    pod: Pod
+
+
+class PodRemoved(_Event, frozen=True, gc=False):
+    """A pod is gone."""
+
+    key: str
+
+
+class NamespaceSet(_Event, frozen=True, gc=False):
+    """A namespace has these labels; None: it is gone."""
+
+    name: str
+    labels: Labels | None
+
+
+class StoragePut(_Event, frozen=True, gc=False):
+    """A storage object came or changed."""
+
+    value: StorageObject
+
+
+class StorageRemoved(_Event, frozen=True, gc=False):
+    """A storage object is gone."""
+
+    key: StorageKey
+
+
+class DeviceClassSet(_Event, frozen=True, gc=False):
+    """A DeviceClass came or changed; None: it is gone."""
+
+    name: str
+    device_class: DeviceClass | None
+
+
+class PodGroupPut(_Event, frozen=True, gc=False):
+    """A PodGroup came or changed."""
+
+    group: PodGroup
+
+
+class PodGroupRemoved(_Event, frozen=True, gc=False):
+    """A PodGroup is gone."""
+
+    key: GangKey
+
+
+# --- plans ---
+
+
+class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
+    """One placement of a plan.
+
+    Attributes:
+        pod: as it was planned.
+        policy: that it was planned by.
+        wave: chain and wave (``flowcore.problem.result.Placement``).
+        atomic_group: name of the group that is placed as a whole, or not at all; "" for pods by themselves.
+        optional: whether the group does without this pod.
+    """
+
+    pod: Pod
+    policy: Policy
+    node: str
+    wave: tuple[int, int]
+    atomic_group: str
+    optional: bool
+
+
+class PlanMade(_Event, frozen=True, gc=False):
+    """A part of a plan. A plan is carried out in bursts, so that other events have their turn between them.
+
+    Attributes:
+        number: of the plan's round.
+        generation: of the cluster, when the plan was asked for.
+        atomic_groups: names of those of the whole plan.
+        first, last: whether the plan begins with this part, and ends with it.
+    """
+
+    number: int
+    generation: int
+    placements: Sequence[PlannedPlacement]
+    atomic_groups: Sequence[str] = ()
+    first: bool = True
+    last: bool = True
+
+
+class UnplacedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod that the plan in hand has no node for.
+
+    Attributes:
+        reason: a sentence for the pod.
+        planned: whether a round looked at it and found no node; False: no round is planned with it for now.
+    """
+
+    pod: Pod
+    policy: Policy
+    reason: str
+    planned: bool = True
+
+
+class PodsUnplaced(_Event, frozen=True, gc=False):
+    """Pods of a round that got no node."""
+
+    pods: Sequence[UnplacedPod]
+
+
+class PodsBlocked(_Event, frozen=True, gc=False):
+    """Pods, and the policies that govern them, that no round may plan."""
+
+    pods: Sequence[tuple[Pod, Policy]]
+
+
+class ScoresPlanned(_Event, frozen=True, gc=False):
+    """What the last plan's costs say of nodes for pods of a class that ``Prefer`` governs."""
+
+    pod_class: PodClass
+    policy: str
+    scores: bytes
+
+
+class GateUnneeded(_Event, frozen=True, gc=False):
+    """A round found a pod behind our gate that nothing would come of waiting there for."""
+
+    pod: Pod
+
+
+# --- kube-scheduler, writes, time ---
+
+
+class SchedulerAnswered(_Event, frozen=True, gc=False):
+    """kube-scheduler was answered what filter says of a pod.
+
+    Attributes:
+        outcome: steered (to the node that the advice names), held, or passed (to any of ``passed``).
+        advice: what was advised.
+    """
+
+    extender_pod: ExtenderPod
+    outcome: str
+    passed: Sequence[str]
+    advice: Advice
+
+
+class Answer(Enum):
+    """What became of a write."""
+
+    DONE = "done"
+    #: It will never be carried out.
+    REFUSED = "refused"
+    #: The API server refused it. It will be tried again.
+    RETRYING = "retrying"
+    #: It was not wanted any more, and not sent.
+    UNWANTED = "unwanted"
+
+
+class WriteAnswered(_Event, frozen=True, gc=False):
+    """A write was answered.
+
+    Attributes:
+        reason: the API server's, where it refused the write; for a binding "" where it says nothing of the pod.
+    """
+
+    write: Write
+    answer: Answer
+    reason: str = ""
+
+
+class PoliciesChanged(_Event, frozen=True, gc=False):
+    """Other policies are accepted.
+
+    Attributes:
+        accepted: all of them, without the built-in default.
+    """
+
+    accepted: tuple[Policy, ...]
+
+
+class Synced(_Event, frozen=True, gc=False):
+    """Cluster and policies are known for the first time; what is nominated already is taken up."""
+
+
+class TimePassed(_Event, frozen=True, gc=False):
+    """Some time passed; to be told a few times a second."""
+
+
+ObjectEvent: TypeAlias = (
+    NodePut
+    | NodeRemoved
+    | PodPut
+    | PodRemoved
+    | NamespaceSet
+    | StoragePut
+    | StorageRemoved
+    | DeviceClassSet
+    | PodGroupPut
+    | PodGroupRemoved
+)
+PlanEvent: TypeAlias = PlanMade | PodsUnplaced | PodsBlocked | ScoresPlanned | GateUnneeded
+Event: TypeAlias = ObjectEvent | PlanEvent | SchedulerAnswered | WriteAnswered | PoliciesChanged | Synced | TimePassed

@@ -1,0 +1,77 @@
+"""Whether room is there for a pod now, beside all placements that are on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.pods import Pod
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.room import fits
+
+
+def fits_now(cluster: Cluster, pod: Pod, node: str, more: Sequence[Pod] = (), fewer: Sequence[Pod] = ()) -> bool:
+    """Whether a pod fits a node now, with some more pods and some fewer (see ``room.fits``)."""
+    return fits(cluster.nodes.get(node), cluster.occupancy.usage_of(node), pod, more, fewer)
+
+
+def holds(cluster: Cluster, ledger: Ledger, key: str) -> bool:
+    """Whether the room of a reservation is still there: others may have taken it, or the node is gone.
+
+    For a pod that waits for its victim: whether it will be there when the victim has left.
+    """
+    held = ledger.reservations[key]
+    if held.victim is None:
+        return fits_now(cluster, held.pod, held.node, fewer=[held.pod])
+    usage = cluster.occupancy.usage_of(held.node).copy()
+    usage.change(held.pod.pod_class.requests, held.pod.pod_class, -1, held.counted_usage)
+    victim = cluster.pods[held.victim.key]
+    return fits(cluster.nodes.get(held.node), usage, held.pod, fewer=[victim])
+
+
+def infeasible_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, nodes: Sequence[str]) -> list[str]:
+    """Nodes that the pod will not fit once in-flight placements land.
+
+    kube-scheduler cannot know of bindings of ours that its watch has not shown it yet, nor of nominations that are
+    being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Beside bindings of
+    ours, pods count that it has let through and we have not seen bound: it knows of those, but not of both. Rules
+    between pods are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself.
+    """
+    ours = ledger.in_flight.nodes
+    near = [node for node in nodes if node in ours or node in ledger.by_node]
+    full = [node for node in near if not _fits_beside(cluster, ledger, pod, node, ours=node in ours)]
+    return full + ledger.in_flight.infeasible_nodes(pod, nodes, cluster.nodes, cluster.occupancy.pod_index)
+
+
+def _fits_beside(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, *, ours: bool) -> bool:
+    passing = _passing(ledger, node, pod.key) if ours else ()
+    if fits_now(cluster, pod, node, passing):
+        return True
+    yielding = [
+        other.pod
+        for other in (ledger.reservations[key] for key in ledger.by_node.get(node, ()))
+        if other.pod.key == pod.key
+        or (
+            other.owner is not Owner.BINDER
+            and other.pod.pod_class.priority < pod.pod_class.priority
+            and not ledger.in_flight.is_let_through(other.pod.key)
+        )
+    ]
+    return bool(yielding) and fits_now(cluster, pod, node, passing, yielding)
+
+
+def _passing(ledger: Ledger, node: str, besides: str = "") -> list[Pod]:
+    """Pods that may be on their way to a node, and have no reservation there."""
+    counted = ledger.by_node.get(node, ())
+    return [pod for pod in ledger.in_flight.let_through_to(node) if pod.key != besides and pod.key not in counted]
+
+
+def conflicts_in_flight(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, fewer: Sequence[Pod] = ()) -> bool:
+    """Whether the binder must wait: kube-scheduler may be placing pods there that exclude this one."""
+    passing = _passing(ledger, node)
+    if passing and not fits_now(cluster, pod, node, passing, fewer):
+        return True
+    nodes = cluster.nodes
+    known = nodes.get(node)
+    return known is not None and ledger.in_flight.conflicts(pod, known, nodes, cluster.occupancy.pod_index)

@@ -1,0 +1,227 @@
+"""The ledger: one reservation for each placement that is on its way.
+
+The ledger adds its reservations to the cluster's occupancy, so the usage of a node is always bound pods + ledger. A
+nomination is a reservation, whoever wrote it: that is how reservations come back after a restart. One event loop owns
+cluster and ledger, so nothing here locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.round_gangs import RoundGangs
+from flowcore.model.gang_spec import GangKey
+from flowcore.model.pod_index import PodIndex
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Delivery
+from flowcore.topology.drift import Drift
+from thalweg_operator.reservations.in_flight import InFlight
+from thalweg_operator.reservations.nomination_books import NominationBooks
+from thalweg_operator.reservations.pending import PendingRecord
+from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
+from thalweg_operator.reservations.transitions import Phase, check_transition
+
+if TYPE_CHECKING:
+    from thalweg_operator.reservations.partial_gangs import PartialSince
+    from thalweg_operator.reservations.plans import PlanInHand
+
+
+class Ledger:
+    """See the module.
+
+    Attributes:
+        reservations: by key of the pod.
+        by_node: keys of the pods with a reservation, by node.
+        successor_by_victim: keys of pods that are to leave, and of the pod that takes the place of each.
+        held: keys of the pods in phase HELD.
+        withdrawing: keys of the pods in phase WITHDRAWING: they are not on their way any more.
+        in_flight: what binder and kube-scheduler may not know of each other yet.
+        pending: what is remembered of waiting pods, by key.
+        nominations: what is remembered of nominations beside their reservations.
+        evicting: UIDs of pods whose eviction is under way.
+        partial_gangs: gangs that are partially placed, and since when.
+        plan: that is being carried out.
+        victims_seen, gangs_seen: when victims and partial gangs were last looked at.
+        drift: what changed since the plan in hand was asked for.
+        round_wanted: a round may place more, or must look at something, since this was last taken back.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._occupancy = cluster, cluster.occupancy
+        self.reservations: dict[str, Reservation] = {}
+        self.by_node: dict[str, set[str]] = {}
+        self.successor_by_victim: dict[str, str] = {}
+        self.held: set[str] = set()
+        self.withdrawing: set[str] = set()
+        self.in_flight = InFlight()
+        self.drift = Drift()
+        self.pending: dict[str, PendingRecord] = {}
+        self.nominations = NominationBooks()
+        self.evicting: set[str] = set()
+        self.partial_gangs: dict[GangKey, PartialSince] = {}
+        self.plan: PlanInHand | None = None
+        self.victims_seen = self.gangs_seen = NEVER
+        self.round_wanted = False
+        self._last_id = 0
+
+    def record(self, pod: Pod) -> PendingRecord:
+        """What is remembered of a waiting pod. Of another pod nothing is kept."""
+        record = self.known_record(pod)
+        if record is None:
+            record = PendingRecord(pod.uid)
+            current = self._cluster.waiting.get(pod.key)
+            if current is not None and current.uid == pod.uid:
+                self.pending[pod.key] = record
+        return record
+
+    def known_record(self, pod: Pod) -> PendingRecord | None:
+        """What is remembered of a pod; None: nothing."""
+        record = self.pending.get(pod.key)
+        return record if record is not None and record.uid == pod.uid else None
+
+    def forget_waiting(self, key: str) -> None:
+        """The pod of this name waits no more, or another one has its name: what was remembered of it goes."""
+        self.pending.pop(key, None)
+        self.nominations.unseen_wakes.pop(key, None)
+
+    def plannable_since(self, pod: Pod, now: float) -> float:
+        """When a pod could first be planned, by the wall clock: the first round that could, or what is written on it.
+
+        After a restart the latter is all that is known. A pod that was never told it waits counts as new.
+        """
+        record = self.record(pod)
+        if record.plannable_since is None:
+            record.plannable_since = pod.unschedulable_since or now
+        return record.plannable_since
+
+    # --- reservations ---
+
+    def add(self, pod: Pod, node: str, owner: Owner, phase: Phase, victim: Pod | None = None) -> None:
+        """Adds a reservation. Whether there is room is not asked."""
+        check_transition(None, phase)
+        self._last_id += 1
+        generation = self._cluster.generation
+        reservation = Reservation(pod, node, owner, phase, self._last_id, victim, generation)
+        self.reservations[pod.key] = reservation
+        self.by_node.setdefault(node, set()).add(pod.key)
+        self._occupancy.change_usage(node, pod.pod_class.requests, pod.pod_class, 1, reservation.counted_usage)
+        signature = pod.signature
+        self._occupancy.change_pods(signature, node, 1)
+        if reservation.owner is Owner.OTHERS:
+            self.drift.pods.change(signature, node, 1)
+        if reservation.victim is not None:
+            self.successor_by_victim[reservation.victim.key] = pod.key
+            self._cluster.set_leaving(reservation.victim.key, leaving=True)
+        if reservation.owner is Owner.BINDER:
+            self.in_flight.binding_started(signature, node)
+
+    def change(self, key: str, **fields: object) -> Reservation:
+        """Changes fields of a reservation, and returns it.
+
+        Raises:
+            IllegalTransition: its phase must not become this one.
+        """
+        before = self.reservations[key]
+        after = msgspec.structs.replace(before, **fields)
+        if "phase" in fields:
+            check_transition(before.phase, after.phase)
+        self.reservations[key] = after
+        if "phase" in fields:
+            (self.held.add if after.phase is Phase.HELD else self.held.discard)(key)
+            (self.withdrawing.add if after.phase is Phase.WITHDRAWING else self.withdrawing.discard)(key)
+        return after
+
+    def drop(self, key: str) -> None:
+        """Ends a reservation; no round is asked for."""
+        check_transition(self.reservations[key].phase, None)
+        reservation = self.reservations.pop(key)
+        self.withdrawing.discard(key)
+        self.held.discard(key)
+        keys = self.by_node[reservation.node]
+        keys.discard(key)
+        if not keys:
+            del self.by_node[reservation.node]
+        signature, node = reservation.pod.signature, reservation.node
+        if reservation.owner is Owner.BINDER:
+            self.in_flight.binding_ended(signature, node)
+        if reservation.victim is not None:
+            self._unmark_victim(reservation.victim.key)
+        pod_class = reservation.pod.pod_class
+        self._occupancy.change_usage(node, pod_class.requests, pod_class, -1, reservation.counted_usage)
+        # Where the pod is now bound there, its own coming makes up for this.
+        self._occupancy.change_pods(signature, node, -1)
+        self.drift.pods.change(signature, node, -1)
+
+    def release(self, key: str, uid: str) -> None:
+        """Ends a reservation: the pod does not come."""
+        reservation = self.reservations.get(key)
+        if reservation is not None and reservation.pod.uid == uid:
+            self.drop(key)
+            self.round_wanted = True
+
+    def release_hold(self, pod: Pod) -> None:
+        """A round would not have a pod go to the place that was kept for it."""
+        if pod.key in self.held:
+            self.release(pod.key, pod.uid)
+
+    def swap(self, key: str, other: str) -> None:
+        """Two pods of the same class and signature change places, so no room comes free or is taken."""
+        first, second = self.reservations[key], self.reservations[other]
+        for moved, before, after in ((key, first.node, second.node), (other, second.node, first.node)):
+            self.by_node[before].discard(moved)
+            self.by_node[after].add(moved)
+            self.change(moved, node=after)
+
+    def abandon(self, pod: Pod, node: str) -> None:
+        """A placement of the plan in hand is not carried out: others of the same plan may have counted on it."""
+        self.drift.pods.change(pod.signature, node, -1)
+
+    # --- victims ---
+
+    def waits_for_victim(self, key: str) -> bool:
+        """Whether another pod must leave before this one gets the place that is reserved for it."""
+        reservation = self.reservations.get(key)
+        return reservation is not None and reservation.victim is not None
+
+    def _unmark_victim(self, key: str) -> None:
+        del self.successor_by_victim[key]
+        self._cluster.set_leaving(key, leaving=False)
+
+    def victim_left(self, key: str) -> None:
+        """A victim is gone or has ended: its room is kept for its successor."""
+        reservation = self.reservations[self.successor_by_victim[key]]
+        self._unmark_victim(key)
+        pod, node = reservation.pod, reservation.node
+        requests, pod_class = pod.pod_class.requests, pod.pod_class
+        self._occupancy.change_usage(node, requests, pod_class, -1, reservation.counted_usage)
+        self._occupancy.change_usage(node, requests, pod_class, 1)
+        self.change(pod.key, phase=Phase.HELD, victim=None)
+        self.round_wanted = True
+
+    # --- for rounds ---
+
+    def plannable(self) -> list[Pod]:
+        """Pods that wait without a reservation, or with a place that is kept for them, by key."""
+        reservations, held = self.reservations, self.held
+        waiting = sorted(self._cluster.waiting.items())
+        return [pod for key, pod in waiting if key not in reservations or key in held]
+
+    def gang_pods(self) -> dict[str, str]:
+        """Keys of gangs' pods that are on their way to a node, and the node."""
+        return {
+            key: reservation.node
+            for key, reservation in self.reservations.items()
+            if reservation.pod.gang is not None and key not in self.withdrawing
+        }
+
+    def round_gangs(self, asked: Sequence[tuple[Pod, Delivery]]) -> RoundGangs:
+        """What a round is told of the gangs of these waiting pods."""
+        return RoundGangs(self._cluster.gangs, asked, self.gang_pods(), self._cluster.domain)
+
+    def begin_plan(self) -> None:
+        """A plan is asked for: what changes from now on it does not know."""
+        self.drift = Drift(PodIndex(self._cluster.namespaces))

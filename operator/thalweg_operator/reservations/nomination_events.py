@@ -1,0 +1,263 @@
+"""What becomes of nominations when pods change, kube-scheduler was answered, or a write was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowcore.model.advice import UNSEEN_MESSAGE
+from flowcore.model.constraint_limits import all_or_none
+from flowcore.model.pods import Pod
+from thalweg_operator.reservations.advise import find_holder, watched_pod
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.effects import ClearNomination, CountNomination, Log, Nominate, OpenGate
+from thalweg_operator.reservations.events import Answer, SchedulerAnswered, WriteAnswered
+from thalweg_operator.reservations.nominations import (
+    BINDING_GRACE,
+    GRACE,
+    check_later,
+    ended,
+    give_up,
+    is_nomination,
+    nominate,
+    nomination_of,
+    open_gate,
+    open_gates,
+    pass_wave,
+    withdraw,
+)
+from thalweg_operator.reservations.reservation import Owner, Reservation
+from thalweg_operator.reservations.step import Step
+from thalweg_operator.reservations.transitions import Phase
+
+#: kube-scheduler provisions volumes for ten minutes at most.
+PROVISIONING_SECONDS = 660.0
+#: Seconds from an answer that lets a pod pass to its binding, if that comes at all; without volumes to provision.
+_PASSING_SECONDS = 10.0
+#: Seconds after which a pod is woken that was held because our watch had not shown it.
+_UNSEEN_SECONDS = 1.0
+#: Weight of the newest question in the hit rate.
+HIT_RATE_WEIGHT = 0.05
+
+
+# --- pods ---
+
+
+def pod_changed(step: Step, key: str, before: Reservation | None) -> None:
+    """A pod changed that is or was nominated, has a reservation, or was held because our watch had not shown it.
+
+    Args:
+        step: the step.
+        key: of the pod.
+        before: its reservation until then.
+    """
+    pod, reservation = step.cluster.pods.get(key), step.ledger.reservations.get(key)
+    if pod is not None and UNSEEN_MESSAGE in pod.unschedulable_message:
+        _expect_question(step, pod)
+    if before is not None and is_nomination(before) and (reservation is None or reservation.id != before.id):
+        _nomination_ended(step, pod, before)
+    if pod is None or reservation is None:
+        return
+    if reservation.owner is Owner.OTHERS:
+        if pod.gated:
+            open_gate(step, pod)  # the author of that nomination waits for it
+    elif is_nomination(reservation):
+        _follow(step, pod, reservation)
+    elif reservation.phase is Phase.NOMINATED and step.ledger.nominations.started:
+        # We wrote the nomination before a restart, or before the policy changed.
+        _adopt(step, pod)
+
+
+def _expect_question(step: Step, pod: Pod) -> None:
+    """Unless kube-scheduler asks again, the pod is woken."""
+    wakes = step.ledger.nominations.unseen_wakes
+    if pod.key not in wakes:
+        wakes[pod.key] = step.now + _UNSEEN_SECONDS
+        step.ledger.record(pod).wake_pause = _UNSEEN_SECONDS
+
+
+def _nomination_ended(step: Step, pod: Pod | None, reservation: Reservation) -> None:
+    key, is_bound = reservation.pod.key, pod is not None and bool(pod.node_name)
+    if is_bound:
+        open_gates(step, step.ledger.nominations.permit_groups.bound(reservation.group, key))
+    ended(step, reservation)
+    if pod is not None and is_bound:
+        step.effects.append(CountNomination("bound" if pod.node_name == reservation.node else "elsewhere"))
+    pass_wave(step, key)
+
+
+def _follow(step: Step, pod: Pod, reservation: Reservation) -> None:
+    books, key, phase = step.ledger.nominations, pod.key, reservation.phase
+    if phase is Phase.QUEUED:
+        swap_key = books.queued_pool.swap_key(key)
+        if swap_key is not None and not swap_key.fits(pod):
+            books.queued_pool.remove(key)
+    elif phase is Phase.RESERVED:
+        swap_key = books.reserved_pool.swap_key(key)
+        if pod.unschedulable_message or swap_key is None or not swap_key.fits(pod):
+            nominate(step, pod)  # it sleeps now, or no other pod is like it any more
+    elif pod.nominated_node == reservation.node:
+        if not reservation.rejected:
+            books.checks.pop(key, None)
+    elif pod.planned_node == reservation.node or phase is Phase.WITHDRAWING:
+        is_binding = phase is Phase.PASSED and not reservation.rejected
+        check_later(step, key, BINDING_GRACE if is_binding else GRACE)
+
+
+def adopt_nominations(step: Step) -> None:
+    """Takes over the nominations of an earlier process. Called once, when cluster and policies are known."""
+    step.ledger.nominations.started = True
+    for key, reservation in list(step.ledger.reservations.items()):
+        pod_changed(step, key, reservation)
+
+
+def _adopt(step: Step, pod: Pod) -> None:
+    step.ledger.change(pod.key, since=step.now)
+    policy = step.policy_of(pod)
+    if policy is not None and not delivery_of(policy).steered:
+        withdraw(step, pod)
+    elif pod.gated and (pod.gang is not None or (policy is not None and all_or_none(pod.labels, policy))):
+        withdraw(step, pod)  # the other pods may not have come as far: it is planned anew, with them
+    elif pod.gated:
+        open_gate(step, pod)
+
+
+# --- kube-scheduler ---
+
+
+def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
+    """kube-scheduler was answered."""
+    asked, advice, steered = event.extender_pod, event.advice, event.outcome == "steered"
+    pod = watched_pod(step.cluster, asked)
+    if pod is None:
+        return
+    ledger, key, now = step.ledger, pod.key, step.now
+    books = ledger.nominations
+    books.unseen_wakes.pop(key, None)
+    partner = _swap_partner(step, pod, event.passed) if steered else ""
+    until = now + (PROVISIONING_SECONDS if pod.unbindable_reason else _PASSING_SECONDS)
+    ledger.in_flight.let_through(pod, frozenset(event.passed), until)
+    reservation = nomination_of(ledger, key)
+    if reservation is not None and advice.node and reservation.crowded != (advice.node in advice.infeasible_nodes):
+        reservation = ledger.change(key, crowded=not reservation.crowded)
+    if reservation is not None and reservation.phase is Phase.QUEUED and not steered:
+        reservation = None
+    if reservation is not None or event.outcome == "held":
+        books.last_question = now
+    if reservation is not None and reservation.phase is Phase.RESERVED:
+        books.hit_rate += HIT_RATE_WEIGHT * ((1.0 if steered else 0.0) - books.hit_rate)
+    if event.outcome == "held":
+        record = ledger.record(pod)
+        record.held_at, record.held_nomination = now, asked.nominated
+    elif (known := ledger.known_record(pod)) is not None:
+        known.held_at = None
+    if reservation is not None and steered:
+        _passed(step, reservation, partner)
+        return
+    if reservation is not None and asked.nominated == reservation.node:
+        if reservation.crowded:
+            withdraw(step, pod)
+        else:
+            # It knew of the nomination and asks about other nodes: its own filters reject this one.
+            ledger.change(key, rejected=True)
+            check_later(step, key, GRACE)
+    if event.outcome == "held":
+        _held(step, pod, reservation, asked.nominated)
+
+
+def _swap_partner(step: Step, pod: Pod, passed: Sequence[str]) -> str:
+    """The key of the pod that this one is to swap its node with; "": it has its own node."""
+    reservation = nomination_of(step.ledger, pod.key)
+    if reservation is None or reservation.node == passed[0]:
+        return ""
+    policy = step.policy_of(pod)
+    return find_holder(step.ledger, pod, reservation, "" if policy is None else policy.name, passed)
+
+
+def _passed(step: Step, reservation: Reservation, partner: str) -> None:
+    key = reservation.pod.key
+    if partner:
+        _swap(step, key, partner)
+    step.ledger.nominations.leave_pools(key)
+    if reservation.phase not in (Phase.PASSED, Phase.WITHDRAWING):
+        step.ledger.change(key, phase=Phase.PASSED, since=step.now)
+    pass_wave(step, key)
+
+
+def _held(step: Step, pod: Pod, before: Reservation | None, nominated: str) -> None:
+    if before is None:
+        _clear_foreign(step, pod, nominated)
+        return
+    reservation = step.ledger.reservations[pod.key]
+    if reservation.phase is Phase.RESERVED or (reservation.phase is Phase.PASSED and not reservation.rejected):
+        # It sleeps now, and the nomination wakes it. Or it came upon the node by itself, and that attempt failed: once
+        # it knows of the node, its next attempt is conclusive.
+        nominate(step, pod)
+
+
+def _clear_foreign(step: Step, pod: Pod, nominated: str) -> None:
+    """Somebody else nominated the pod, and kube-scheduler refuses that node: it does not always clear it itself."""
+    reservation, record = step.ledger.reservations.get(pod.key), step.ledger.record(pod)
+    if (
+        reservation is not None
+        and reservation.phase is Phase.FOREIGN
+        and nominated == reservation.node
+        and record.clearing != reservation.id
+    ):
+        record.clearing = reservation.id
+        step.effects.append(ClearNomination(pod, reservation.id))
+
+
+def _swap(step: Step, key: str, other: str) -> None:
+    """Two alike pods swap their nodes, and their waves if both are queued: a wave belongs to the node."""
+    ledger, books = step.ledger, step.ledger.nominations
+    first, second = ledger.reservations[key], ledger.reservations[other]
+    ledger.swap(key, other)
+    for pool in (books.reserved_pool, books.queued_pool):
+        pool.move(key, second.node)
+        pool.move(other, first.node)
+    if first.phase is Phase.QUEUED:
+        ledger.change(key, wave=second.wave)
+        ledger.change(other, wave=first.wave)
+        books.waves.swap(key, other)
+
+
+# --- writes ---
+
+
+def write_answered(step: Step, event: WriteAnswered) -> None:
+    """A write to a pod was answered."""
+    write, answer, reason = event.write, event.answer, event.reason
+    pod, ledger = write.pod, step.ledger
+    record, reservation = ledger.known_record(pod), nomination_of(ledger, pod.key)
+    match write:
+        case OpenGate() if answer is Answer.RETRYING:
+            text = f"the API server refused to remove its scheduling gate: {reason}"
+            step.pod_refused(pod, text, steered=True)
+        case _ if answer is Answer.RETRYING:
+            return
+        case Nominate():
+            if reservation is not None and (reservation.id, reservation.write) == (write.reservation, write.write):
+                ledger.change(pod.key, writing=False)
+                _nominate_answered(step, pod, reservation, answer, reason)
+        case ClearNomination():
+            if reservation is not None and reservation.id == write.reservation:
+                ledger.change(pod.key, clearing=False)
+                # Where there was nothing to clear, no change of the pod will be seen.
+                check_later(step, pod.key, BINDING_GRACE)
+            elif record is not None and record.clearing == write.reservation:
+                record.clearing = 0
+        case OpenGate():
+            if record is not None and record.opening == write.reservation:
+                record.opening = None
+
+
+def _nominate_answered(step: Step, pod: Pod, reservation: Reservation, answer: Answer, reason: str) -> None:
+    if answer is Answer.DONE and reservation.phase is not Phase.WITHDRAWING:
+        open_gates(step, step.ledger.nominations.permit_groups.nominated(reservation.group, pod))
+    elif answer is Answer.REFUSED and reservation.phase is Phase.NOMINATED and not reservation.rejected:
+        fields = (("pod", pod.key), ("node", reservation.node), ("problem", reason))
+        step.effects.append(Log("not nominated", fields))
+        # The API server does not judge the node: it would refuse another node too.
+        give_up(step, pod.key, "refused")
+        text = f"the API server refused to nominate node {reservation.node} for it: {reason}"
+        step.pod_refused(pod, text, steered=True)

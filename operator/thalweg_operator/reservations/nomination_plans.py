@@ -1,0 +1,127 @@
+"""Takes over the placements of a plan that kube-scheduler is to bind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice, takewhile
+
+from flowcore.model.pods import Pod
+from thalweg_operator.reservations.nominations import (
+    PlannedPod,
+    begin_waves,
+    is_nomination,
+    nominate,
+    stands_alone,
+    wake,
+)
+from thalweg_operator.reservations.permit_groups import PermitKey
+from thalweg_operator.reservations.step import Step
+from thalweg_operator.reservations.swap_pool import SwapKey
+from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.victims import named_victim
+from thalweg_operator.reservations.wave_queue import UNORDERED, WavePosition
+
+#: kube-scheduler is busy while it asks again within so many seconds.
+_BUSY_SECONDS = 0.25
+#: Reserved pods wait for kube-scheduler while this share of its questions could be answered with a node.
+_MIN_HIT_RATE = 0.5
+#: Seconds that a pod is reserved without a nomination at most, and how many pods are nominated at once.
+_RESERVED_SECONDS = 10.0
+_AT_ONCE = 25
+
+
+def add_plan(step: Step, planned: Sequence[PlannedPod]) -> None:
+    """Takes over placements that have their reservations.
+
+    The gates of an atomic group open together once all its pods of one wave are nominated. Placements whose reservation
+    has ended meanwhile are left out: the pod was bound, is gone, or somebody else nominated it.
+    """
+    books = step.ledger.nominations
+    books.plan_count += 1
+    queued: list[tuple[Pod, WavePosition]] = []
+    unordered: list[PlannedPod] = []
+    for placement in planned:
+        pod = placement.pod
+        if not _is_reserved(step, placement):
+            continue
+        record = step.ledger.known_record(pod)
+        if record is not None:
+            record.may_choose = False
+        group = None
+        if placement.atomic_group and pod.gated:
+            group = PermitKey(books.plan_count, placement.atomic_group, placement.wave[1])
+            books.permit_groups.join(group, pod.key, optional=placement.optional)
+        step.ledger.change(pod.key, since=step.now, group=group, wave=placement.wave)
+        if placement.wave == UNORDERED:
+            unordered.append(placement)
+            continue
+        queued.append((pod, placement.wave))
+        swap_key = _swap_key(step, placement)
+        if swap_key is not None:
+            books.queued_pool.add(pod.key, swap_key, placement.node)
+    for placement in unordered:
+        pod, swap_key = placement.pod, _swap_key(step, placement)
+        # A pod that was tried in vain sleeps until it is nominated; kube-scheduler comes to the others by itself. But a
+        # pod with inter-pod constraints is like few others: their planned nodes are rarely in kube-scheduler's sample.
+        if swap_key is None or _is_asleep(step, pod) or pod.constraints is not None:
+            nominate(step, pod)
+        else:
+            step.ledger.change(pod.key, phase=Phase.RESERVED)
+            books.reserved_pool.add(pod.key, swap_key, placement.node)
+    nominate_reserved(step)
+    books.waves.add(queued)
+    begin_waves(step)
+
+
+def _is_reserved(step: Step, placement: PlannedPod) -> bool:
+    reservation = step.ledger.reservations.get(placement.pod.key)
+    return (
+        reservation is not None
+        and (reservation.pod.uid, reservation.node) == (placement.pod.uid, placement.node)
+        and reservation.phase is Phase.QUEUED
+        and not is_nomination(reservation)
+    )
+
+
+def _is_asleep(step: Step, pod: Pod) -> bool:
+    record = step.ledger.known_record(pod)
+    return bool(pod.gated or pod.unschedulable_message or (record is not None and record.held_at is not None))
+
+
+def _swap_key(step: Step, placement: PlannedPod) -> SwapKey | None:
+    """By what the pod may swap its node with another pod; None: not at all."""
+    pod, policy = placement.pod, step.policy_of(placement.pod)
+    if policy is None or placement.atomic_group or not stands_alone(pod):
+        return None
+    return SwapKey(pod.pod_class, pod.signature, policy.name)
+
+
+def nominate_reserved(step: Step) -> None:
+    """Nominates pods that are reserved for too long, and the newest ones while kube-scheduler is idle."""
+    pool, reservations = step.ledger.nominations.reserved_pool, step.ledger.reservations
+
+    def is_late(key: str) -> bool:
+        return step.now - reservations[key].since > _RESERVED_SECONDS
+
+    late = list(islice(takewhile(is_late, pool.oldest()), _AT_ONCE))
+    for key in late or ([] if _finds_by_itself(step) else pool.newest(_AT_ONCE)):
+        nominate(step, step.cluster.pods[key])
+
+
+def _finds_by_itself(step: Step) -> bool:
+    """Whether kube-scheduler is busy, and its samples mostly have a node that is planned for a reserved pod.
+
+    Then a nomination that is put off may never be needed.
+    """
+    books = step.ledger.nominations
+    return step.now - books.last_question < _BUSY_SECONDS and books.hit_rate > _MIN_HIT_RATE
+
+
+def set_free(step: Step, pod: Pod) -> None:
+    """The plan has no node for a pod of ``Prefer``: kube-scheduler may choose one."""
+    if named_victim(step.cluster, step.ledger, pod) is not None:
+        return  # it may go to one node only
+    record = step.ledger.record(pod)
+    if not record.may_choose:
+        record.may_choose = True
+        wake(step, pod)

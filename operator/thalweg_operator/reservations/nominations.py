@@ -1,0 +1,194 @@
+"""The steps of a nomination: a reservation of ours that kube-scheduler is to bind.
+
+A planned pod holds its reservation from the plan to its binding. It is queued for its wave, or kube-scheduler is
+expected to come upon its node by itself; then it is nominated, and passes when kube-scheduler asks about its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE
+from flowcore.model.pods import Pod
+from thalweg_operator.reservations.effects import ClearNomination, CountNomination, Log, Nominate, OpenGate, WakePod
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
+from thalweg_operator.reservations.step import Step
+from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.wave_queue import UNORDERED, WavePosition
+
+#: Seconds from the loss of a nomination to a look at what became of it: mostly the binding follows at once.
+GRACE = 0.1
+#: The same for a pod that passed.
+BINDING_GRACE = 2.0
+#: Seconds from kube-scheduler's question to the end of its attempt, with what it writes about that.
+_ATTEMPT_SECONDS = 5.0
+#: A nomination is written again this often before it counts as rejected.
+_MAX_RETRIES = 5
+#: Phases in which nobody knows of the pod's node yet.
+UNANNOUNCED = frozenset({Phase.QUEUED, Phase.RESERVED})
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPod:
+    """A placement that has its reservation; wave, group and optional as in ``flowcore.problem.result.Placement``."""
+
+    pod: Pod
+    node: str
+    wave: WavePosition = UNORDERED
+    atomic_group: str = ""
+    optional: bool = False
+
+
+def is_nomination(reservation: Reservation) -> bool:
+    """Whether kube-scheduler is being steered to it: its plan is whole, or it was adopted after a restart."""
+    return reservation.owner is Owner.STEERING and reservation.since > NEVER
+
+
+def nomination_of(ledger: Ledger, key: str) -> Reservation | None:
+    """The nomination of a pod; None: it has none."""
+    reservation = ledger.reservations.get(key)
+    return reservation if reservation is not None and is_nomination(reservation) else None
+
+
+def nominations(ledger: Ledger) -> list[Reservation]:
+    """All nominations."""
+    return [reservation for reservation in ledger.reservations.values() if is_nomination(reservation)]
+
+
+def nominate(step: Step, pod: Pod) -> None:
+    """Writes the nomination of a pod, for the first time or once more."""
+    before = step.ledger.reservations[pod.key]
+    step.ledger.nominations.leave_pools(pod.key)
+    after = step.ledger.change(pod.key, phase=Phase.NOMINATED, since=step.now, writing=True, write=before.write + 1)
+    step.effects.append(Nominate(pod, after.node, after.id, after.write))
+
+
+def withdraw(step: Step, pod: Pod) -> None:
+    """Clears the nomination of a pod. Its reservation ends once that is seen."""
+    reservation = step.ledger.reservations[pod.key]
+    step.ledger.nominations.leave_pools(pod.key)
+    if reservation.phase is not Phase.WITHDRAWING:
+        step.ledger.change(pod.key, phase=Phase.WITHDRAWING)
+    if not reservation.clearing:
+        step.ledger.change(pod.key, clearing=True)
+        step.effects.append(ClearNomination(pod, reservation.id))
+
+
+def ended(step: Step, reservation: Reservation) -> None:
+    """A nomination has ended. If other pods wait for this one behind their gates, the atomic group is planned anew."""
+    key, books = reservation.pod.key, step.ledger.nominations
+    books.checks.pop(key, None)
+    books.leave_pools(key)
+    for other in books.permit_groups.lost(reservation.group, key):
+        sibling = nomination_of(step.ledger, other)
+        if sibling is None:
+            continue
+        if sibling.phase is Phase.QUEUED:
+            give_up(step, other, "expired")
+        elif sibling.phase is not Phase.WITHDRAWING:
+            if sibling.group is not None:
+                books.permit_groups.withdraw(sibling.group, other)
+            withdraw(step, step.cluster.pods[other])
+
+
+def give_up(step: Step, key: str, outcome: str) -> None:
+    """Ends a nomination and its reservation."""
+    reservation = step.ledger.reservations[key]
+    step.ledger.release(key, reservation.pod.uid)
+    ended(step, reservation)
+    step.effects.append(CountNomination(outcome))
+    pod = step.cluster.pods.get(key)
+    if pod is not None and outcome == "rejected":
+        fields = (("pod", key), ("node", reservation.node), ("told", pod.unschedulable_message))
+        step.effects.append(Log("nomination refused", fields))
+        step.node_rejected(pod, reservation.node)
+    pass_wave(step, key)
+
+
+def pass_wave(step: Step, key: str) -> None:
+    """The next wave does not wait for this pod any more."""
+    step.ledger.nominations.waves.passed(key)
+    begin_waves(step)
+
+
+def begin_waves(step: Step) -> None:
+    """Nominates the pods whose wave begins."""
+
+    def is_queued(pod: Pod) -> bool:
+        reservation = nomination_of(step.ledger, pod.key)
+        return reservation is not None and reservation.pod.uid == pod.uid and reservation.phase is Phase.QUEUED
+
+    for pod in step.ledger.nominations.waves.begin(step.now, is_queued):
+        nominate(step, pod)
+
+
+def check_later(step: Step, key: str, grace: float) -> None:
+    """Looks at a nomination after so many seconds, at the latest."""
+    checks, due = step.ledger.nominations.checks, step.now + grace
+    checks[key] = min(due, checks.get(key, due))
+
+
+def check(step: Step, key: str) -> None:
+    """Decides about a nomination that was erased, or whose node kube-scheduler's filters reject."""
+    reservation, pod = nomination_of(step.ledger, key), step.cluster.pods.get(key)
+    if reservation is None or pod is None or reservation.phase in UNANNOUNCED:
+        return
+    if reservation.rejected or reservation.phase is Phase.WITHDRAWING:
+        if pod.nominated_node == reservation.node:
+            withdraw(step, pod)  # the next round may have another node for it
+        else:
+            give_up(step, key, "rejected" if reservation.rejected else "expired")
+    elif pod.nominated_node == reservation.node or reservation.writing:
+        return  # an older nomination for this node left the same annotation: the write under way is not lost
+    elif _was_unaware(step, pod, reservation) and reservation.retries < _MAX_RETRIES:
+        step.effects.append(CountNomination("erased"))
+        step.ledger.change(key, retries=reservation.retries + 1)
+        nominate(step, pod)
+    else:
+        give_up(step, key, "rejected")
+
+
+def _was_unaware(step: Step, pod: Pod, reservation: Reservation) -> bool:
+    """Whether kube-scheduler held the pod without knowing of the nomination: when that attempt ends, it erases it.
+
+    The attempt also writes why the pod was not placed. A message other than ours is from kube-scheduler's own filters.
+    """
+    record = step.ledger.known_record(pod)
+    return UNSEEN_MESSAGE in pod.unschedulable_message or (
+        record is not None
+        and record.held_at is not None
+        and HELD_MESSAGE in pod.unschedulable_message
+        and record.held_nomination != reservation.node
+        and record.held_at > reservation.since - _ATTEMPT_SECONDS
+    )
+
+
+def open_gate(step: Step, pod: Pod) -> None:
+    """Opens our gate. A refused write is tried again with pauses."""
+    record, reservation = step.ledger.record(pod), nomination_of(step.ledger, pod.key)
+    number = 0 if reservation is None else reservation.id
+    if record.opening != number:
+        record.opening = number
+        step.effects.append(OpenGate(pod, number))
+
+
+def open_gates(step: Step, pods: Iterable[Pod]) -> None:
+    """Opens our gates of these pods where they are closed."""
+    for pod in pods:
+        if pod.gated:
+            open_gate(step, pod)
+
+
+def wake(step: Step, pod: Pod) -> None:
+    """Wakes a pod if it sleeps: kube-scheduler may have another answer for it now."""
+    record = step.ledger.known_record(pod)
+    if record is not None and record.held_at is not None:
+        record.held_at = None
+        step.effects.append(WakePod(pod, unseen=False))
+
+
+def stands_alone(pod: Pod) -> bool:
+    """Whether a plan could take an alike pod instead: not if the pod has a gang, or replaces another pod."""
+    return pod.gang is None and not pod.replaces

@@ -1,0 +1,229 @@
+"""Carries a plan out: what still holds is reserved, then bound or nominated.
+
+The cluster moves on while a plan is made. What no longer holds is dropped, for the next round to plan again. Placements
+of one atomic group (a gang, or gangs that depend on each other) are handed on together or not at all: once each of its
+required pods has its reservation, no earlier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+from thalweg_operator.reservations import backoff, nomination_plans
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
+from thalweg_operator.reservations.events import PlanMade, PlannedPlacement, PodsBlocked, PodsUnplaced
+from thalweg_operator.reservations.feasibility import conflicts_in_flight
+from thalweg_operator.reservations.nominations import PlannedPod
+from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.reserve import reserve
+from thalweg_operator.reservations.step import Step
+
+
+class _Reserved(msgspec.Struct, frozen=True, gc=False):
+    """A placement with its reservation; ``signature`` as rules between pods see the pod."""
+
+    pod: Pod
+    placement: PlannedPlacement
+    signature: PodSignature
+    owner: Owner
+
+
+@dataclass(slots=True)
+class PlanInHand:
+    """A plan that is being carried out.
+
+    Attributes:
+        waiting: placements with a reservation that are handed on once the whole plan was seen.
+        nominations: placements that kube-scheduler is to bind.
+        broken: groups that are not whole any more, and whether that is for kube-scheduler being at a node.
+    """
+
+    waiting: list[_Reserved] = field(default_factory=list)
+    nominations: list[PlannedPod] = field(default_factory=list)
+    broken: dict[str, bool] = field(default_factory=dict)
+
+
+def plan_made(step: Step, event: PlanMade) -> None:
+    """Carries a part of a plan out."""
+    ledger = step.ledger
+    if event.first or ledger.plan is None:
+        withdrawing = ledger.nominations.is_withdrawing
+        ledger.plan = PlanInHand(broken={group: True for group in event.atomic_groups if withdrawing(group)})
+    plan = ledger.plan
+    for placement in event.placements:
+        _carry_out(step, plan, event, placement)
+    if event.last:
+        ledger.plan = None
+        for reserved in _whole_groups(step, plan, event.generation) if event.atomic_groups else ():
+            _hand_on(step, plan, reserved)
+        nomination_plans.add_plan(step, plan.nominations)
+
+
+def _carry_out(step: Step, plan: PlanInHand, event: PlanMade, placement: PlannedPlacement) -> None:
+    owner = delivery_of(placement.policy).owner
+    if owner is None:
+        step.effects.append(CountPlacement("observed"))
+        return
+    group = placement.atomic_group
+    pod = None if group in plan.broken else _reserve(step, placement, owner, event.generation)
+    if pod is None:
+        conflicts = _drop(step, placement, owner) or plan.broken.get(group, False)
+        if plan.broken.get(group):
+            backoff.conflicted(step.ledger, placement.pod, step.now)
+        if not conflicts:
+            step.ledger.round_wanted = True
+        if group and not placement.optional:
+            plan.broken.setdefault(group, conflicts)
+        return
+    reserved = _Reserved(pod, placement, with_policy_constraints(pod.signature, placement.policy), owner)
+    if event.atomic_groups:
+        plan.waiting.append(reserved)
+    else:
+        _hand_on(step, plan, reserved)
+
+
+def _reserve(step: Step, placement: PlannedPlacement, owner: Owner, generation: int) -> Pod | None:
+    """The pod as it is now, with its room reserved; None where the placement does not hold any more."""
+    cluster, ledger, pod, planned = step.cluster, step.ledger, placement.pod, placement.policy
+    current = cluster.waiting.get(pod.key)
+    policy = None if current is None else step.policy_of(current)
+    if (
+        current is None
+        or policy is None
+        or not _acts_as_planned(policy, planned)
+        or (current.pod_class, current.signature) != (pod.pod_class, pod.signature)
+        or cluster.node_changed_since(placement.node, generation)
+        or _breaks_rules(
+            step,
+            with_policy_constraints(current.signature, policy),
+            placement.node,
+            reserved=current.key in ledger.held,
+        )
+        or not reserve(cluster, ledger, pod, placement.node, owner)
+    ):
+        return None
+    return current
+
+
+def _acts_as_planned(policy: Policy | None, planned: Policy) -> bool:
+    """Whether a pod's policy delivers and demands what it did when the plan was made."""
+    return policy is not None and (policy.delivery, policy.constraints) == (planned.delivery, planned.constraints)
+
+
+def _breaks_rules(step: Step, signature: PodSignature, node: str, *, reserved: bool = False) -> bool:
+    cluster, drift = step.cluster, step.ledger.drift
+    return drift.conflicts(
+        signature, cluster.nodes[node], cluster.nodes, cluster.occupancy.pod_index, already_counted=reserved
+    )
+
+
+def _drop(step: Step, placement: PlannedPlacement, owner: Owner) -> bool:
+    """Drops a placement, which others of the plan may have counted on; whether kube-scheduler is at the node.
+
+    Then the pod pauses.
+    """
+    ledger, pod = step.ledger, placement.pod
+    ledger.abandon(pod, placement.node)
+    current = step.cluster.waiting.get(pod.key)
+    if (
+        owner is Owner.BINDER
+        and current is not None
+        and conflicts_in_flight(step.cluster, ledger, current, placement.node)
+    ):
+        step.effects.append(CountPlacement("contended"))
+        backoff.conflicted(ledger, pod, step.now)
+        return True
+    step.effects.append(CountPlacement("dropped"))
+    return False
+
+
+def _whole_groups(step: Step, plan: PlanInHand, generation: int) -> list[_Reserved]:
+    """Placements whose group is whole. The reservations of the others end.
+
+    Others may have counted on what ends, so this is repeated until all that is left stands.
+    """
+    placed, broken = plan.waiting, plan.broken
+    while True:
+        standing = []
+        for reserved in placed:
+            group, pod = reserved.placement.atomic_group, reserved.pod
+            if group not in broken and _stands(step, reserved, generation):
+                standing.append(reserved)
+                continue
+            if group and not reserved.placement.optional:
+                broken.setdefault(group, False)
+            if _is_ours(step, reserved):
+                step.ledger.release(pod.key, pod.uid)
+            step.effects.append(CountPlacement("dropped"))
+            if broken.get(group):
+                backoff.conflicted(step.ledger, pod, step.now)
+        if len(standing) == len(placed):
+            return standing
+        placed, step.ledger.round_wanted = standing, True
+
+
+def _stands(step: Step, reserved: _Reserved, generation: int) -> bool:
+    """Whether its reservation is there, node and policy as planned, and no rule is broken without what was dropped."""
+    node = reserved.placement.node
+    if not _is_ours(step, reserved) or step.cluster.node_changed_since(node, generation):
+        return False
+    current = step.cluster.waiting[reserved.pod.key]
+    if not _acts_as_planned(step.policy_of(current), reserved.placement.policy):
+        return False
+    return not _breaks_rules(step, reserved.signature, node, reserved=True)
+
+
+def _is_ours(step: Step, reserved: _Reserved) -> bool:
+    """Whether its reservation is still the one that was made for it: somebody else may have nominated it since."""
+    known, pod = step.ledger.reservations.get(reserved.pod.key), reserved.pod
+    return known is not None and (known.pod.uid, known.node, known.owner) == (
+        pod.uid,
+        reserved.placement.node,
+        reserved.owner,
+    )
+
+
+def _hand_on(step: Step, plan: PlanInHand, reserved: _Reserved) -> None:
+    pod, placement = reserved.pod, reserved.placement
+    step.effects.append(CountPlacement("reserved"))
+    if step.ledger.waits_for_victim(pod.key):
+        return  # another pod must leave its place first (victims.py)
+    if reserved.owner is Owner.BINDER:
+        step.effects.append(Bind(pod, placement.node, step.cluster.generation))
+    else:
+        plan.nominations.append(
+            PlannedPod(pod, placement.node, placement.wave, placement.atomic_group, placement.optional)
+        )
+
+
+def pods_unplaced(step: Step, event: PodsUnplaced) -> None:
+    """Tells pods why they wait; a place that was kept for them is given up, and kube-scheduler may choose."""
+    for unplaced in event.pods:
+        policy, pod = unplaced.policy, unplaced.pod
+        delivery = delivery_of(policy)
+        if delivery.owner is None:
+            continue
+        step.ledger.release_hold(pod)
+        text = unplaced.reason
+        if unplaced.planned:
+            rejected = backoff.rejected_nodes(step.cluster, step.ledger, pod, step.now)
+            if rejected:
+                text += f" kube-scheduler refused it on {', '.join(rejected)}: {pod.unschedulable_message}"
+        step.effects.append(WriteCondition(pod, text, delivery.steered))
+        if delivery.may_choose(policy, pod):
+            nomination_plans.set_free(step, pod)
+
+
+def pods_blocked(step: Step, event: PodsBlocked) -> None:
+    """Tells pods that no round may plan why, where nobody else does."""
+    for pod, policy in event.pods:
+        delivery = delivery_of(policy)
+        if delivery.is_told(pod):
+            step.effects.append(WriteCondition(pod, pod.skip_reason(policy.delivery), delivery.steered))

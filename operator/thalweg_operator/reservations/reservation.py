@@ -1,0 +1,74 @@
+"""One placement that is on its way."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+
+import msgspec
+
+from flowcore.model.pods import Pod
+from flowcore.model.resources import Amounts
+from thalweg_operator.reservations.permit_groups import PermitKey
+from thalweg_operator.reservations.transitions import Phase
+
+#: A time before all others.
+NEVER = -math.inf
+
+
+class Owner(Enum):
+    """Whose a reservation is."""
+
+    #: A binding of ours is on its way.
+    BINDER = "binder"
+    #: We nominate, kube-scheduler binds.
+    STEERING = "steering"
+    #: Somebody else nominated: kube-scheduler for a pod that preempted, an autoscaler.
+    OTHERS = "others"
+
+
+class Reservation(msgspec.Struct, frozen=True, gc=False):
+    """A pod that is expected on a node and not yet seen bound; every later round counts it.
+
+    Attributes:
+        id: no other reservation of the ledger has it.
+        phase: how far it has come.
+        victim: the pod whose place it takes, until that one has left: what both need at most is counted.
+        generation: of the cluster, when it was planned there; for those that wait for a victim.
+        waits_since, eviction_asked: since when it waits for its victim, and when the eviction was last asked for.
+        eviction_problem: why the API server does not evict the victim.
+        since: when its nomination came into its phase, by the monotonic clock; NEVER: nobody looks after it yet.
+        group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.
+        wave: chain and wave of a nomination.
+        retries: how often an erased nomination was written again.
+        write: nominations written so far; only the last one counts.
+        writing: that one is on its way to the API server.
+        clearing: that the nomination is cleared is on its way to the API server.
+        crowded: kube-scheduler asked about the node, and we kept the pod off it for the sake of others.
+        rejected: kube-scheduler knew of the nomination and asked about other nodes: its filters reject this one.
+    """
+
+    pod: Pod
+    node: str
+    owner: Owner
+    phase: Phase
+    id: int
+    victim: Pod | None = None
+    generation: int = 0
+    waits_since: float = NEVER
+    eviction_asked: float = 0.0
+    eviction_problem: str = ""
+    since: float = NEVER
+    group: PermitKey | None = None
+    wave: tuple[int, int] = (0, 0)
+    retries: int = 0
+    write: int = 0
+    writing: bool = False
+    clearing: bool = False
+    crowded: bool = False
+    rejected: bool = False
+
+    @property
+    def counted_usage(self) -> Amounts | None:
+        """Room that is not counted for it: its victim holds it still."""
+        return None if self.victim is None else self.victim.usage

@@ -1,0 +1,97 @@
+"""How far a reservation has come, and which steps it may take. The docs print this table; a test compares them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from thalweg_operator.errors import OperatorError
+
+
+class Phase(Enum):
+    """How far a reservation has come; see ``MEANINGS``."""
+
+    AWAITING_VICTIM = "awaiting victim"
+    HELD = "held"
+    BINDING = "binding"
+    QUEUED = "queued"
+    RESERVED = "reserved"
+    NOMINATED = "nominated"
+    PASSED = "passed"
+    WITHDRAWING = "withdrawing"
+    FOREIGN = "foreign"
+
+
+MEANINGS: dict[Phase, str] = {
+    Phase.AWAITING_VICTIM: "a victim holds its place and must leave first",
+    Phase.HELD: "the victim has left; the place is kept until a round confirms it",
+    Phase.BINDING: "our binding is under way",
+    Phase.QUEUED: "it waits for its wave",
+    Phase.RESERVED: "kube-scheduler is expected to ask about the pod by itself; nobody knows of its node yet",
+    Phase.NOMINATED: "its nomination is written or being written",
+    Phase.PASSED: "filter let it through; kube-scheduler is binding it",
+    Phase.WITHDRAWING: "its nomination is being cleared",
+    Phase.FOREIGN: "somebody else nominated the pod",
+}
+
+
+class IllegalTransition(OperatorError):
+    """A reservation was to take a step that is not in the table."""
+
+
+#: From, to (None: it begins, or it ends) -> why.
+TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
+    (None, Phase.BINDING): "a plan of delivery Binder has a node for the pod",
+    (None, Phase.QUEUED): "a plan of delivery Extender has a node for the pod",
+    (None, Phase.AWAITING_VICTIM): "the plan has the pod take the place of another one",
+    (None, Phase.NOMINATED): "the watch shows our nomination, written before a restart",
+    (None, Phase.FOREIGN): "the watch shows somebody else's nomination",
+    (Phase.AWAITING_VICTIM, Phase.HELD): "the victim is gone or has ended",
+    (Phase.HELD, Phase.BINDING): "a round confirms the place, delivery Binder",
+    (Phase.HELD, Phase.QUEUED): "a round confirms the place, delivery Extender",
+    (Phase.QUEUED, Phase.RESERVED): "the plan has no wave for it, and kube-scheduler will come to it by itself",
+    (Phase.QUEUED, Phase.NOMINATED): "its wave began, or it needs no wave",
+    (Phase.QUEUED, Phase.PASSED): "kube-scheduler came upon the node by itself",
+    (Phase.RESERVED, Phase.NOMINATED): "kube-scheduler did not come upon the node, or the pod sleeps",
+    (Phase.RESERVED, Phase.PASSED): "kube-scheduler came upon the node by itself",
+    (Phase.NOMINATED, Phase.NOMINATED): "the nomination was erased and is written again",
+    (Phase.NOMINATED, Phase.PASSED): "filter let the pod through",
+    (Phase.PASSED, Phase.NOMINATED): "the attempt failed; the next one is told of the node",
+    (Phase.RESERVED, Phase.WITHDRAWING): "an older nomination for the same node is there, and must not be followed",
+    (Phase.NOMINATED, Phase.WITHDRAWING): "nobody follows the nomination, or it must not be followed",
+    (Phase.PASSED, Phase.WITHDRAWING): "nobody follows the nomination, or it must not be followed",
+    (Phase.AWAITING_VICTIM, None): "the pod is not to take that place any more, or is gone",
+    (Phase.HELD, None): "no round confirms the place, or the pod is bound or gone",
+    (Phase.BINDING, None): "the watch shows the pod bound or gone, or the API server will not bind it",
+    (Phase.QUEUED, None): "the placement does not hold any more, or the pod is bound or gone",
+    (Phase.RESERVED, None): "the room is taken, the policy changed, or the pod is bound or gone",
+    (Phase.NOMINATED, None): "the pod is bound or gone, or its node was rejected",
+    (Phase.PASSED, None): "the pod is bound or gone, or its node was rejected",
+    (Phase.WITHDRAWING, None): "the watch shows the nomination cleared, or the pod is bound or gone",
+    (Phase.FOREIGN, None): "somebody else's nomination is gone, or the pod is bound or gone",
+}
+
+
+def check_transition(before: Phase | None, after: Phase | None) -> None:
+    """Raises unless a reservation may take this step.
+
+    Raises:
+        IllegalTransition: the step is not in the table.
+    """
+    if (before, after) not in TRANSITIONS:
+        raise IllegalTransition(f"a reservation may not go from {_name(before)} to {_name(after)}")
+
+
+def _name(phase: Phase | None) -> str:
+    return "nothing" if phase is None else phase.value
+
+
+def phases_table() -> str:
+    """The phases as the docs print them."""
+    rows = (f"| {phase.value} | {meaning} |" for phase, meaning in MEANINGS.items())
+    return "\n".join(("| phase | meaning |", "|---|---|", *rows))
+
+
+def transitions_table() -> str:
+    """The transitions as the docs print them."""
+    rows = (f"| {_name(before)} | {_name(after)} | {why} |" for (before, after), why in TRANSITIONS.items())
+    return "\n".join(("| from | to | why |", "|---|---|---|", *rows))

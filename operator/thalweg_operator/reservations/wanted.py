@@ -1,0 +1,86 @@
+"""Whether a write is still wanted: asked before each try."""
+
+from __future__ import annotations
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.pods import Pod
+from thalweg_operator.reservations.effects import (
+    Bind,
+    ClearNomination,
+    Evict,
+    Nominate,
+    OpenGate,
+    WakePod,
+    Write,
+)
+from thalweg_operator.reservations.feasibility import holds
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.nominations import nomination_of
+from thalweg_operator.reservations.partial_gangs import is_gang_eviction_wanted
+from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.victims import is_eviction_wanted
+
+
+def is_wanted(cluster: Cluster, ledger: Ledger, write: Write, now: float) -> bool:
+    """Whether a write is still wanted."""
+    match write:
+        case Bind():
+            return not bind_problem(cluster, ledger, write, retry=True)
+        case Nominate():
+            # Not if the pod passed: kube-scheduler came upon the node by itself, which saves the write.
+            reservation = ledger.reservations.get(write.pod.key)
+            return (
+                reservation is not None
+                and (reservation.id, reservation.write) == (write.reservation, write.write)
+                and reservation.phase is Phase.NOMINATED
+                and not reservation.rejected
+            )
+        case ClearNomination():
+            reservation = ledger.reservations.get(write.pod.key)
+            return reservation is not None and reservation.id == write.reservation
+        case OpenGate():
+            return _is_gate_unneeded(cluster, ledger, write)
+        case WakePod():
+            key = write.pod.key
+            return key in (ledger.nominations.unseen_wakes if write.unseen else cluster.waiting)
+        case Evict():
+            if write.gang is not None:
+                return is_gang_eviction_wanted(cluster, ledger, write, now)
+            return is_eviction_wanted(cluster, ledger, write)
+
+
+def _is_gate_unneeded(cluster: Cluster, ledger: Ledger, write: OpenGate) -> bool:
+    pod = cluster.pods.get(write.pod.key)
+    if pod is None or pod.uid != write.pod.uid or not pod.gated:
+        return False
+    # If the plan has changed meanwhile, it decides anew.
+    nomination = nomination_of(ledger, pod.key)
+    if nomination is None:
+        return write.reservation == 0
+    return nomination.id == write.reservation and nomination.phase is not Phase.WITHDRAWING
+
+
+def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool) -> str:
+    """Why a binding that was not carried out yet must not be sent; "": it may be.
+
+    A pod may have stood in line, or paused, for long: what changed meanwhile was not planned with.
+
+    Args:
+        retry: it was tried before.
+    """
+    node, key = write.node, write.pod.key
+    if node not in cluster.nodes:
+        return "node gone"
+    if cluster.node_changed_since(node, write.generation):
+        return "node changed"
+    if retry and key in ledger.reservations and not holds(cluster, ledger, key):
+        return "room taken"
+    return ""
+
+
+def pod_to_tell(cluster: Cluster, ledger: Ledger, key: str, uid: str) -> Pod | None:
+    """The pod as it is now if it is still to be told why it waits."""
+    pod = cluster.waiting.get(key)
+    if pod is None or pod.uid != uid or (key in ledger.reservations and not ledger.waits_for_victim(key)):
+        return None
+    return pod

@@ -1,0 +1,111 @@
+"""In which order pods are nominated that a plan puts in waves.
+
+The next wave of a chain begins once each pod of the wave before has passed, is gone or was given up, or the wave is
+overdue. Chains do not wait for each other. The chains of a later plan wait for all chains of the earlier plans: what
+the later plan counts on may still be on its way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from flowcore.model.pods import Pod
+
+#: Chain and wave (flowcore/topology/waves.py); 0 and 0: at any time.
+WavePosition: TypeAlias = tuple[int, int]
+UNORDERED: WavePosition = (0, 0)
+#: Seconds after which a wave is overdue: since kube-scheduler last asked, and at most.
+_WAVE_SECONDS = 2.0
+_LONGEST_WAVE = 20.0
+
+
+@dataclass(slots=True, eq=False)
+class _Chain:
+    """Waves to come, and keys of the pods that the wave under way still waits for."""
+
+    waves: deque[dict[str, Pod]] = field(default_factory=deque)
+    under_way: set[str] = field(default_factory=set)
+    begun: float = 0.0
+
+
+class WaveQueue:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._plans: deque[dict[_Chain, None]] = deque()
+        #: The wave of each pod whose wave is to come.
+        self._waves: dict[str, dict[str, Pod]] = {}
+        #: The chain of each pod whose wave is under way.
+        self._chains: dict[str, _Chain] = {}
+        #: Chains of the first plan whose next wave may begin.
+        self._due: deque[_Chain] = deque()
+
+    def add(self, planned: Iterable[tuple[Pod, WavePosition]]) -> None:
+        """Takes the pods of one plan."""
+        waves_by_chain: dict[int, dict[int, dict[str, Pod]]] = {}
+        for pod, (chain, wave) in planned:
+            members = waves_by_chain.setdefault(chain, {}).setdefault(wave, {})
+            members[pod.key] = pod
+            self._waves[pod.key] = members
+        if waves_by_chain:
+            chains = [_Chain(deque(waves[wave] for wave in sorted(waves))) for waves in waves_by_chain.values()]
+            self._plans.append(dict.fromkeys(chains))
+            if len(self._plans) == 1:
+                self._due += chains
+
+    def passed(self, key: str) -> None:
+        """The next wave does not wait for this pod any more."""
+        chain = self._chains.pop(key, None)
+        if chain is not None:
+            chain.under_way.discard(key)
+            if not chain.under_way:
+                self._due.append(chain)
+
+    def swap(self, key: str, other: str) -> None:
+        """Swaps the waves of two pods whose waves are to come."""
+        first, second = self._waves[key], self._waves[other]
+        pod, other_pod = first.pop(key), second.pop(other)
+        first[other], second[key] = other_pod, pod
+        self._waves[key], self._waves[other] = second, first
+
+    def end_overdue(self, now: float, last_question: float) -> None:
+        """Ends waves that are overdue: nobody waits for their pods any more.
+
+        Args:
+            now: the time, in seconds.
+            last_question: when kube-scheduler last asked about any planned pod: while it asks, it comes to them all.
+        """
+        for chain in {id(chain): chain for chain in self._chains.values()}.values():
+            if now - max(chain.begun, last_question) >= _WAVE_SECONDS or now - chain.begun >= _LONGEST_WAVE:
+                for key in list(chain.under_way):
+                    self.passed(key)
+
+    def begin(self, now: float, is_queued: Callable[[Pod], bool]) -> list[Pod]:
+        """Pods to nominate now, in their order.
+
+        Args:
+            now: the time, in seconds.
+            is_queued: whether a pod is still to be nominated.
+        """
+        begun: list[Pod] = []
+        while self._due:
+            chain = self._due.popleft()
+            while chain.waves and not chain.under_way:
+                wave = chain.waves.popleft()
+                # A pod that was given up and planned again is in a later wave.
+                keys = [key for key in wave if self._waves.get(key) is wave]
+                for key in keys:
+                    del self._waves[key]
+                pods = [wave[key] for key in keys if is_queued(wave[key])]
+                chain.under_way, chain.begun = {pod.key for pod in pods}, now
+                self._chains.update(dict.fromkeys(chain.under_way, chain))
+                begun += pods
+            if not chain.under_way:
+                self._plans[0].pop(chain, None)
+                if not self._plans[0]:
+                    self._plans.popleft()
+                    self._due += self._plans[0] if self._plans else ()
+        return begun

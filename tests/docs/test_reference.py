@@ -1,0 +1,104 @@
+"""The reference pages agree with the code: generated parts, names, limits, values of metrics' labels."""
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from flowcore.api import pod_limits
+from flowcore.model import gang_spec
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+#: Prefixes of names that users see in objects.
+PREFIXES = r"(?:[\w-]+\.)*(?:thalweg|scheduling\.x-k8s\.io|scheduling\.volcano\.sh|koordinator\.sh|sigs\.k8s\.io)"
+API_VERSION = "scheduling.thalweg/v1alpha1"
+PACKAGES = ("flowcore", "operator", "extender", "cli")
+
+
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATE = _generator()
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "make"), GENERATE.PARTS, ids=[f"{page}-{name}" for page, name, _ in GENERATE.PARTS]
+)
+def test_generated_parts_are_up_to_date(page: str, name: str, make: object) -> None:
+    """Else run: python docs/generate.py."""
+    assert callable(make)
+    text = (ROOT / "docs" / page).read_text()
+    assert GENERATE.with_part(text, name, make()) == text, "run: python docs/generate.py"
+
+
+def test_every_field_is_described() -> None:
+    """A field of the CRD without a description is documented by its name alone."""
+    for part in ("spec", "status"):
+        for path, field, _ in GENERATE.fields(GENERATE.schema()[part], part):
+            standard = ".conditions[]." in path or ".gate.order[]." in path
+            assert field.get("description") or "properties" in field or standard, path
+
+
+def strings() -> set[str]:
+    """All strings of the packages."""
+    found = set()
+    for folder in PACKAGES:
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.add(node.value)
+    return found
+
+
+def test_annotations_labels_and_gates() -> None:
+    """Every prefixed name of the code is in names.md, and every prefixed name there is in the code or a manifest."""
+    page = (REFERENCE / "names.md").read_text()
+    # Koordinator's names are put together of two strings.
+    known = strings() | {value for value in vars(gang_spec).values() if isinstance(value, str)}
+    names = {text for text in known if re.fullmatch(rf"{PREFIXES}/[a-z][\w./-]*", text)} - {API_VERSION}
+    assert len(names) > 15
+    for name in names:
+        assert f"`{name}`" in page, name
+    manifests = "".join(path.read_text() for folder in ("crds", "rights") for path in (ROOT / folder).glob("*.yaml"))
+    for name in re.findall(rf"`({PREFIXES}/[\w./-]+)`", page):
+        assert name in names or name in manifests, name
+
+
+def test_manifests() -> None:
+    """Every object of rights/ is named in names.md."""
+    page = (REFERENCE / "names.md").read_text()
+    for path in sorted((ROOT / "rights").glob("*.yaml")):
+        for name in re.findall(r"^  name: ([\w.-]+)$", path.read_text(), re.MULTILINE):
+            assert name in page, f"{path.name}: {name}"
+
+
+def test_limits() -> None:
+    """limits.md has each limit of a pod by its constant's value."""
+    page = (REFERENCE / "limits.md").read_text()
+    rows = dict(re.findall(r"^\| `(MAX_\w+)` \| [^|]+ \| ([\d,]+) \|", page, re.MULTILINE))
+    limits = {name: value for name, value in vars(pod_limits).items() if name.startswith("MAX_")}
+    assert {name: int(value.replace(",", "")) for name, value in rows.items()} == limits
+
+
+def test_label_values_of_metrics() -> None:
+    """A constant that the code gives to a metric's label is in metrics.md."""
+    page = (REFERENCE / "metrics.md").read_text()
+    found = set()
+    for folder in ("operator", "extender"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "labels":
+                    found |= {each.value for each in node.args if isinstance(each, ast.Constant)}
+    assert found, "nothing was found"
+    for value in found:
+        assert f"`{value}`" in page, value

@@ -1,0 +1,40 @@
+"""Every object that the documentation shows is one that a real API server takes, field by field."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.objects import collection_path
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: Each whole YAML block, indented ones in lists too.
+BLOCK = re.compile(r"^( *)```yaml\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+
+
+def shown() -> list[tuple[str, dict[str, Any]]]:
+    """Objects with a kind; blocks without one are parts of files of others."""
+    found = []
+    for page in PAGES:
+        for _, block in BLOCK.findall(page.read_text()):
+            objects = [each for each in yaml.safe_load_all(block) if isinstance(each, dict) and "kind" in each]
+            found += [(str(page.relative_to(ROOT)), each) for each in objects]
+    return found
+
+
+async def test_objects_of_the_docs(plane: tuple[ControlPlane, Api]) -> None:
+    """Created as a dry run, with unknown fields refused."""
+    objects = shown()
+    assert {"Job", "Deployment", "FlowSchedulingPolicy", "Pod"} <= {each["kind"] for _, each in objects}
+    _, api = plane
+    for page, manifest in objects:
+        params = {"dryRun": "All", "fieldValidation": "Strict"}
+        if manifest["kind"] != "FlowSchedulingPolicy":
+            manifest["metadata"].setdefault("namespace", "default")
+        made = await api.request("POST", collection_path(manifest), manifest, params=params)
+        assert made["kind"] == manifest["kind"], page

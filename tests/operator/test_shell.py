@@ -1,0 +1,35 @@
+"""The shell: a step that fails is the last one."""
+
+import pytest
+from thalweg_operator.reservations.events import Answer, NamespaceSet, WriteAnswered
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.shell import Shell
+
+from flowcore.cluster.cluster import Cluster
+
+
+def test_a_step_that_fails_is_the_last_one() -> None:
+    """A ledger that may be half-changed decides nothing more, and whoever looks sees the error."""
+    cluster = Cluster()
+    shell = Shell(cluster, Ledger(cluster), lambda: None)
+    shell.apply(NamespaceSet("before", ()))
+    with pytest.raises(AttributeError):
+        shell.apply(WriteAnswered(None, Answer.DONE))  # type: ignore[arg-type]
+    assert isinstance(shell.failure, AttributeError)
+    shell.apply(NamespaceSet("after", ()))
+    assert cluster.namespaces == {"before": ()}
+
+
+def test_a_handler_that_fails_is_the_last_one() -> None:
+    """What it had to write would be lost otherwise, while the ledger waits for the answer."""
+    cluster = Cluster()
+
+    def fail() -> None:
+        raise OSError("no room")
+
+    shell = Shell(cluster, Ledger(cluster), fail)
+    with pytest.raises(OSError, match="no room"):
+        shell.apply(NamespaceSet("before", ()))
+    assert isinstance(shell.failure, OSError)
+    shell.apply(NamespaceSet("after", ()))
+    assert cluster.namespaces == {"before": ()}

@@ -1,0 +1,45 @@
+"""Which kinds the operator watches, and where."""
+
+from typing import Any, cast
+
+from support.scripted_api import ScriptedApi
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.watched import OPTIONAL_KINDS, make_reflectors
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.shell import Shell
+
+from flowcore.api.kinds import KINDS, POLICY
+from flowcore.cluster.cluster import Cluster
+
+STORAGE = "/apis/storage.k8s.io/v1"
+
+
+def test_every_kind_is_watched_at_its_path() -> None:
+    """By name: the paths, the newest version first, and whether a cluster may do without the kind."""
+    metrics = Metrics()
+    cluster = Cluster()
+    shell = cast("Any", type("ShellOfNothing", (), {"cluster": cluster, "apply": lambda *_: None})())
+    reflectors = make_reflectors(cast("Shell", shell), cast("ApiClient", ScriptedApi()), metrics, BadInput(metrics))
+    found = {name: (*each._paths, each._may_be_absent) for name, each in reflectors.items()}
+    groups = "/apis/scheduling.k8s.io"
+    assert found == {
+        "nodes": ("/api/v1/nodes", False),
+        "pods": ("/api/v1/pods", False),
+        "namespaces": ("/api/v1/namespaces", False),
+        "deviceclasses": ("/apis/resource.k8s.io/v1/deviceclasses", True),
+        "persistentvolumes": ("/api/v1/persistentvolumes", False),
+        "persistentvolumeclaims": ("/api/v1/persistentvolumeclaims", False),
+        **{
+            name: (f"{STORAGE}/{name}", True)
+            for name in ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
+        },
+        "podgroups.scheduling.k8s.io": (
+            *(f"{groups}/{version}/podgroups" for version in ("v1beta1", "v1alpha3", "v1alpha2")),
+            True,
+        ),
+        "podgroups.scheduling.x-k8s.io": ("/apis/scheduling.x-k8s.io/v1alpha1/podgroups", True),
+        "podgroups.scheduling.volcano.sh": ("/apis/scheduling.volcano.sh/v1beta1/podgroups", True),
+    }
+    assert found.keys() >= OPTIONAL_KINDS
+    assert len(found) == len(KINDS) - 1, f"all kinds but {POLICY.kind}, which kopf watches"

@@ -1,0 +1,250 @@
+"""One end-to-end test's share of a control plane: its namespace, its nodes, its pods, and the checks at the end."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from support.cluster_checks import (
+    PodHistory,
+    check_history,
+    check_legal,
+    check_not_overcommitted,
+    unexplained_pods,
+    unschedulable_message,
+)
+from support.operator import Operator, until
+from thalweg.crds import custom_resource_definitions, gate_admission
+from thalweg_controlplane import Api, ApiError, Oracle
+from thalweg_controlplane.objects import node, pod
+
+from flowcore.model.policies import SCHEDULER_NAME
+
+POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
+_WITHIN = 30.0
+_WORKLOADS = ("apps/deployments", "apps/statefulsets", "apps/replicasets", "batch/jobs")
+
+
+class ClusterScenario:
+    """See the module. Nodes are the cluster's only ones while the test runs."""
+
+    def __init__(self, api: Api, operator: Operator, namespace: str, history: PodHistory, scheduler: str) -> None:
+        self.api, self.operator, self.namespace, self.history = api, operator, namespace, history
+        #: What its pods name unless they say otherwise.
+        self.scheduler = scheduler
+        #: Schedulers whose pods must neither be lost nor be on a node against the rules.
+        self.watches_history = {SCHEDULER_NAME, scheduler}
+        #: Pods that are illegal on their node now, since the test changed the node after they were bound.
+        self.ignored_pods: set[str] = set()
+        #: Pods that may be left without a reason: a policy only observes them.
+        self.ignored_reasons: set[str] = set()
+
+    async def nodes(self, *names: str, **options: Any) -> None:
+        """Creates nodes that are alike."""
+        await self.api.create_many([node(name, **options) for name in names])
+
+    def pod(self, name: str, cpu: str | None = "100m", **options: Any) -> dict[str, Any]:
+        """A pod of this test's namespace, not created yet."""
+        return pod(name, cpu=cpu, namespace=self.namespace, **{"scheduler": self.scheduler, **options})
+
+    async def create(self, name: str, cpu: str | None = "100m", **options: Any) -> dict[str, Any]:
+        """A pod, created."""
+        created: dict[str, Any] = await self.api.create(self.pod(name, cpu, **options))
+        return created
+
+    def path(self, name: str) -> str:
+        """Of a pod."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/{name}"
+
+    async def get(self, name: str) -> dict[str, Any]:
+        """A pod as it is now."""
+        found: dict[str, Any] = await self.api.get(self.path(name))
+        return found
+
+    async def pods(self) -> list[dict[str, Any]]:
+        """All pods of the namespace."""
+        return await self.api.list(f"/api/v1/namespaces/{self.namespace}/pods")
+
+    async def node_of(self, name: str, within: float = _WITHIN) -> str:
+        """Waits until a pod is bound; its node."""
+        found = await self.api.wait_for(self.path(name), lambda each: each["spec"].get("nodeName"), within=within)
+        return str(found["spec"]["nodeName"])
+
+    async def nodes_of(self, *names: str, within: float = _WITHIN) -> dict[str, str]:
+        """Waits until all of these (without names: all pods) are bound; where."""
+        last: list[str] = []
+        where: dict[str, str] = {}
+
+        async def bound() -> bool:
+            nonlocal last, where
+            where = {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in await self._try_pods()}
+            last = [name for name in names or where if not where.get(name)]
+            return bool(where) and not last
+
+        await until(bound, within, lambda: f"{len(last)} pods to be bound, such as {last[:3]}")
+        return {name: where[name] for name in names} if names else where
+
+    async def reason_of(self, name: str, *containing: str, within: float = _WITHIN) -> str:
+        """Waits until a pod was told why it waits, in these words; the message."""
+
+        def heard(each: Mapping[str, Any]) -> bool:
+            return bool(unschedulable_message(each)) and all(
+                words in unschedulable_message(each) for words in containing
+            )
+
+        found = await self.api.wait_for(self.path(name), heard, within=within)
+        assert "nodeName" not in found["spec"]
+        return unschedulable_message(found)
+
+    async def events_of(self, name: str) -> list[dict[str, Any]]:
+        """Events about a pod by us, oldest first."""
+        found = await self.api.list(
+            f"/api/v1/namespaces/{self.namespace}/events", fieldSelector=f"involvedObject.name={name}"
+        )
+        ours = [event for event in found if event["source"].get("component") == "thalweg"]
+        return sorted(ours, key=lambda event: int(event["metadata"]["resourceVersion"]))
+
+    async def wait_for_round(self, name: str) -> None:
+        """Returns after a later pod was placed: rounds have seen everything that was there before."""
+        await self.create(name, cpu=None, tolerations=[{"operator": "Exists"}])
+        await self.node_of(name)
+
+    async def delete(self, *names: str) -> None:
+        """Deletes pods and waits until they are gone."""
+        for name in names:
+            await self.api.delete(self.path(name), gracePeriodSeconds="0")
+        await until(lambda: self._gone(names), _WITHIN, lambda: f"{names} to be gone")
+
+    async def policy(self, name: str, **spec: Any) -> dict[str, Any]:
+        """Creates or changes a policy; returns it once the operator has looked at this version."""
+        made = await self.api.apply(policy(name, **spec))
+        return await self.policy_seen(name, made["metadata"]["generation"])
+
+    async def policy_seen(
+        self, name: str, generation: int = 1, condition: Callable[[Any], bool] = lambda _: True, within: float = _WITHIN
+    ) -> dict[str, Any]:
+        """Waits until a policy's status speaks of this generation and a condition holds; the policy."""
+
+        def seen(each: Mapping[str, Any]) -> bool:
+            return each.get("status", {}).get("observedGeneration", 0) >= generation and condition(each)
+
+        found: dict[str, Any] = await self.api.wait_for(f"{POLICIES}/{name}", seen, within=within)
+        return found
+
+    async def _try_pods(self) -> list[dict[str, Any]]:
+        try:
+            return await self.pods()
+        except ApiError as error:
+            if error.status not in (0, 503, 500, 429, 403, 401):
+                raise
+            return []
+
+    async def _gone(self, names: tuple[str, ...]) -> bool:
+        return not {each["metadata"]["name"] for each in await self.pods()} & set(names)
+
+    async def wait_settled(self) -> None:
+        """Waits until no pod is lost: each is bound or was told why not."""
+        left: list[str] = []
+
+        async def none_lost() -> bool:
+            nonlocal left
+            pods = [each for each in await self.pods() if each["metadata"]["name"] not in self.ignored_reasons]
+            left = [name for scheduler in self.watches_history for name in unexplained_pods(pods, scheduler)]
+            return not left
+
+        await until(none_lost, _WITHIN, lambda: f"{len(left)} pods to be bound or told why not, such as {left[:3]}")
+
+    async def check_invariants(self, oracle: Oracle) -> None:
+        """Liveness: no pod is lost. Safety: see `cluster_checks`."""
+        self.operator.check()
+        await self.wait_settled()
+        page = await self.api.get("/api/v1/pods")
+        nodes, pods = await self.api.list("/api/v1/nodes"), page["items"]
+        # A mark in the watch: when it comes by, all before it was seen.
+        mark = await self.create("the-end", scheduler="nobody")
+        await self.history.wait_caught_up(int(mark["metadata"]["resourceVersion"]))
+        check_not_overcommitted(nodes, pods)
+        check_history(self.history, nodes)
+        judged = [each for each in pods if each["metadata"]["name"] not in self.ignored_pods]
+        for scheduler in self.watches_history:
+            check_legal(oracle, nodes, judged, await self.api.list("/api/v1/namespaces"), scheduler)
+
+    async def clean_up(self) -> None:
+        """Deletes nodes, policies, workloads and pods, and waits until they are gone."""
+        for kind in _WORKLOADS:
+            path = f"/apis/{kind.replace('/', f'/v1/namespaces/{self.namespace}/')}"
+            await self.api.delete(path, propagationPolicy="Background")
+        for path in (POLICIES, "/api/v1/nodes"):
+            try:
+                await self.api.delete(path)
+            except ApiError as error:
+                if error.status != 404:  # the CRD may not be there
+                    raise
+
+        async def no_pods() -> bool:
+            # Their controllers may make some more before they notice.
+            left = {each["metadata"]["namespace"] for each in await self.api.list("/api/v1/pods")}
+            for each in left:
+                await self.api.delete(f"/api/v1/namespaces/{each}/pods", gracePeriodSeconds="0")
+            return not left
+
+        await until(no_pods, _WITHIN, lambda: "all pods to be gone")
+        await self.api.wait_for("/api/v1/nodes", lambda page: not page["items"])
+
+
+@asynccontextmanager
+async def running_scenario(
+    api: Api,
+    operator: Operator,
+    namespace: str,
+    oracle: Oracle,
+    *,
+    accounts: bool = False,
+    scheduler: str = SCHEDULER_NAME,
+) -> AsyncIterator[ClusterScenario]:
+    """A scene, checked at its end and cleaned up in any case.
+
+    `accounts`: a controller manager makes service accounts, without which no pod can be created.
+    """
+    await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    if accounts:
+        await api.wait_for(f"/api/v1/namespaces/{namespace}/serviceaccounts/default", lambda _: True)
+    async with PodHistory(api) as history:
+        scene = ClusterScenario(api, operator, namespace, history, scheduler)
+        try:
+            yield scene
+            await scene.check_invariants(oracle)
+        finally:
+            await scene.clean_up()
+
+
+def policy(name: str, **spec: Any) -> dict[str, Any]:
+    """A FlowSchedulingPolicy."""
+    return {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowSchedulingPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+async def install_crds(api: Api) -> None:
+    """CRDs, and the admission policy that reads them; returns once the API server serves them."""
+    for crd in custom_resource_definitions():
+        await api.apply(crd)
+        version = crd["spec"]["versions"][0]["name"]
+        plural = crd["spec"]["names"]["plural"]
+        path = f"/apis/{crd['spec']['group']}/{version}/{plural}"
+        await until(partial(_served, api, path), 30, lambda path=path: f"{path} to be served")
+    for each in gate_admission():
+        await api.apply(each)
+
+
+async def _served(api: Api, path: str) -> bool:
+    try:
+        await api.get(path)
+    except ApiError as error:
+        if error.status not in (404, 429, 503):  # 429: the API server is making room for the new kind
+            raise
+        return False
+    return True

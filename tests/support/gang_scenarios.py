@@ -1,0 +1,139 @@
+"""What becomes of gangs on a real control plane, whichever way plans are delivered: the same claims for both."""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from support.cluster_scenario import ClusterScenario
+from support.operator import until
+
+GANG = "scheduling.thalweg/gang"
+LEAST = "scheduling.thalweg/gang-min-member"
+GROUP = "scheduling.thalweg/gang-group"
+Scenario = Callable[[ClusterScenario], Awaitable[None]]
+#: Seconds that a gang may be there in part, as the scenes' policies say.
+TIMEOUT = 10
+
+
+def members(
+    scene: ClusterScenario, gang: str, count: int, cpu: str = "1", first: int = 0, **options: Any
+) -> list[dict[str, Any]]:
+    """Pods of a gang, not created yet; ``least`` and ``group`` as its annotations say."""
+    terms = {GANG: gang, LEAST: str(options.pop("least", count))}
+    if "group" in options:
+        terms[GROUP] = options.pop("group")
+    return [scene.pod(f"{gang}-{number}", cpu, annotations=terms, **options) for number in range(first, first + count)]
+
+
+async def bound(scene: ClusterScenario) -> dict[str, int]:
+    """How many pods of each gang have a node."""
+    found: dict[str, int] = defaultdict(int)
+    for each in await scene.pods():
+        gang = each["metadata"].get("annotations", {}).get(GANG)
+        if gang and each["spec"].get("nodeName"):
+            found[gang] += 1
+    return found
+
+
+async def whole(scene: ClusterScenario, *gangs: str, size: int) -> None:
+    """Waits until these gangs, and no other pods of any gang, have their nodes."""
+    last: dict[str, int] = {}
+
+    async def there() -> bool:
+        nonlocal last
+        last = await bound(scene)
+        return last == dict.fromkeys(gangs, size)
+
+    await until(there, 40, lambda: f"{len(gangs)} gangs of {size} to be whole and none in part: {dict(last)}")
+
+
+async def more_gangs_than_fit(scene: ClusterScenario) -> None:
+    """60 gangs of 8 where 40 fit: only whole gangs at rest, all the dear ones among them, none in part for long."""
+    await scene.api.apply(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "dear"}, "value": 1000}
+    )
+    pods = [
+        member
+        for number in range(60)
+        for member in members(scene, f"g{number:02}", 8, **({"priorityClassName": "dear"} if number % 3 == 0 else {}))
+    ]
+    # The first of each gang, then the second of each: as jobs do that start at the same time. The nodes come last, or
+    # those that happened to be complete first would have them.
+    await scene.api.create_many(sorted(pods, key=lambda pod: pod["metadata"]["name"].rpartition("-")[2]), 32)
+    await scene.nodes(*(f"n{number:02}" for number in range(40)), cpu="8")
+    last: dict[str, int] = {}
+
+    async def at_rest() -> bool:
+        nonlocal last
+        last = await bound(scene)
+        return sum(last.values()) == 320
+
+    await until(at_rest, 60, lambda: f"320 pods to be bound: {dict(last)}")
+    assert set(last.values()) == {8}, "a gang in part"
+    assert {f"g{number:02}" for number in range(0, 60, 3)} <= last.keys(), "a dear gang waits for a cheaper one"
+    waiting = next(f"g{number:02}-0" for number in range(60) if f"g{number:02}" not in last)
+    assert f"{scene.namespace}/{waiting.rpartition('-')[0]}" in await scene.reason_of(waiting, "8 pods at once")
+    check_never_in_part_for_long(scene)
+
+
+def check_never_in_part_for_long(scene: ClusterScenario) -> None:
+    """No gang that is whole took longer from its first pod to its last than its policy says."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for uid, when in scene.history.bound_at.items():
+        times[scene.history.seen[uid].rpartition("-")[0]].append(when)
+    late = {gang: max(each) - min(each) for gang, each in times.items() if max(each) - min(each) > TIMEOUT}
+    assert not late, f"in part for longer than {TIMEOUT} s: {late}"
+
+
+async def a_gang_that_comes_bit_by_bit(scene: ClusterScenario) -> None:
+    """It waits until all that it needs are there, and says so; what comes late joins it as long as there is room."""
+    await scene.nodes("a", "b", cpu="4")
+    pods = members(scene, "late", 8, least=5)
+    await scene.api.create_many(pods[:4])
+    assert "4 of 5" in await scene.reason_of("late-3", "late", "4 of 5")
+    await scene.create("alone", "1")
+    await scene.node_of("alone")
+    assert await bound(scene) == {}
+    await scene.api.create(pods[4])
+    await whole(scene, "late", size=5)
+    await scene.api.create_many(pods[5:])
+    await whole(scene, "late", size=7)
+    await scene.reason_of("late-7", "Insufficient cpu")
+
+
+async def a_gang_that_loses_a_pod(scene: ClusterScenario) -> None:
+    """Its replacement comes before pods that waited longer: until then what is left of the gang is no use."""
+    await scene.nodes("a", cpu="4")
+    await scene.api.create_many(members(scene, "job", 4))
+    await whole(scene, "job", size=4)
+    await scene.api.create_many([scene.pod(f"other-{n}", "1") for n in range(3)])
+    for n in range(3):
+        await scene.reason_of(f"other-{n}", "Insufficient cpu")
+    # The replacement is there before the room is: both want it.
+    (again,) = members(scene, "job", 1, first=4, least=4)
+    await scene.api.create(again)
+    await scene.reason_of("job-4")
+    await scene.delete("job-0")
+    await scene.node_of("job-4")
+    assert (await bound(scene))["job"] == 4
+
+
+async def gangs_that_need_each_other(scene: ClusterScenario) -> None:
+    """A group of gangs: both or none, though there is room for one; a gang that fits beside comes first."""
+    await scene.nodes("a", cpu="5")
+    await scene.api.create_many(members(scene, "server", 3, group="server, client"))
+    await scene.reason_of("server-0", "client")
+    await scene.api.create_many(members(scene, "client", 3, group="server, client"))
+    await scene.reason_of("client-0", "at once")
+    await scene.api.create_many(members(scene, "small", 4))
+    await whole(scene, "small", size=4)
+    await scene.nodes("b", cpu="5")
+
+    async def all_there() -> bool:
+        return await bound(scene) == {"small": 4, "server": 3, "client": 3}
+
+    await until(all_there, 40, lambda: "the group to be whole")
+
+
+#: All of them.
+SCENARIOS = (more_gangs_than_fit, a_gang_that_comes_bit_by_bit, a_gang_that_loses_a_pod, gangs_that_need_each_other)

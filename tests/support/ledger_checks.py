@@ -1,0 +1,225 @@
+"""What must hold of cluster and ledger after every event, counted anew from what they hold."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar
+from unittest.mock import patch
+
+from thalweg_operator.reservations import ledger as ledger_module
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.effects import Bind, Effect, Nominate
+from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.reservation import Owner, Reservation
+from thalweg_operator.reservations.transitions import TRANSITIONS, Phase, check_transition
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.occupancy import NodeUsageSums
+from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.model.pod_index import PodIndex, PodSignature
+
+Transition = tuple[Phase | None, Phase | None]
+
+
+@dataclass
+class StepRecord:
+    """One step: the test sets its effects."""
+
+    effects: list[Effect] = field(default_factory=list)
+    taken: list[Transition] = field(default_factory=list)
+
+
+class _StatePickler(pickle.Pickler):
+    """Leaves out what only remembers answers."""
+
+    def persistent_id(self, obj: object) -> str | None:
+        """See Pickler."""
+        return type(obj).__name__ if isinstance(obj, PolicyIndex | PodIndex) else None
+
+
+class LedgerChecks:
+    """See the module.
+
+    Attributes:
+        taken: all transitions so far, of all ledgers.
+    """
+
+    taken: ClassVar[Counter[Transition]] = Counter()
+
+    def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
+        self._cluster, self._ledger = cluster, ledger
+        self._groups: dict[str, list[PlannedPlacement]] = {}
+        self._ids_before_plan: set[int] = set()
+
+    @contextmanager
+    def step(self, event: Event) -> Iterator[StepRecord]:
+        """Around one step: everything is checked when it is over."""
+        before = {each.id: each for each in self._ledger.reservations.values()}
+        record = StepRecord()
+        if isinstance(event, PlanMade):
+            self._plan_begins(event, before)
+
+        def note(old: Phase | None, new: Phase | None) -> None:
+            check_transition(old, new)
+            record.taken.append((old, new))
+
+        with patch.object(ledger_module, "check_transition", note):
+            yield record
+        LedgerChecks.taken.update(record.taken)
+        self._check_transitions(before, record)
+        self.check()
+        self._check_effects(record.effects)
+        if isinstance(event, PlanMade):
+            self._check_groups(event, record.effects)
+            for each in self._ledger.reservations.values():
+                if each.id not in before:
+                    self._check_not_overcommitted(each)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Around what may read and must not write."""
+        before = self._state()
+        yield
+        assert self._state() == before
+
+    def _state(self) -> bytes:
+        state = io.BytesIO()
+        _StatePickler(state).dump((self._ledger, self._cluster))
+        return state.getvalue()
+
+    def check(self) -> None:
+        """All that holds between two events."""
+        self._check_usage()
+        self._check_pod_index()
+        self._check_reservations()
+
+    # --- node usage = bound + ledger ---
+
+    def _check_usage(self) -> None:
+        expected: defaultdict[str, NodeUsageSums] = defaultdict(NodeUsageSums)
+        for pod in self._cluster.pods.values():
+            if pod.node_name and not pod.terminal:
+                expected[pod.node_name].change(pod.usage, pod.pod_class, 1)
+        for each in self._ledger.reservations.values():
+            victim = None if each.victim is None else each.victim.usage
+            expected[each.node].change(each.pod.pod_class.requests, each.pod.pod_class, 1, victim)
+        actual = self._cluster.occupancy.usage
+        assert {node: _plain(use) for node, use in actual.items()} == {
+            node: _plain(use) for node, use in expected.items() if not use.empty
+        }, "the usage of a node is not bound + ledger"
+
+    def _check_pod_index(self) -> None:
+        expected: Counter[tuple[PodSignature, str]] = Counter()
+        for pod in self._cluster.pods.values():
+            if pod.node_name and not pod.terminal:
+                expected[self._cluster.counted_signature(pod), pod.node_name] += 1
+        for each in self._ledger.reservations.values():
+            expected[each.pod.signature, each.node] += 1
+        actual = {(signature, node): n for signature, node, n in self._cluster.occupancy.pod_index.counts() if n}
+        assert actual == dict(expected), "the pods on a node are not bound + ledger"
+
+    # --- no pod twice ---
+
+    def _check_reservations(self) -> None:
+        ledger, waiting = self._ledger, self._cluster.waiting
+        on_node: defaultdict[str, set[str]] = defaultdict(set)
+        for key, each in ledger.reservations.items():
+            assert each.pod.key == key
+            assert key in waiting, f"{key} is reserved and does not wait"
+            assert waiting[key].uid == each.pod.uid, f"{key} is reserved for another pod of this name"
+            assert (each.phase is Phase.AWAITING_VICTIM) == (each.victim is not None)
+            assert (each.phase is Phase.FOREIGN) == (each.owner is Owner.OTHERS)
+            assert each.phase is not Phase.BINDING or each.owner is Owner.BINDER
+            on_node[each.node].add(key)
+        assert ledger.by_node == on_node
+        assert len({each.id for each in ledger.reservations.values()}) == len(ledger.reservations)
+        awaited = {each.victim.key: key for key, each in ledger.reservations.items() if each.victim is not None}
+        assert ledger.successor_by_victim == awaited
+        for name, phase in (("held", Phase.HELD), ("withdrawing", Phase.WITHDRAWING)):
+            assert getattr(ledger, name) == {k for k, each in ledger.reservations.items() if each.phase is phase}
+        for key, record in ledger.pending.items():
+            assert waiting[key].uid == record.uid, f"{key} does not wait, and something is remembered of it"
+
+    # --- no transition outside the table ---
+
+    def _check_transitions(self, before: dict[int, Reservation], record: StepRecord) -> None:
+        assert set(record.taken) <= set(TRANSITIONS)
+        after = {each.id: each for each in self._ledger.reservations.values()}
+        for number in before.keys() | after.keys():
+            old = before[number].phase if number in before else None
+            new = after[number].phase if number in after else None
+            if old is not new:
+                assert _leads(record.taken, old, new), f"from {old} to {new} by no transition of this step"
+
+    # --- effects ---
+
+    def _check_effects(self, effects: list[Effect]) -> None:
+        bound = Counter(each.pod.uid for each in effects if isinstance(each, Bind))
+        assert all(count == 1 for count in bound.values()), "a pod is bound twice in one step"
+        for each in effects:
+            if isinstance(each, Bind | Nominate):
+                reservation = self._ledger.reservations.get(each.pod.key)
+                if reservation is None:
+                    continue  # it ended in the same step; the write will not be wanted
+                assert reservation.node == each.node
+                owner = Owner.BINDER if isinstance(each, Bind) else Owner.STEERING
+                assert reservation.owner is owner
+            if isinstance(each, Bind):
+                policy = self._cluster.policies.of(each.pod, self._cluster.namespaces)
+                assert policy is not None
+                assert delivery_of(policy).owner is Owner.BINDER
+
+    # --- no gang in part handed on ---
+
+    def _plan_begins(self, event: PlanMade, before: dict[int, Reservation]) -> None:
+        if event.first:
+            self._groups = {}
+            self._ids_before_plan = {number for number, each in before.items() if each.phase is not Phase.HELD}
+        for placement in event.placements:
+            if placement.atomic_group and not placement.optional:
+                self._groups.setdefault(placement.atomic_group, []).append(placement)
+
+    def _check_groups(self, event: PlanMade, effects: list[Effect]) -> None:
+        required = {each.pod.uid for members in self._groups.values() for each in members}
+        if not event.last:
+            assert not any(isinstance(each, Bind | Nominate) and each.pod.uid in required for each in effects)
+            return
+        for name, members in self._groups.items():
+            handed = [each.pod.key for each in members if self._is_handed_on(each)]
+            assert len(handed) in (0, len(members)), f"of {name} only {handed} of {len(members)} pods are handed on"
+
+    def _is_handed_on(self, placement: PlannedPlacement) -> bool:
+        reservation = self._ledger.reservations.get(placement.pod.key)
+        return (
+            reservation is not None
+            and reservation.id not in self._ids_before_plan
+            and reservation.node == placement.node
+            and reservation.owner is delivery_of(placement.policy).owner
+        )
+
+    def _check_not_overcommitted(self, reservation: Reservation) -> None:
+        """What a plan reserves fits with all that is there."""
+        node = reservation.node
+        free, taken = dict(self._cluster.nodes[node].allocatable), self._cluster.occupancy.usage_of(node)
+        for name, _ in reservation.pod.pod_class.requests:
+            assert taken.amounts[name] <= free.get(name, 0), f"{node} gives {taken.amounts[name]} of {name}"
+        assert all(taken.ports[port] == 1 for port in reservation.pod.pod_class.host_ports)
+
+
+def _plain(use: NodeUsageSums) -> tuple[object, ...]:
+    amounts = {name: amount for name, amount in use.amounts.items() if amount}
+    return amounts, use.pods, use.cpu, use.memory, dict(use.ports), dict(use.volumes)
+
+
+def _leads(taken: list[Transition], old: Phase | None, new: Phase | None) -> bool:
+    """Whether these transitions lead from one phase to the other."""
+    reached = {old}
+    for _ in taken:
+        reached |= {after for before, after in taken if before in reached}
+    return new in reached

@@ -1,0 +1,400 @@
+"""A world around `advance`: an API server, a watch that lags, writes on their way, kube-scheduler, rounds and a clock.
+
+Nothing here is chosen: a test says what happens. After each event everything is checked (`support.ledger_checks`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from support.ledger_checks import LedgerChecks
+from thalweg_extender.answers import Outcome, to_filter
+from thalweg_operator.reservations.advance import advance
+from thalweg_operator.reservations.advise import advise
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.effects import (
+    Bind,
+    ClearNomination,
+    Effect,
+    Evict,
+    Nominate,
+    OpenGate,
+    WakePod,
+    Write,
+)
+from thalweg_operator.reservations.events import (
+    Answer,
+    Event,
+    GateUnneeded,
+    NamespaceSet,
+    NodePut,
+    NodeRemoved,
+    PlanMade,
+    PlannedPlacement,
+    PodPut,
+    PodRemoved,
+    PodsUnplaced,
+    PoliciesChanged,
+    SchedulerAnswered,
+    Synced,
+    TimePassed,
+    UnplacedPod,
+    WriteAnswered,
+)
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.victims import victim_of
+from thalweg_operator.reservations.wanted import is_wanted
+
+from flowcore.cluster.assembly import to_snapshot
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.model.advice import HELD_MESSAGE, ExtenderPod
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+from flowcore.planning import run_round
+
+NAMESPACE = "ns"
+
+
+@dataclass
+class Plan:
+    """A plan on its way to the ledger, in parts.
+
+    Attributes:
+        placements: those that were not delivered yet.
+        groups: names of the atomic groups of the whole plan.
+        unplaced: pods without a node, delivered after the placements.
+    """
+
+    number: int
+    generation: int
+    placements: list[PlannedPlacement]
+    unplaced: list[UnplacedPod] = field(default_factory=list)
+    groups: tuple[str, ...] = ()
+    first: bool = True
+
+
+class LedgerWorld:
+    """See the module.
+
+    Attributes:
+        api: pods as the API server has them, by key.
+        nodes: likewise.
+        watch: events that the operator has not seen yet.
+        writes: writes that are not answered for good.
+        attempts: pods that kube-scheduler is trying: UID, and nodes that passed.
+        plan: the plan on its way; None: there is none.
+    """
+
+    def __init__(self, nodes: Iterable[Node], policies: Sequence[Policy]) -> None:
+        self.now = 1_000.0
+        self.api: dict[str, Pod] = {}
+        self.nodes = {node.name: node for node in nodes}
+        self.policies = tuple(policies)
+        self.namespace_labels: tuple[tuple[str, str], ...] | None = (("team", "ml"),)
+        self._uids = self._plans = 0
+        self.start()
+
+    def start(self) -> None:
+        """As after a start of the operator: all that it learns is what the API server has."""
+        self.watch: deque[Event] = deque()
+        self.writes: list[Write] = []
+        self.attempts: dict[str, tuple[str, list[str]]] = {}
+        self.plan: Plan | None = None
+        self.cluster = Cluster()
+        self.ledger = Ledger(self.cluster)
+        self.checks = LedgerChecks(self.cluster, self.ledger)
+        for node in self.nodes.values():
+            self.apply(NodePut(node))
+        for pod in self.api.values():
+            self.apply(PodPut(pod))
+        if self.namespace_labels is not None:
+            self.apply(NamespaceSet(NAMESPACE, self.namespace_labels))
+        self.apply(PoliciesChanged(self.policies))
+        self.apply(Synced())
+
+    def apply(self, event: Event) -> list[Effect]:
+        """One step, and all that must hold after it."""
+        with self.checks.step(event) as step:
+            step.effects = advance(self.cluster, self.ledger, event, self.now)
+        self.writes += [each for each in step.effects if isinstance(each, Write)]
+        return step.effects
+
+    # --- the API server, and its watch ---
+
+    def put_pod(self, pod: Pod) -> None:
+        """A pod is created or changed."""
+        if self.api.get(pod.key) != pod:
+            self.api[pod.key] = pod
+            self.watch.append(PodPut(pod))
+
+    def change_pod(self, key: str, **fields: Any) -> None:
+        """A pod is changed, if it is there."""
+        if key in self.api:
+            self.put_pod(msgspec.structs.replace(self.api[key], **fields))
+
+    def create_pod(self, name: str, **fields: Any) -> Pod:
+        """A pod is created, with a UID of its own."""
+        self._uids += 1
+        pod = Pod(NAMESPACE, name, f"u{self._uids}", **fields)
+        self.put_pod(pod)
+        return pod
+
+    def remove_pod(self, key: str) -> None:
+        """A pod goes."""
+        if self.api.pop(key, None) is not None:
+            self.watch.append(PodRemoved(key))
+
+    def remove_deleting_pods(self) -> None:
+        """Pods that are being deleted are gone, as kubelets have it."""
+        for key in [key for key, pod in self.api.items() if pod.deleting]:
+            self.remove_pod(key)
+
+    def put_node(self, node: Node) -> None:
+        """A node comes or changes."""
+        self.nodes[node.name] = node
+        self.watch.append(NodePut(node))
+
+    def remove_node(self, name: str) -> None:
+        """A node goes."""
+        if self.nodes.pop(name, None) is not None:
+            self.watch.append(NodeRemoved(name))
+
+    def set_namespace(self, labels: tuple[tuple[str, str], ...] | None) -> None:
+        """The namespace's labels change; None: it goes."""
+        self.namespace_labels = labels
+        self.watch.append(NamespaceSet(NAMESPACE, labels))
+
+    def show(self, count: int = 10_000) -> None:
+        """The watch shows what happened: the next so many events."""
+        while self.watch and count:
+            self.apply(self.watch.popleft())
+            count -= 1
+
+    def set_policies(self, policies: Sequence[Policy]) -> None:
+        """Other policies are accepted."""
+        self.policies = tuple(policies)
+        self.apply(PoliciesChanged(self.policies))
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes, and the ledger looks at its clock once."""
+        self.now += seconds
+        self.apply(TimePassed())
+
+    # --- writes ---
+
+    def send(self, at: int, answer: Answer = Answer.DONE, *, lost: bool = False, shown_first: bool = False) -> None:
+        """One write is sent, if it is wanted still.
+
+        Args:
+            answer: the API server's, where the write can be carried out.
+            lost: it is carried out, and the answer is lost: the write is tried again.
+            shown_first: the watch shows what the write did before its answer comes.
+        """
+        write = self.writes.pop(at)
+        if not is_wanted(self.cluster, self.ledger, write, self.now):
+            self.apply(WriteAnswered(write, Answer.UNWANTED))
+            return
+        known = self.api.get(write.pod.key)
+        if known is None or known.uid != write.pod.uid:
+            # What was to be evicted is gone; nothing else can be written to a pod that is not there.
+            gone = Answer.DONE if isinstance(write, Evict) else Answer.REFUSED
+            self.apply(WriteAnswered(write, gone, "" if isinstance(write, Bind | Evict) else "not found"))
+            return
+        if isinstance(write, Bind) and known.node_name:
+            bound = Answer.DONE if known.node_name == write.node else Answer.REFUSED
+            self.apply(WriteAnswered(write, bound))
+            return
+        if answer in (Answer.REFUSED, Answer.RETRYING) and not lost:
+            if answer is Answer.RETRYING or isinstance(write, OpenGate | ClearNomination):
+                self.writes.append(write)  # it is needed, and tried again after a pause
+                answer = Answer.RETRYING
+            self.apply(WriteAnswered(write, answer, "no"))
+            return
+        self._carry_out(write)
+        if shown_first:
+            self.show()
+        if lost:
+            self.writes.append(write)
+        else:
+            self.apply(WriteAnswered(write, Answer.DONE))
+
+    def _carry_out(self, write: Write) -> None:
+        key = write.pod.key
+        match write:
+            case Bind():
+                self.change_pod(key, node_name=write.node, usage=self.api[key].pod_class.requests)
+            case Nominate():
+                self.change_pod(key, nominated_node=write.node, planned_node=write.node)
+            case ClearNomination():
+                self.change_pod(key, nominated_node="", planned_node="")
+            case OpenGate():
+                self.change_pod(key, gated=False)
+            case WakePod():
+                self.change_pod(key, unschedulable_message=f"{self.api[key].unschedulable_message} ")
+            case Evict():
+                self.change_pod(key, deleting=True)
+
+    # --- rounds ---
+
+    def begin_plan(self) -> tuple[Plan, Snapshot, dict[str, Policy]] | None:
+        """What a round is given: an empty plan, the snapshot and the policies; None while a plan is on its way."""
+        if self.plan is not None:
+            return None
+        self._plans += 1
+        self.cluster.take_changes()
+        self.ledger.begin_plan()
+        policies = {policy.name: policy for policy in self.cluster.policies.ordered}
+        asked: list[tuple[Pod, Policy]] = []
+        for pod in self.ledger.plannable():
+            # A round plans pods that are observed only by themselves, after all others.
+            policy = self.cluster.policies.of(pod, self.cluster.namespaces)
+            if pod.gated and (policy is None or not delivery_of(policy).steered or pod.unsupported_reason):
+                self.apply(GateUnneeded(pod))
+            if policy is not None and not delivery_of(policy).blocked(pod):
+                asked.append((pod, policy))
+        snapshot = self._snapshot([(pod, policy) for pod, policy in asked if delivery_of(policy).owner is not None])
+        return Plan(self._plans, snapshot.generation, []), snapshot, policies
+
+    def make_plan(self) -> None:
+        """A round plans all that waits."""
+        begun = self.begin_plan()
+        if begun is None:
+            return
+        plan, snapshot, policies = begun
+        waiting = dict(self.cluster.waiting)
+        result = run_round(snapshot, policies, steps=2)
+        plan.placements = [
+            PlannedPlacement(
+                waiting[each.pod.key],
+                policies[each.pod.policy],
+                each.node,
+                (each.chain, each.wave),
+                each.atomic_group,
+                each.optional,
+            )
+            for each in result.placements
+        ]
+        plan.unplaced = [
+            UnplacedPod(waiting[each.pod.key], policies[each.pod.policy], each.reason) for each in result.unplaced
+        ]
+        self.bring(plan)
+
+    def bring(self, plan: Plan) -> None:
+        """A plan is there to be delivered."""
+        plan.groups = tuple(sorted({each.atomic_group for each in plan.placements if each.atomic_group}))
+        self.plan = plan
+
+    def _snapshot(self, asked: Sequence[tuple[Pod, Policy]]) -> Snapshot:
+        cluster, ledger = self.cluster, self.ledger
+        gangs = ledger.round_gangs([(pod, policy.delivery) for pod, policy in asked])
+        for _ in gangs.steps():
+            pass
+        pending = tuple(
+            PendingPod(
+                pod.key,
+                pod.uid,
+                pod.pod_class,
+                policy.name,
+                pod.created,
+                pod.signature,
+                gangs=names,
+                victim=victim_of(cluster, ledger, pod, policy),
+            )
+            for (pod, policy), names in zip(asked, gangs.gang_names, strict=True)
+        )
+        return to_snapshot(cluster, now=self.now, pending=pending, generation=cluster.generation, gangs=gangs.gangs)
+
+    def deliver(self, count: int) -> None:
+        """The next so many placements of the plan on its way are handed to the ledger."""
+        plan = self.plan
+        if plan is None:
+            return
+        part, plan.placements = plan.placements[:count], plan.placements[count:]
+        last = not plan.placements
+        self.apply(PlanMade(plan.number, plan.generation, part, plan.groups, first=plan.first, last=last))
+        plan.first = False
+        if last:
+            self.plan = None
+            self.apply(PodsUnplaced(plan.unplaced))
+
+    # --- kube-scheduler ---
+
+    def ask(self, key: str, fits: Sequence[str], *, nominated: str | None = None) -> tuple[Outcome, list[str]]:
+        """kube-scheduler asks which of the nodes pass; advice changes nothing and is the same when it is asked again.
+
+        Args:
+            nominated: as kube-scheduler knows it; None: as the API server has it.
+        """
+        pod = self.api[key]
+        asked = ExtenderPod(
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            dict(pod.labels),
+            pod.scheduler_name,
+            pod.nominated_node if nominated is None else nominated,
+        )
+        with self.checks.unchanged():
+            advice = advise(self.cluster, self.ledger, asked, fits)
+            assert advise(self.cluster, self.ledger, asked, fits) == advice
+        outcome, passed, _ = to_filter(advice, fits)
+        self.apply(SchedulerAnswered(asked, outcome, passed, advice))
+        return outcome, passed
+
+    def schedulable(self) -> list[str]:
+        """Pods that kube-scheduler may try now."""
+        return [
+            key
+            for key, pod in self.api.items()
+            if not (pod.node_name or pod.gated or pod.deleting or pod.terminal or key in self.attempts)
+        ]
+
+    def attempt(self, key: str, fits: Sequence[str]) -> None:
+        """kube-scheduler tries a pod: its nominated node first, then all that its own filters pass."""
+        pod = self.api[key]
+        passed: list[str] = []
+        if pod.nominated_node in fits:
+            passed = self.ask(key, [pod.nominated_node])[1]
+        if not passed and fits:
+            passed = self.ask(key, fits)[1]
+        self.attempts[key] = pod.uid, passed
+
+    def end_attempt(self, key: str, *, fails: bool, message: str = HELD_MESSAGE) -> None:
+        """The attempt ends: the pod is bound, or kube-scheduler writes why not, and clears its nomination."""
+        uid, passed = self.attempts.pop(key)
+        pod = self.api.get(key)
+        if pod is None or pod.uid != uid or pod.node_name:
+            return
+        if passed and not fails:
+            self.change_pod(key, node_name=passed[0], usage=pod.pod_class.requests)
+        else:
+            self.change_pod(key, nominated_node="", unschedulable_message=message)
+
+    # --- the end ---
+
+    def settle(self) -> None:
+        """Attempts end, every write is carried out, and the watch shows everything."""
+        for key in list(self.attempts):
+            self.end_attempt(key, fails=True)
+        while self.plan is not None:
+            self.deliver(10)
+        for _ in range(1_000):
+            self.show()
+            self.remove_deleting_pods()
+            if not self.writes and not self.watch:
+                return
+            if self.writes:
+                self.send(0)
+        raise AssertionError(f"writes without end: {self.writes}")
+
+    def wait(self, seconds: float, step: float = 0.25) -> None:
+        """Time passes; whatever is written is carried out and seen at once."""
+        for _ in range(round(seconds / step)):
+            self.pass_time(step)
+            self.settle()

@@ -1,0 +1,170 @@
+"""What a test needs to see kube-scheduler steered: its configuration, a way to it that can be made slow, and counts."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Self
+
+from support.cluster_scenario import ClusterScenario
+from support.operator import Operator, until
+from thalweg.scheduler_config import SchedulerConfig
+from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.objects import collection_path
+
+#: A profile of kube-scheduler's that some policies of the tests leave to our own binder.
+SHARED_NAME = "shared"
+
+
+class DelayingProxy:
+    """Carries bytes between kube-scheduler and the operator; it can be told to take its time.
+
+    Attributes:
+        address: where kube-scheduler connects to.
+        to: where the operator is to listen.
+        delay: seconds that each answer is kept for.
+    """
+
+    def __init__(self, to: str) -> None:
+        self.to, self.address, self.delay = to, "", 0.0
+        self._server: asyncio.Server | None = None
+        self._carrying: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._carrying:
+            task.cancel()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._carrying.add(task)
+        there: asyncio.StreamWriter | None = None
+        try:
+            host, _, port = self.to.rpartition(":")
+            back, there = await asyncio.open_connection(host, int(port))
+            ways = [
+                asyncio.ensure_future(self._carry(reader, there)),
+                asyncio.ensure_future(self._carry(back, writer, answers=True)),
+            ]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+        except OSError:
+            pass  # nobody listens there now: kube-scheduler finds a connection that is closed
+        finally:
+            self._carrying.discard(task)
+            for each in (writer, there):
+                if each is not None:
+                    each.close()
+
+    async def _carry(self, source: asyncio.StreamReader, to: asyncio.StreamWriter, *, answers: bool = False) -> None:
+        with suppress(OSError):
+            while part := await source.read(2**20):
+                if answers and self.delay:
+                    await asyncio.sleep(self.delay)
+                to.write(part)
+                await to.drain()
+
+
+def scheduler_config(relay: DelayingProxy, *, ignorable: bool = False) -> str:
+    """What `thalweg scheduler-config` prints, with one profile more."""
+    config = SchedulerConfig(
+        url=f"http://{relay.address}/extender",
+        kubeconfig="{kubeconfig}",
+        ignorable=ignorable,
+        qps=10000,
+        leader_elect=False,
+    )
+    return str(config).replace("profiles:\n", f"profiles:\n  - schedulerName: {SHARED_NAME}\n")
+
+
+async def gates_in_effect(scene: ClusterScenario, pod: dict[str, Any]) -> None:
+    """Returns once the API server gives a pod like this one our gate: a moment after the policy is there."""
+
+    async def gated() -> bool:
+        made = await scene.api.request("POST", collection_path(pod), pod, params={"dryRun": "All"})
+        return bool(made["spec"].get("schedulingGates"))
+
+    await until(gated, 30, lambda: "new pods to be gated")
+
+
+async def count(operator: Operator, name: str, *labels: str) -> float:
+    """The sum of the samples of this name that have these values among their labels."""
+    samples = (await operator.metrics()).items()
+    return sum(value for words, value in samples if words.split()[0] == name and set(labels) <= set(words.split()[1:]))
+
+
+async def filters(scene: ClusterScenario) -> float:
+    """How often filter was answered so far."""
+    return await count(scene.operator, "thalweg_extender_answers_total", "filter")
+
+
+async def no_extender_calls(scene: ClusterScenario) -> None:
+    """Returns once filter was not asked for a second and a half."""
+    last = -1.0
+
+    async def still() -> bool:
+        nonlocal last
+        before, last = last, await filters(scene)
+        if before == last:
+            return True
+        await asyncio.sleep(1.5)
+        return False
+
+    await until(still, 30, lambda: f"no more questions; {last:g} so far")
+
+
+@contextmanager
+def no_plans(scene: ClusterScenario) -> Iterator[None]:
+    """Rounds wait while the block runs: pods that come find no plan."""
+    (worker,) = scene.operator.worker_pids()
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
+@asynccontextmanager
+async def nobody_binds(plane: tuple[ControlPlane, Api]) -> AsyncIterator[None]:
+    """kube-scheduler is away while the block runs."""
+    await plane[0].kill("kube-scheduler")
+    try:
+        yield
+    finally:
+        await plane[0].start("kube-scheduler")
+
+
+async def no_reservations(scene: ClusterScenario) -> None:
+    """Returns once every reservation has ended."""
+
+    async def none() -> bool:
+        return (await scene.operator.metrics())["thalweg_reservations"] == 0
+
+    await until(none, 30, lambda: "all reservations to end")
+
+
+async def nominated(scene: ClusterScenario, name: str, node: str = "") -> dict[str, Any]:
+    """Waits until a pod is nominated for a node, or for any; the pod."""
+    found: dict[str, Any] = await scene.api.wait_for(
+        scene.path(name),
+        lambda each: (
+            (each["status"].get("nominatedNodeName") or "") == node if node else each["status"].get("nominatedNodeName")
+        ),
+    )
+    return found
+
+
+async def nominate(api: Api, path: str, node: str | None) -> None:
+    """As somebody else would, or takes a nomination away."""
+    await api.patch(path + "/status", {"status": {"nominatedNodeName": node}})
