@@ -16,7 +16,17 @@ import aiohttp
 
 from thalweg_controlplane.api import Api
 from thalweg_controlplane.build import Binaries
-from thalweg_controlplane.components import API_SERVER, CONTROLLER_MANAGER, ETCD, KWOK, SCHEDULER, Features, Layout, Ports, argv
+from thalweg_controlplane.components import (
+    API_SERVER,
+    CONTROLLER_MANAGER,
+    ETCD,
+    KWOK,
+    SCHEDULER,
+    Features,
+    Layout,
+    Ports,
+    argv,
+)
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.processes import Child, until_ready
 
