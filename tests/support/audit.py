@@ -31,16 +31,16 @@ class AuditedRequest:
     words: str
 
 
-def audited(plane: ControlPlane, account: str = ACCOUNT) -> list[AuditedRequest]:
+def audited(plane: ControlPlane, user: str = ACCOUNT) -> list[AuditedRequest]:
     """All requests of the account so far, in the order of their answers. The plane was started with `audit`."""
-    return read(plane.audit_log, account)
+    return read(plane.audit_log, user)
 
 
-def read(log: Path, account: str = ACCOUNT) -> list[AuditedRequest]:
+def read(log: Path, user: str = ACCOUNT) -> list[AuditedRequest]:
     """The same of an audit log; a last line that is only half written is left out."""
     lines = log.read_text().split("\n")[:-1]
-    events = [json.loads(line) for line in lines if account in line]
-    return [_to_request(event) for event in events if event["user"]["username"] == account]
+    events = [json.loads(line) for line in lines if user in line]
+    return [_to_request(event) for event in events if event["user"]["username"] == user]
 
 
 def refused(requests: list[AuditedRequest]) -> list[AuditedRequest]:

@@ -1,0 +1,175 @@
+"""Each file of rights/ withheld: its feature is off, pods and log say so, all else works, and it comes back by itself."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from support.cluster_scenario import POLICIES, ClusterScenario
+from support.operator import Operator, running_operator, until
+from support.proxy import proxied
+from support.rights import grant, kubeconfig, restore, token, withhold
+from support.steering import DelayingProxy, gates_in_effect
+from thalweg_controlplane import Api, ControlPlane
+
+from flowcore.model.policies import GATE, SCHEDULER_NAME
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLANE = {"scheduler": True, "kwok": True}
+STEERED = {"waiting": "Gate"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operator(
+    plane: tuple[ControlPlane, Api], relay: DelayingProxy, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Operator]:
+    """One that runs as the account of rights/."""
+    await grant(plane[1])
+    folder = tmp_path_factory.mktemp("operator")
+    config = await kubeconfig(*plane, folder)
+    async with running_operator(
+        config, folder / "operator.log", lease="kube-system/thalweg", extender=("--extender-listen", relay.to)
+    ) as operator:
+        yield operator
+
+
+def lines(operator: Operator, *words: str) -> list[str]:
+    """Those of its log that have all of these words."""
+    return [line for line in operator.log.splitlines() if all(each in line for each in words)]
+
+
+async def recovered(operator: Operator, right: str) -> None:
+    """Waits for the line that says that a right is there again."""
+    await until(lambda: lines(operator, "recovered", right), 40, lambda: f"{right} to be there again")
+
+
+async def test_without_the_right_to_bind(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """Each pod of the binder gets the API server's words; the log has one line; pods of kube-scheduler are placed."""
+    api = plane[1]
+    await scene.nodes("a")
+    await withhold(api, "binder")
+    names = [f"p{n}" for n in range(5)]
+    for name in names:
+        await scene.create(name, scheduler=SCHEDULER_NAME)
+    for name in names:
+        await scene.reason_of(name, "the API server refused to bind it to a", 'cannot create resource "pods/binding"')
+    await scene.create("steered")
+    await scene.node_of("steered")
+    assert len(lines(scene.operator, "failing", "right to create pods/binding")) == 1
+    assert (await scene.operator.get("/readyz"))[0] == 200
+    await restore(api, "binder")
+    await scene.nodes_of(within=90)
+    await recovered(scene.operator, "right to create pods/binding")
+
+
+async def test_without_the_right_to_patch_pods(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """Gated pods stay behind their gate and are told why; the binder works; with the right they are opened."""
+    api = plane[1]
+    await scene.nodes("a")
+    await gates_in_effect(scene, scene.pod("probe"))
+    await withhold(api, "extender")
+    await scene.create("gated")
+    await scene.reason_of(
+        "gated", "the API server refused to remove its scheduling gate", 'cannot patch resource "pods"'
+    )
+    await scene.create("bound", scheduler=SCHEDULER_NAME)
+    await scene.node_of("bound")
+    assert (await scene.get("gated"))["spec"]["schedulingGates"] == [{"name": GATE}]
+    assert len(lines(scene.operator, "failing", "right to patch pods")) == 1
+    await restore(api, "extender")
+    await scene.nodes_of(within=90)
+    await recovered(scene.operator, "right to patch pods")
+
+
+async def test_without_the_right_to_read_our_admission_policy(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+) -> None:
+    """New pods are held, not gated, and placed all the same; the policy's condition says why until the right is there."""
+    api = plane[1]
+    await scene.nodes("a")
+    await gates_in_effect(scene, scene.pod("probe"))
+    await withhold(api, "gates")
+    await scene.policy("another", selects={"podSelector": {}}, precedence=-1)  # the operator looks at once
+
+    def ready(each: Any) -> str:
+        conditions = each.get("status", {}).get("conditions", [])
+        return next((f"{one['reason']} {one['message']}" for one in conditions if one["type"] == "Ready"), "")
+
+    held = await api.wait_for(f"{POLICIES}/steered", lambda each: "HeldNotGated" in ready(each))
+    assert 'cannot get resource "mutatingadmissionpolicies"' in ready(held)
+
+    async def created_without_gate() -> bool:
+        made = await scene.api.request("POST", f"{scene.path('')}", scene.pod("probe"), params={"dryRun": "All"})
+        return not made["spec"].get("schedulingGates")
+
+    await until(created_without_gate, 30, lambda: "new pods not to be gated")
+    await scene.create("held")
+    await scene.node_of("held")
+    assert len(lines(scene.operator, "new pods are not gated")) == 1
+    await restore(api, "gates")
+    await api.wait_for(f"{POLICIES}/steered", lambda each: ready(each).startswith("InForce"))
+    await gates_in_effect(scene, scene.pod("probe"))
+
+
+async def test_without_the_right_to_evict(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """A pod that is to replace another waits with the API server's words, and nothing is evicted; then it goes on."""
+    api = plane[1]
+    selects = {"podSelector": {}}
+    await scene.policy("own", selects=selects, delivery="Binder", replaces={"victims": "Governed"})
+    await scene.nodes("a")
+    await scene.create("old", scheduler=SCHEDULER_NAME)
+    await api.wait_for(scene.path("old"), lambda each: each["status"].get("phase") == "Running")
+    await withhold(api, "eviction")
+    await scene.create("new", scheduler=SCHEDULER_NAME, annotations={"scheduling.thalweg/replaces": "old"})
+    await scene.reason_of("new", f"Waiting for {scene.namespace}/old", 'cannot create resource "pods/eviction"')
+    await scene.create("other", scheduler=SCHEDULER_NAME)
+    await scene.node_of("other")
+    assert "deletionTimestamp" not in (await scene.get("old"))["metadata"]
+    assert len(lines(scene.operator, "failing", "right to create pods/eviction")) == 1
+    await restore(api, "eviction")
+    await scene.node_of("new", within=90)
+    await recovered(scene.operator, "right to create pods/eviction")
+
+
+async def test_without_the_base(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """A new operator names the kinds that it may not list, places nothing, and begins once it may."""
+    operator, api = scene.operator, plane[1]
+    assert await operator.stop() == 0
+    await withhold(api, "base")
+    await scene.nodes("a")
+    await scene.create("p", scheduler=SCHEDULER_NAME)
+    operator.new_log()
+    operator.begin()
+    await operator.answers("/readyz", 503)
+    missing = ["nodes", "pods", "namespaces", "policies"]
+
+    async def named() -> bool:
+        said = (await operator.get("/readyz"))[1]
+        log = operator.log
+        return all(kind in said and f"what={kind}" in log for kind in missing)
+
+    await until(named, 30, lambda: f"{missing} to be named by /readyz and in the log")
+    assert "nodeName" not in (await scene.get("p"))["spec"]
+    await restore(api, "base")
+    await operator.ready()
+    await scene.node_of("p")
+
+
+async def test_without_the_lease(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+    """An account that may not use the lease: the operator ends, names the right, and has written nothing."""
+    control, api = plane
+    async with (
+        proxied(control, api, tmp_path, {"token": await token(api)}) as proxy,
+        running_operator(
+            proxy.kubeconfig, tmp_path / "operator.log", lease="kube-system/other", wait=False
+        ) as operator,
+    ):
+        process = operator._process
+        assert process is not None
+        await until(lambda: process.poll() is not None, 40, lambda: "it to end")
+        assert process.returncode == 1
+        assert "it needs get, create and update on leases.coordination.k8s.io" in operator.log
+        assert proxy.writes == []
+    assert scene.operator.pid
