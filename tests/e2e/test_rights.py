@@ -1,18 +1,25 @@
-"""The operator with the rights of rights/ and no others: they are enough, and each of them is used."""
+"""The operator with the rights of rights/ and no others.
 
+They are enough, and each of them is used. Where a file is withheld, its feature is off, pods and log say so, the rest
+works, and it comes back.
+"""
+
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 import yaml
 from support.audit import AuditedRequest, audited, refused
-from support.cluster_scenario import ClusterScenario
-from support.operator import running_operator, until
-from support.proxy import proxied
-from support.rights import DISCOVERY, Right, files, grant, granted, token
+from support.cluster_scenario import POLICIES, ClusterScenario
+from support.operator import Operator, running_operator, until
+from support.proxy import ApiProxy, proxied
+from support.rights import DISCOVERY, Right, files, grant, granted, restore, token, withhold
 from support.steering import DelayingProxy, count, gates_in_effect
 from thalweg_controlplane import Api, ControlPlane
 
-from flowcore.model.policies import GATE
+from flowcore.model.policies import GATE, SCHEDULER_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,6 +27,33 @@ PLANE = {"scheduler": True, "kwok": True, "audit": True}
 STEERED = {"waiting": "Gate"}
 POD_GROUPS = Path(__file__).parent.parent / "support" / "pod_groups.yaml"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def proxy(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiProxy]:
+    """To the API server, as the account of rights/.
+
+    The rights that every account has in a new cluster are taken away, so that only those of rights/ count.
+    """
+    api = plane[1]
+    await grant(api)
+    for path in DISCOVERY:
+        await api.delete(path)
+    for each in yaml.safe_load_all(POD_GROUPS.read_text()):
+        await api.apply(each)
+    async with proxied(*plane, tmp_path_factory.mktemp("proxy"), {"token": await token(api)}) as proxy:
+        yield proxy
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operator(
+    proxy: ApiProxy, relay: DelayingProxy, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Operator]:
+    """One that runs as the account."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    options = ("--extender-listen", relay.to)
+    async with running_operator(proxy.kubeconfig, log, lease="kube-system/thalweg", extender=options) as operator:
+        yield operator
 
 
 def is_used(right: Right, requests: list[AuditedRequest]) -> bool:
@@ -33,64 +67,184 @@ def is_used(right: Right, requests: list[AuditedRequest]) -> bool:
 
 
 async def test_the_rights_are_enough_and_each_is_used(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, tmp_path: Path
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], proxy: ApiProxy
 ) -> None:
-    """In scenes of all features the API server refuses no request, and no right is idle.
-
-    The rights that every account has in a new cluster are taken away, so that only those of rights/ count.
-    """
+    """In scenes of all features the API server refuses no request, and no right is idle."""
     control, api = plane
-    await scene.operator.stop()
-    await grant(api)
-    for each in DISCOVERY:
-        await api.delete(each)
-    for each in yaml.safe_load_all(POD_GROUPS.read_text()):
-        await api.apply(each)
+    operator = scene.operator
     await scene.nodes("a", "b", cpu="4")
+    await gates_in_effect(scene, scene.pod("probe"))
+    await scene.policy("bound", selects={"podSelector": {}}, delivery="Binder", replaces={"victims": "Governed"})
+    made = await api.create_many([scene.pod(f"steered-{n}", "100m") for n in range(10)])
+    assert all(each["spec"]["schedulingGates"] == [{"name": GATE}] for each in made)
+    await api.create_many([scene.pod(f"bound-{n}", "100m", scheduler=SCHEDULER_NAME) for n in range(10)])
+    await scene.nodes_of(within=60)
+    # A binding whose answer is lost: the operator reads the pod.
+    proxy.loses = "/binding"
+    await scene.create("asked-again", scheduler=SCHEDULER_NAME)
+    await scene.node_of("asked-again")
+    await until(lambda: not proxy.loses, 10, lambda: "the answer to be lost")
+    await api.wait_for(scene.path("bound-0"), lambda each: each["status"].get("phase") == "Running")
+    replaces = {"annotations": {"scheduling.thalweg/replaces": "bound-0"}}
+    await scene.create("successor", scheduler=SCHEDULER_NAME, **replaces)
+    await scene.node_of("successor")
+    assert await count(operator, "thalweg_evictions_total", "evicted") == 1
+    await scene.create("big", "16")
+    await scene.reason_of("big", "Insufficient cpu")
+    await scene.create("large", "16", scheduler=SCHEDULER_NAME)
+    await scene.reason_of("large", "Insufficient cpu")
+    assert await operator.stop() == 0
+    assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""
+    await operator.start()
+    rights = [right for stem in files() for right in granted(stem)]
+    idle: list[Right] = []
+
+    async def all_used() -> bool:
+        nonlocal idle
+        requests = audited(control)
+        assert refused(requests) == []
+        idle = [right for right in rights if not is_used(right, requests)]
+        return not idle
+
+    await until(all_used, 60, lambda: f"these rights to be used: {idle}")
+    assert "Forbidden" not in operator.log
+
+
+def lines(operator: Operator, *words: str) -> list[str]:
+    """Those of its log that have all of these words."""
+    return [line for line in operator.log.splitlines() if all(each in line for each in words)]
+
+
+async def recovered(operator: Operator, right: str) -> None:
+    """Waits for the line that says that a right is there again."""
+    await until(lambda: lines(operator, "recovered", right), 40, lambda: f"{right} to be there again")
+
+
+async def test_without_the_right_to_bind(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """Each pod of the binder gets the API server's words; the log has one line; pods of kube-scheduler are placed."""
+    api = plane[1]
+    await scene.nodes("a")
+    await withhold(api, "binder")
+    names = [f"p{n}" for n in range(5)]
+    for name in names:
+        await scene.create(name, scheduler=SCHEDULER_NAME)
+    for name in names:
+        await scene.reason_of(name, "the API server refused to bind it to a", 'cannot create resource "pods/binding"')
+    await scene.create("steered")
+    await scene.node_of("steered")
+    assert len(lines(scene.operator, "failing", "right to create pods/binding")) == 1
+    assert (await scene.operator.get("/readyz"))[0] == 200
+    await restore(api, "binder")
+    await scene.nodes_of(within=90)
+    await recovered(scene.operator, "right to create pods/binding")
+
+
+async def test_without_the_right_to_patch_pods(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """Gated pods stay behind their gate and are told why; the binder works; with the right they are opened."""
+    api = plane[1]
+    await scene.nodes("a")
+    await gates_in_effect(scene, scene.pod("probe"))
+    await withhold(api, "extender")
+    await scene.create("gated")
+    refusal = "the API server refused to remove its scheduling gate"
+    await scene.reason_of("gated", refusal, 'cannot patch resource "pods"')
+    await scene.create("bound", scheduler=SCHEDULER_NAME)
+    await scene.node_of("bound")
+    assert (await scene.get("gated"))["spec"]["schedulingGates"] == [{"name": GATE}]
+    assert len(lines(scene.operator, "failing", "right to patch pods")) == 1
+    await restore(api, "extender")
+    await scene.nodes_of(within=90)
+    await recovered(scene.operator, "right to patch pods")
+
+
+async def test_without_the_right_to_read_our_admission_policy(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+) -> None:
+    """New pods are held, not gated, and placed all the same; the policy's condition says why."""
+    api = plane[1]
+    await scene.nodes("a")
+    await gates_in_effect(scene, scene.pod("probe"))
+    await withhold(api, "gates")
+    await scene.policy("another", selects={"podSelector": {}}, precedence=-1)  # the operator looks at once
+
+    def ready(each: Any) -> str:
+        conditions = each.get("status", {}).get("conditions", [])
+        return next((f"{one['reason']} {one['message']}" for one in conditions if one["type"] == "Ready"), "")
+
+    held = await api.wait_for(f"{POLICIES}/steered", lambda each: "HeldNotGated" in ready(each))
+    assert 'cannot get resource "mutatingadmissionpolicies"' in ready(held)
+
+    async def created_without_gate() -> bool:
+        made = await scene.api.request("POST", f"{scene.path('')}", scene.pod("probe"), params={"dryRun": "All"})
+        return not made["spec"].get("schedulingGates")
+
+    await until(created_without_gate, 30, lambda: "new pods not to be gated")
+    await scene.create("held")
+    await scene.node_of("held")
+    assert len(lines(scene.operator, "new pods are not gated")) == 1
+    await restore(api, "gates")
+    await api.wait_for(f"{POLICIES}/steered", lambda each: ready(each).startswith("InForce"))
+    await gates_in_effect(scene, scene.pod("probe"))
+
+
+async def test_without_the_right_to_evict(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """A pod that is to replace another waits with the API server's words, and nothing is evicted; then it goes on."""
+    api = plane[1]
+    selects = {"podSelector": {}}
+    await scene.policy("own", selects=selects, delivery="Binder", replaces={"victims": "Governed"})
+    await scene.nodes("a")
+    await scene.create("old", scheduler=SCHEDULER_NAME)
+    await api.wait_for(scene.path("old"), lambda each: each["status"].get("phase") == "Running")
+    await withhold(api, "eviction")
+    await scene.create("new", scheduler=SCHEDULER_NAME, annotations={"scheduling.thalweg/replaces": "old"})
+    await scene.reason_of("new", f"Waiting for {scene.namespace}/old", 'cannot create resource "pods/eviction"')
+    await scene.create("other", scheduler=SCHEDULER_NAME)
+    await scene.node_of("other")
+    assert "deletionTimestamp" not in (await scene.get("old"))["metadata"]
+    assert len(lines(scene.operator, "failing", "right to create pods/eviction")) == 1
+    await restore(api, "eviction")
+    await scene.node_of("new", within=90)
+    await recovered(scene.operator, "right to create pods/eviction")
+
+
+async def test_without_the_base(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """A new operator names the kinds that it may not list, places nothing, and begins once it may."""
+    operator, api = scene.operator, plane[1]
+    assert await operator.stop() == 0
+    await withhold(api, "base")
+    await scene.nodes("a")
+    await scene.create("p", scheduler=SCHEDULER_NAME)
+    operator.new_log()
+    operator.begin()
+    await operator.answers("/readyz", 503)
+    missing = ["nodes", "pods", "namespaces", "policies"]
+
+    async def named() -> bool:
+        said = (await operator.get("/readyz"))[1]
+        log = operator.log
+        return all(kind in said and f"what={kind}" in log for kind in missing)
+
+    await until(named, 30, lambda: f"{missing} to be named by /readyz and in the log")
+    assert "nodeName" not in (await scene.get("p"))["spec"]
+    await restore(api, "base")
+    await operator.ready()
+    await scene.node_of("p")
+
+
+@pytest.mark.slow  # the operator insists for ten seconds
+async def test_without_the_lease(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+    """An account that may not use the lease: the operator ends, names the right, and has written nothing."""
+    control, api = plane
     async with (
         proxied(control, api, tmp_path, {"token": await token(api)}) as proxy,
         running_operator(
-            proxy.kubeconfig,
-            tmp_path / "operator.log",
-            lease="kube-system/thalweg",
-            extender=("--extender-listen", relay.to),
+            proxy.kubeconfig, tmp_path / "operator.log", lease="kube-system/other", wait=False
         ) as operator,
     ):
-        await gates_in_effect(scene, scene.pod("probe"))
-        await scene.policy("bound", selects={"podSelector": {}}, delivery="Binder", replaces={"victims": "Governed"})
-        made = await api.create_many([scene.pod(f"steered-{n}", "100m") for n in range(10)])
-        assert all(each["spec"]["schedulingGates"] == [{"name": GATE}] for each in made)
-        await api.create_many([scene.pod(f"bound-{n}", "100m", scheduler="thalweg") for n in range(10)])
-        await scene.nodes_of(within=60)
-        # A binding whose answer is lost: the operator reads the pod.
-        proxy.loses = "/binding"
-        await scene.create("asked-again", scheduler="thalweg")
-        await scene.node_of("asked-again")
-        await until(lambda: not proxy.loses, 10, lambda: "the answer to be lost")
-        await api.wait_for(scene.path("bound-0"), lambda each: each["status"].get("phase") == "Running")
-        replaces = {"annotations": {"scheduling.thalweg/replaces": "bound-0"}}
-        await scene.create("successor", scheduler="thalweg", **replaces)
-        await scene.node_of("successor")
-        await scene.create("big", "16")
-        await scene.reason_of("big", "Insufficient cpu")
-        await scene.create("large", "16", scheduler="thalweg")
-        await scene.reason_of("large", "Insufficient cpu")
-        # Of the kinds that the cluster did not serve at first.
-        await api.delete(scene.path("large"), gracePeriodSeconds="0")
-        rights = [right for stem in files() for right in granted(stem)]
-        idle: list[Right] = []
-
-        async def all_used() -> bool:
-            nonlocal idle
-            requests = audited(control)
-            assert refused(requests) == []
-            idle = [right for right in rights if not is_used(right, requests)]
-            return not idle
-
-        await until(all_used, 60, lambda: f"these rights to be used: {idle}")
-        assert await count(operator, "thalweg_evictions_total", "evicted") == 1
-        assert await operator.stop() == 0
-        assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""
-    assert refused(audited(control)) == []
-    assert "Forbidden" not in operator.log
-    await scene.operator.start()
+        process = operator._process
+        assert process is not None
+        await until(lambda: process.poll() is not None, 40, lambda: "it to end")
+        assert process.returncode == 1
+        assert "it needs get, create and update on leases.coordination.k8s.io" in operator.log
+        assert proxy.writes == []
+    assert scene.operator.pid
