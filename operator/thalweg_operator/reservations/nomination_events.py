@@ -234,6 +234,7 @@ def write_answered(step: Step, event: WriteAnswered) -> None:
     match write:
         case OpenGate() if answer is Answer.RETRYING:
             text = f"the API server refused to remove its scheduling gate: {reason}"
+            ledger.record(pod).opening_refused = True
             step.pod_refused(pod, text, steered=True)
         case _ if answer is Answer.RETRYING:
             return
@@ -250,7 +251,7 @@ def write_answered(step: Step, event: WriteAnswered) -> None:
                 record.clearing = 0
         case OpenGate():
             if record is not None and record.opening == write.reservation:
-                record.opening = None
+                record.opening, record.opening_refused = None, False
 
 
 def _nominate_answered(step: Step, pod: Pod, reservation: Reservation, answer: Answer, reason: str) -> None:

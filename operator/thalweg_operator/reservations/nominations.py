@@ -174,7 +174,7 @@ def open_gate(step: Step, pod: Pod) -> None:
     record, reservation = step.ledger.record(pod), nomination_of(step.ledger, pod.key)
     number = 0 if reservation is None else reservation.id
     if record.opening != number:
-        record.opening = number
+        record.opening, record.opening_refused = number, False
         step.effects.append(OpenGate(pod, number))
 
 

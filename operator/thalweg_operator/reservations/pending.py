@@ -33,6 +33,7 @@ class PendingRecord:
             filters refused for good in this attempt; None: it does not sleep for that.
         may_choose: kube-scheduler may choose a node: the plan has none, and the policy prefers only.
         opening: reservation for which its gate is being opened, 0 for none; None: it is not being opened.
+        opening_refused: the API server refuses to open its gate, and is asked again with pauses.
         clearing: reservation of somebody else's nomination that is being cleared; 0: none.
         wake_pause: seconds until it is woken again that was held before our watch showed it.
     """
@@ -46,5 +47,6 @@ class PendingRecord:
     refused_node: str = ""
     may_choose: bool = False
     opening: int | None = None
+    opening_refused: bool = False
     clearing: int = 0
     wake_pause: float = 0.0
