@@ -66,12 +66,22 @@ def _is_fast(item: pytest.Item) -> bool:
 
 
 def _alternate(items: list[pytest.Item]) -> None:
-    """One file that computes, one that waits, and so on; within a file the order stays."""
+    """One file that computes, one that waits, and so on; within a file the order stays.
+
+    Files that want the same control plane follow each other: tests/e2e/conftest.py keeps one at a time.
+    """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = [path for path in files if "e2e" in path.parts]
+    waiting = sorted((path for path in files if "e2e" in path.parts), key=lambda path: _plane_of(files[path][0]))
     others = [path for path in files if "e2e" not in path.parts]
     # The long ones among the others, against the oracle, come last by name and would be alone at the end.
     pairs = zip_longest(waiting, reversed(others))
     items[:] = [item for pair in pairs for path in pair if path is not None for item in files[path]]
+
+
+def _plane_of(item: pytest.Item) -> tuple[bool, bool, str]:
+    """What a file says about the control plane that it wants; last come those that nobody can use afterwards."""
+    module = getattr(item, "module", None)
+    options = sorted(getattr(module, "PLANE", {}).items())
+    return hasattr(module, "BREAKS_PLANE"), hasattr(module, "STEERED"), str(options)

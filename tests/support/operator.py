@@ -10,8 +10,10 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from thalweg_controlplane.processes import die_with_parent
 
@@ -49,6 +51,18 @@ class Operator:
         text = self.log
         new, self._read = text[self._read :], len(text)
         return new
+
+    @property
+    def kubeconfig(self) -> Path:
+        """What it runs with; other operators may, too."""
+        return self._kubeconfig
+
+    @property
+    def user(self) -> dict[str, Any]:
+        """Its user, as in a kubeconfig."""
+        config: dict[str, Any] = yaml.safe_load(self._kubeconfig.read_text())
+        user: dict[str, Any] = config["users"][0]["user"]
+        return user
 
     def worker_pids(self) -> list[int]:
         """Its solver processes."""
