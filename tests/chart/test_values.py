@@ -257,7 +257,7 @@ def test_strict_or_ignorable(helm: Helm, mode: str) -> None:
 
 
 def test_our_namespace_is_never_gated(helm: Helm) -> None:
-    """The policy that gates pods leaves out kube-system and the release's namespace; the other one names its account."""
+    """The policy that gates pods leaves out kube-system and our namespace; the other one names our account."""
     values = {"mode": "Extender", "serviceAccount.name": "robot"}
     text = helm.run("template", "x", CHART, "--namespace", "elsewhere", *helm.values(values))
     objects = [each for each in yaml.safe_load_all(text) if each]
