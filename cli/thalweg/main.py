@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from thalweg.commands.certificates import certificates
 from thalweg.option_types import HOST_PORT, Address
 
 
@@ -25,6 +26,9 @@ def main() -> None:
       thalweg run --kubeconfig ~/.kube/config        the operator itself
       thalweg scheduler-config                       how kube-scheduler is told to ask it
     """  # noqa: D301 - click's mark for "leave these lines as they are"
+
+
+main.add_command(certificates)
 
 
 @main.command()
