@@ -101,7 +101,7 @@ async def _bring_authorities(
         if not why or await write_secret(api_client, secret, _authority_data(authorities), _TYPE):
             expires = authorities.signing.certificate.not_valid_after_utc
             return authorities, Outcome(name, why, expires, authorities.renewal())
-    raise _contended(name)
+    raise _busy(name)
 
 
 async def _bring_leaf(
@@ -117,10 +117,10 @@ async def _bring_leaf(
         if not why or await write_secret(api_client, secret, data, _TYPE):
             certificate = pair.certificate
             return Outcome(name, why, certificate.not_valid_after_utc, moment(certificate, RENEWAL))
-    raise _contended(name)
+    raise _busy(name)
 
 
-def _contended(name: NamespacedName) -> SecretProblem:
+def _busy(name: NamespacedName) -> SecretProblem:
     return SecretProblem(f"Secret {name} was changed by somebody else at each of {_TRIES} tries; run this again")
 
 

@@ -1,1 +1,1 @@
-"""The commands of the command line: one module each, which imports what it needs when the command runs."""
+"""The commands: one module each, with its options and its help. What a command needs is imported when it runs."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from thalweg import options
 from thalweg.option_types import DNS_NAME, NamespacedName
 
 #: Days of a certificate's life.
@@ -14,9 +15,8 @@ _DAYS = click.IntRange(1, 36500)
 
 
 @click.command()
-@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
-              help="Cluster to work on. Default: what KUBECONFIG names, else the pod's service account.")  # fmt: skip
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig. Default: its current context.")
+@options.kubeconfig
+@options.context
 @click.option("--namespace", "-n", default="thalweg-system", show_default=True, metavar="NAMESPACE",
               help="Where the three Secrets are.")  # fmt: skip
 @click.option("--ca-secret", default="thalweg-extender-ca", show_default=True, metavar="NAME",
@@ -33,7 +33,7 @@ _DAYS = click.IntRange(1, 36500)
               help="Life of kube-scheduler's certificate.")  # fmt: skip
 @click.option("--ca-valid-days", type=_DAYS, default=3650, show_default=True, metavar="DAYS",
               help="Life of the CA; at least six times that of the others.")  # fmt: skip
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@options.output
 def certificates(
     kubeconfig: Path | None,
     context: str | None,
@@ -47,7 +47,7 @@ def certificates(
     ca_valid_days: int,
     output: str,
 ) -> None:
-    """Make the certificates of the extender, and renew them before they end.
+    """Make the extender's certificates and renew them.
 
     kube-scheduler and Thalweg show each other a certificate. Run this once to make them, and then every day to renew
     them. A certificate is renewed when two thirds of its life are over. A new CA is trusted for a sixth of its
