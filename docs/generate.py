@@ -1,8 +1,8 @@
 """Writes the generated parts of the reference pages: `python docs/generate.py`.
 
 A generated part stands between two marks in a page. The truth is the CRD, the command line's own help, the metrics'
-registry, the chart's values, the table of what makes a cached verdict stale, and the phases of a reservation.
-tests/docs/test_reference.py fails when a page is behind.
+registry, the chart's values, the table of what makes a cached verdict stale, the phases of a reservation, and the
+comments of the roles. tests/docs/test_reference.py fails when a page is behind.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from thalweg_operator.reservations.transitions import phases_table, transitions_
 from flowcore.classes.invalidation import INVALIDATES
 
 DOCS = Path(__file__).parent
+RIGHTS = DOCS.parent / "rights"
 CRD = DOCS.parent / "crds" / "flowschedulingpolicies.scheduling.thalweg.yaml"
 VALUES = DOCS.parent / "charts" / "thalweg" / "values.yaml"
 #: Keywords of the schema that limit a value, and what the page calls them.
@@ -179,6 +180,32 @@ def chart_values() -> str:
     return "\n".join(rows)
 
 
+def rights() -> str:
+    """Every rule of the roles in rights/, with the comment above it as the reason."""
+    rows = ["| file | API group | resources | verbs | why |", "|---|---|---|---|---|"]
+    for path in sorted(RIGHTS.glob("*.yaml")):
+        for document in path.read_text().split("\n---\n"):
+            rules = yaml.safe_load(document).get("rules", ())
+            for rule, reason in zip(rules, _reasons(document) if rules else (), strict=True):
+                groups = ", ".join(f"`{group}`" if group else "core" for group in rule["apiGroups"])
+                resources = ", ".join(f"`{each}`" for each in rule["resources"])
+                if "resourceNames" in rule:
+                    resources += " named " + ", ".join(f"`{name}`" for name in rule["resourceNames"])
+                rows.append(f"| `{path.name}` | {groups} | {resources} | {', '.join(rule['verbs'])} | {reason} |")
+    return "\n".join(rows)
+
+
+def _reasons(role: str) -> Iterator[str]:
+    """The comment above each rule."""
+    comment: list[str] = []
+    for line in role.partition("\nrules:\n")[2].splitlines():
+        if line.startswith("  # "):
+            comment.append(line.removeprefix("  # "))
+        elif line.startswith("  - "):
+            yield " ".join(comment)
+            comment = []
+
+
 #: Each generated part: its page, its name in the marks, and what makes it.
 PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/policy-fields.md", "spec", policy_fields("spec")),
@@ -190,6 +217,7 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/cached-verdicts.md", "invalidations", invalidations),
     ("reference/reservations.md", "phases", phases_table),
     ("reference/reservations.md", "transitions", transitions_table),
+    ("reference/rights.md", "rights", rights),
 )
 
 
