@@ -35,7 +35,7 @@ from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.progress import ProgressLog
 from thalweg_operator.planning.round_loop import RoundLoop
 from thalweg_operator.planning.worker.client import WorkerClient
-from thalweg_operator.planning.worker.limits import default_memory, resident_memory
+from thalweg_operator.planning.worker.limits import container_memory, default_memory, resident_memory
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.handlers import watch_policies
 from thalweg_operator.policies.resync import PolicyResync
@@ -104,6 +104,8 @@ class Operator:
         self._gate_admission = GateAdmission(api_client, self._policies)
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
         self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory)
+        self.metrics.leader.set_function(lambda: elector.may_write)
+        self.metrics.memory_limit.set(container_memory())
         self.metrics.worker_memory_limit.set(memory)
         self.metrics.worker_memory.set_function(lambda: resident_memory(worker.pid))
         self._events, self._progress = EventWriter(api_client, self.metrics), ProgressLog()
@@ -133,6 +135,7 @@ class Operator:
             self.metrics.watch_age.labels(kind).set_function(reflector.age)
         self.metrics.nodes.set_function(lambda: len(cluster.nodes))
         self.metrics.pods.set_function(lambda: len(cluster.pods))
+        self.metrics.gated_pods.set_function(lambda: sum(pod.gated for pod in cluster.waiting.values()))
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
         self.plan_view = ExtenderView(shell, lambda: not self.not_ready())
         self._policy_resync = PolicyResync(api_client, self._policies, self.bad_input)
