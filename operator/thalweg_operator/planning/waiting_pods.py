@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from flowcore.explain.codes import CODES
@@ -56,7 +57,7 @@ class WaitingPods:
         self._oldest: dict[str, float] = {}
         for code in ALL_CODES:
             metrics.waiting.labels(code).set(0)
-            metrics.longest_wait.labels(code).set_function(lambda code=code: self._longest(code))
+            metrics.longest_wait.labels(code).set_function(partial(self._longest, code))
 
     def round_ended(self, waiting: Iterable[tuple[Pod, str]]) -> None:
         """Takes over all pods that wait now, each with its code."""
