@@ -44,6 +44,7 @@ from thalweg_operator.reservations.events import PoliciesChanged, Synced, TimePa
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Shell
+from thalweg_operator.watch_lag import WatchLag
 
 _log = structlog.get_logger()
 #: Seconds that bindings under way may take when the operator is told to stop.
@@ -100,6 +101,7 @@ class Operator:
         ledger = Ledger(cluster)
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._shell = shell = Shell(cluster, ledger, batcher.trigger)
+        shell.observer = WatchLag(cluster, self.metrics, shell.clock).observe
         self._policies = PolicyStore(put_in_force=lambda accepted: shell.apply(PoliciesChanged(accepted)))
         self._gate_admission = GateAdmission(api_client, self._policies)
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
@@ -139,6 +141,7 @@ class Operator:
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
         self.plan_view = ExtenderView(shell, lambda: not self.not_ready())
         self._policy_resync = PolicyResync(api_client, self._policies, self.bad_input)
+        self.metrics.watch_age.labels("policies").set_function(self._policy_resync.age)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None

@@ -27,7 +27,7 @@ from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
 from thalweg_operator.planning.round_request import PlanningInput, RequestBuilder, has_changes
-from thalweg_operator.planning.waiting_pods import BACKING_OFF, QUARANTINED, WaitingPods, blocked_code
+from thalweg_operator.planning.waiting_pods import BACKING_OFF, QUARANTINED, WaitingMetrics, blocked_code
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.planning.yielding import bursts, yielding
@@ -121,7 +121,7 @@ class RoundLoop:
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
         self._worker_in_sync = False
         self._round_started = 0.0
-        self._round_metrics, self._waiting = RoundMetrics(metrics, tracer), WaitingPods(metrics, shell.clock)
+        self._round_metrics, self._waiting = RoundMetrics(metrics, tracer), WaitingMetrics(metrics, shell.clock)
         self.liveness = liveness or Liveness(round_timeout)
         self.reports = RoundReports()
 

@@ -46,7 +46,7 @@ def blocked_code(pod: Pod, policy: Policy) -> str:
     return NEEDS_KUBE_SCHEDULER if pod.skip_reason(policy.delivery) else GATE_OPENING
 
 
-class WaitingPods:
+class WaitingMetrics:
     """What the last round left pending."""
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
