@@ -27,6 +27,7 @@ from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.delivery.handlers import handlers
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
+from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.health import Liveness, application, missing_kinds, watch_event_loop
@@ -130,7 +131,12 @@ class Operator:
             observers=(self._progress, ObserveEvents(self._events)),
         )
         self._policy_status = PolicyStatus(
-            api_client, cluster, self._policies, self._round_loop.reports, self._gate_admission
+            api_client,
+            cluster,
+            self._policies,
+            self._round_loop.reports,
+            self._gate_admission,
+            on_written=PolicyEvents(self._events).status_written,
         )
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
         for kind, reflector in self._reflectors.items():

@@ -79,3 +79,23 @@ def test_while_the_api_server_is_away_one_write_is_tried_at_a_time() -> None:
         task.cancel()
 
     virtual_time.run(main())
+
+
+def test_a_change_of_a_condition_is_an_event() -> None:
+    """False at first, then true: a warning and a normal Event; nothing where nothing changed, or all is well at first."""
+    written: list[tuple[str, str, bool]] = []
+
+    class Events:
+        def write_about(self, subject: Any, reason: str, message: str, *, action: str, warning: bool) -> bool:
+            written.append((subject.name, message, warning))
+            return True
+
+    events, record = PolicyEvents(Events()), PolicyRecord("batch", "u", 1, None, 0, "")  # type: ignore[arg-type]
+    good = {"conditions": [{"type": "Accepted", "status": "True", "reason": "Valid", "message": "Fine."}]}
+    bad = {"conditions": [{"type": "Accepted", "status": "False", "reason": "Invalid", "message": "Not so."}]}
+    events.status_written(record, None, good)
+    assert written == []
+    for before, after in ((good, bad), (bad, bad), (bad, good), (None, bad)):
+        events.status_written(record, before, after)
+    warning, normal = ("batch", "Accepted is False: Not so.", True), ("batch", "Accepted is True: Fine.", False)
+    assert written == [warning, normal, warning]
