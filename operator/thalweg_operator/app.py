@@ -45,6 +45,7 @@ from thalweg_operator.reservations.events import PoliciesChanged, Synced, TimePa
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Shell
+from thalweg_operator.state_dump import StateDump
 from thalweg_operator.watch_lag import WatchLag
 
 _log = structlog.get_logger()
@@ -130,6 +131,7 @@ class Operator:
             liveness=Liveness(settings.round_timeout),
             observers=(self._progress, ObserveEvents(self._events)),
         )
+        self._state_dump = StateDump(settings.dump_directory, shell, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
             api_client,
             cluster,
@@ -174,6 +176,7 @@ class Operator:
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, self._stop.set)
+        loop.add_signal_handler(signal.SIGUSR1, self._state_dump.request)
         try:
             self._start()
             await self._stop.wait()
@@ -188,6 +191,7 @@ class Operator:
     def _start(self) -> None:
         for kind, reflector in self._reflectors.items():
             self._start_task(f"reflector {kind}", reflector.run())
+        self._start_task("state dump", self._state_dump.run())
         self._start_task("lease", self._elector.run())
         self._start_task("rounds", self._begin_rounds())
 

@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 from support import virtual_time
 from thalweg_operator.api.outages import Outages
+from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.policies.store import PolicyStore
+from thalweg_operator.policies.store import PolicyRecord, PolicyStore
 
 from flowcore.cluster.cluster import Cluster
 
@@ -82,7 +83,7 @@ def test_while_the_api_server_is_away_one_write_is_tried_at_a_time() -> None:
 
 
 def test_a_change_of_a_condition_is_an_event() -> None:
-    """False at first, then true: a warning and a normal Event; nothing where nothing changed, or all is well at first."""
+    """False is a warning, true again a normal Event. No change is no Event, nor is a true condition at first."""
     written: list[tuple[str, str, bool]] = []
 
     class Events:
