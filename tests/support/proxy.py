@@ -1,13 +1,13 @@
-"""A proxy between the operator and the API server: it counts what passes, and cuts the line when told to."""
+"""A proxy between the operator and the API server: it counts what passes, cuts the line or disturbs it when told to."""
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 import yaml
@@ -15,6 +15,10 @@ from aiohttp import web
 from support.fake_api import hang_up
 from thalweg_controlplane import ControlPlane
 from thalweg_controlplane.api import Api
+
+Forward: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Disturbance: TypeAlias = Callable[[web.Request, Forward], Awaitable[web.StreamResponse]]
+"""Answers a request, by passing it on or otherwise. A ConnectionError ends the connection without an answer."""
 
 
 @dataclass(slots=True)
@@ -44,6 +48,7 @@ class ApiProxy:
         kubeconfig: as the plane's, by way of the proxy.
         requests: all requests that reached the API server, in order.
         cut: while it is set nothing passes and nothing is answered; what is sent meanwhile never arrives.
+        disturbance: takes each request in place of `forward`; None: all pass.
     """
 
     def __init__(self, api: Api, session: aiohttp.ClientSession, kubeconfig: Path) -> None:
@@ -51,6 +56,7 @@ class ApiProxy:
         self.kubeconfig = kubeconfig
         self.requests: list[ProxiedRequest] = []
         self.cut = False
+        self.disturbance: Disturbance | None = None
 
     @property
     def writes(self) -> list[ProxiedRequest]:
@@ -58,16 +64,19 @@ class ApiProxy:
         return [each for each in self.requests if each.is_write]
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
+        disturbance = self.disturbance
         try:
-            return await self._serve(request)
-        except ConnectionError:
+            await request.read()
+            if self.cut:
+                await self._while_cut()
+                raise ConnectionResetError
+            return await (self.forward(request) if disturbance is None else disturbance(request, self.forward))
+        except (ConnectionError, aiohttp.ClientError):  # the client has left, or the API server is away
             return await hang_up(request)
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    async def forward(self, request: web.Request) -> web.StreamResponse:
+        """Passes a request on, and the API server's answer back."""
         body = await request.read()
-        if self.cut:
-            await self._while_cut()
-            raise ConnectionResetError
         record = ProxiedRequest(time.monotonic(), request.method, request.path_qs)
         self.requests.append(record)
         headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
