@@ -18,17 +18,19 @@ SINGLES = 120
 ALLOWED, SLACK = 0.15, 16 << 20
 
 
-async def run(world: FaultWorld, oracle: Oracle, name: str, strike: Fault | None) -> float:
+async def run(world: FaultWorld, oracle: Oracle, name: str, fault: Fault | None) -> float:
     """Pods arrive, a fault strikes, and all that can run is bound; the seconds from its end until then."""
-    async with running_scenario(world.api, world.operator, name, oracle, scheduler="thalweg") as scene:
-        await scene.policy("steered", selects={"podSelector": {}, "schedulerNames": ["thalweg-steered"]}, delivery="Extender")
+    async with running_scenario(world.api, world.operator, name, oracle) as scene:
+        await scene.policy(
+            "steered", selects={"podSelector": {}, "schedulerNames": ["thalweg-steered"]}, delivery="Extender"
+        )
         load = Load(scene, SINGLES)
         await load.make_nodes()
         arriving = asyncio.create_task(load.arrive())
         await some_bound(scene, SINGLES // 5)
-        if strike is not None:
-            await strike.strike(world, scene)
-        seconds = await seconds_until(load.converged(60 if strike is None else strike.within))
+        if fault is not None:
+            await fault.strike(world, load)
+        seconds = await seconds_until(load.converged(60 if fault is None else fault.within))
         await arriving
         await load.check()
     await idle(world)

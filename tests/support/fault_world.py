@@ -51,27 +51,28 @@ class Load:
     """Pods of one scene: single ones of 100m that fill their nodes, and three gangs of each delivery where two fit.
 
     Attributes:
-        fitting: how many pods can run.
+        scene: where they are.
+        fitting: how many pods of the scene can run.
     """
 
     def __init__(self, scene: ClusterScenario, singles: int) -> None:
-        self._scene, self._singles = scene, singles
+        self.scene, self._singles = scene, singles
         self.fitting = singles + _GANGS_THAT_FIT * _GANG_SIZE * len(_DELIVERIES)
 
     async def make_nodes(self) -> None:
         """Nodes for it, filled exactly by what fits."""
         count = 5
         cpu = f"{self._singles // count * 100}m"
-        await self._scene.nodes(
+        await self.scene.nodes(
             *(f"single-{at}" for at in range(count)), cpu=cpu, pods=self._singles, labels={_USE: "single"}
         )
         for delivery in _DELIVERIES:
             names = [f"{delivery}-{at}" for at in range(_GANGS_THAT_FIT)]
-            await self._scene.nodes(*names, cpu=str(_GANG_SIZE), labels={_USE: delivery})
+            await self.scene.nodes(*names, cpu=str(_GANG_SIZE), labels={_USE: delivery})
 
     async def arrive(self) -> None:
         """Creates the pods, singles and gangs mixed, whatever becomes of the API server meanwhile."""
-        await create_all(self._scene, self._pods(), 4)
+        await create_all(self.scene, self._pods(), 4)
 
     def _pods(self) -> Iterator[dict[str, Any]]:
         gangs = [
@@ -79,7 +80,7 @@ class Load:
             for number in range(_GANGS)
             for delivery, scheduler in _DELIVERIES.items()
             for pod in members(
-                self._scene,
+                self.scene,
                 f"{delivery}-{number}",
                 _GANG_SIZE,
                 scheduler=scheduler,
@@ -89,9 +90,7 @@ class Load:
         every = self._singles // len(gangs)
         for number in range(self._singles):
             name, scheduler = list(_DELIVERIES.items())[number % 2]
-            yield self._scene.pod(
-                f"{name}-single-{number}", "100m", scheduler=scheduler, nodeSelector={_USE: "single"}
-            )
+            yield self.scene.pod(f"{name}-single-{number}", "100m", scheduler=scheduler, nodeSelector={_USE: "single"})
             if number % every == every - 1 and gangs:
                 yield gangs.pop(0)
         yield from gangs
@@ -99,9 +98,9 @@ class Load:
     async def converged(self, within: float) -> None:
         """Every pod that can run is bound, within so many seconds."""
         try:
-            await some_bound(self._scene, self.fitting, within)
+            await some_bound(self.scene, self.fitting, within)
         except TimeoutError as error:
-            pods = [each for each in await self._scene.pods() if not each["spec"].get("nodeName")]
+            pods = [each for each in await self.scene.pods() if not each["spec"].get("nodeName")]
             raise TimeoutError(f"{error}; of the others {Counter(map(unschedulable_message, pods))}") from None
 
     async def check(self) -> None:
@@ -113,13 +112,13 @@ class Load:
             nonlocal last
             last = Counter(
                 each["metadata"]["annotations"][GANG]
-                for each in await self._scene.pods()
+                for each in await self.scene.pods()
                 if each["spec"].get("nodeName") and GANG in each["metadata"].get("annotations", {})
             )
             return {d: [n for gang, n in last.items() if gang.startswith(d)] for d in _DELIVERIES} == wanted
 
         await until(whole, 10, lambda: f"gangs to be whole or absent; bound pods of each: {dict(last)}")
-        await no_reservations_left(self._scene)
+        await no_reservations_left(self.scene)
 
 
 async def seconds_until(coroutine: Any) -> float:
@@ -130,7 +129,7 @@ async def seconds_until(coroutine: Any) -> float:
 
 
 async def memory_back(world: FaultWorld, before: int, allowed: float, slack: int) -> int:
-    """Waits until the operator and a worker hold no more than before, but for the allowed share and slack; the bytes."""
+    """Waits until the operator and a worker hold what they held, but for a share and some bytes; what they hold."""
     now = 0
 
     def back() -> bool:
