@@ -36,6 +36,11 @@ _LONG = {
 _REAL = {"cli", "controlplane", "e2e", "faults", "oracle"}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of single tests."""
+    parser.addoption("--soak-minutes", type=float, default=0.5, help="how long tests/faults/test_soak.py churns")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Before the processes start: what they print is not shown."""

@@ -11,6 +11,8 @@ from support.fault_world import FaultWorld, Load, idle, memory_back, seconds_unt
 from support.faults import FAULTS, Fault
 from thalweg_controlplane import Oracle
 
+from flowcore.model.policies import STEERED_NAME
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SINGLES = 120
@@ -21,9 +23,9 @@ ALLOWED, SLACK = 0.15, 16 << 20
 async def run(world: FaultWorld, oracle: Oracle, name: str, fault: Fault | None) -> float:
     """Pods arrive, a fault strikes, and all that can run is bound; the seconds from its end until then."""
     async with running_scenario(world.api, world.operator, name, oracle) as scene:
-        await scene.policy(
-            "steered", selects={"podSelector": {}, "schedulerNames": ["thalweg-steered"]}, delivery="Extender"
-        )
+        scene.watches_history.add(STEERED_NAME)
+        selects = {"podSelector": {}, "schedulerNames": [STEERED_NAME]}
+        await scene.policy("steered", selects=selects, delivery="Extender")
         load = Load(scene, SINGLES)
         await load.make_nodes()
         arriving = asyncio.create_task(load.arrive())
