@@ -20,7 +20,7 @@ from support.fake_api import refusal
 from support.fault_world import FaultWorld, Load
 from support.jumping_clock import AHEAD, BACK
 from support.operator import until
-from support.proxy import Disturbance, Forward
+from support.proxy import Disturbance, Forward, is_watch
 from thalweg_controlplane.objects import node
 
 from flowcore.model.policies import SCHEDULER_NAME
@@ -79,7 +79,7 @@ def killed_for(component: str, seconds: float) -> Strike:
 
 
 def disturbed(which: Callable[[web.Request], bool], how: Disturbance, seconds: float) -> Strike:
-    """Such requests of the operator go this way for so many seconds, and until there was one."""
+    """Such requests of the operator go this way for so many seconds, and until there was one. Open watches end."""
 
     async def strike(world: FaultWorld, load: Load) -> None:
         disturbed = 0
@@ -92,6 +92,7 @@ def disturbed(which: Callable[[web.Request], bool], how: Disturbance, seconds: f
             return await how(request, forward)
 
         world.proxy.disturbance = disturbance
+        world.proxy.end_watches()
         try:
             await asyncio.sleep(seconds)
             await until(lambda: disturbed, 30, lambda: "a request to disturb")
@@ -104,11 +105,6 @@ def disturbed(which: Callable[[web.Request], bool], how: Disturbance, seconds: f
 def is_any(_request: web.Request) -> bool:
     """All are."""
     return True
-
-
-def is_watch(request: web.Request) -> bool:
-    """Whether it asks for a stream of changes."""
-    return "watch" in request.query
 
 
 def is_binding(request: web.Request) -> bool:

@@ -57,6 +57,7 @@ class ApiProxy:
         self.requests: list[ProxiedRequest] = []
         self.cut = False
         self.disturbance: Disturbance | None = None
+        self._watches: set[web.Request] = set()
 
     @property
     def writes(self) -> list[ProxiedRequest]:
@@ -74,11 +75,26 @@ class ApiProxy:
         except (ConnectionError, aiohttp.ClientError):  # the client has left, or the API server is away
             return await hang_up(request)
 
+    def end_watches(self) -> None:
+        """Ends all watches that are open, wherever they are."""
+        for request in self._watches:
+            if request.transport is not None:
+                request.transport.abort()
+
     async def forward(self, request: web.Request) -> web.StreamResponse:
         """Passes a request on, and the API server's answer back."""
         body = await request.read()
         record = ProxiedRequest(time.monotonic(), request.method, request.path_qs)
         self.requests.append(record)
+        if not is_watch(request):
+            return await self._pass_on(request, body, record)
+        self._watches.add(request)
+        try:
+            return await self._pass_on(request, body, record)
+        finally:
+            self._watches.discard(request)
+
+    async def _pass_on(self, request: web.Request, body: bytes, record: ProxiedRequest) -> web.StreamResponse:
         headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
         async with self._session.request(
             request.method, self._api.url + request.path_qs, data=body or None, headers=headers
@@ -96,6 +112,11 @@ class ApiProxy:
     async def _while_cut(self) -> None:
         while self.cut:  # noqa: ASYNC110 - tests set it
             await asyncio.sleep(0.02)
+
+
+def is_watch(request: web.Request) -> bool:
+    """Whether it asks for a stream of changes."""
+    return "watch" in request.query
 
 
 @asynccontextmanager
