@@ -39,7 +39,7 @@ async def test_soak(
         await soak.begin()
         spell = 0
         while time.monotonic() - soak.began < seconds:
-            await soak.churn(min(SPELL, seconds / 3), end_operator=spell % ENDS_EVERY == 1)
+            await soak.churn(min(SPELL, seconds / 3), restart_operator=spell % ENDS_EVERY == 1)
             running = await soak.rest()
             sys.stdout.write(soak.progress(running) + "\n")
             sys.stdout.flush()

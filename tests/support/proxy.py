@@ -87,14 +87,14 @@ class ApiProxy:
         record = ProxiedRequest(time.monotonic(), request.method, request.path_qs)
         self.requests.append(record)
         if not is_watch(request):
-            return await self._pass_on(request, body, record)
+            return await self._relay(request, body, record)
         self._watches.add(request)
         try:
-            return await self._pass_on(request, body, record)
+            return await self._relay(request, body, record)
         finally:
             self._watches.discard(request)
 
-    async def _pass_on(self, request: web.Request, body: bytes, record: ProxiedRequest) -> web.StreamResponse:
+    async def _relay(self, request: web.Request, body: bytes, record: ProxiedRequest) -> web.StreamResponse:
         headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
         async with self._session.request(
             request.method, self._api.url + request.path_qs, data=body or None, headers=headers

@@ -56,10 +56,10 @@ class Soak:
         """The nodes that stay."""
         await self.scene.nodes(*(f"staying-{at}" for at in range(_STAYING)), cpu="5")
 
-    async def churn(self, seconds: float, *, end_operator: bool) -> None:
+    async def churn(self, seconds: float, *, restart_operator: bool) -> None:
         """Things come and go for so long; in the middle of it the operator ends, if it is to."""
         end = time.monotonic() + seconds
-        ending = asyncio.create_task(self._end_operator(seconds / 2)) if end_operator else None
+        restarting = asyncio.create_task(self._restart_operator(seconds / 2)) if restart_operator else None
         moves = (
             *(self._pods_come, self._pods_come, self._gang_comes, self._pods_go),
             *(self._node_comes, self._node_goes, self._policy_changes),
@@ -67,24 +67,24 @@ class Soak:
         while time.monotonic() < end:
             await self._draw.choice(moves)()
             await asyncio.sleep(self._draw.uniform(0, 0.2))
-        if ending is not None:
-            await ending
+        if restarting is not None:
+            await restarting
 
     async def rest(self) -> int:
         """Waits until all is settled, and checks it; how many pods run."""
         await self._collect_garbage()
         await self.scene.wait_settled()
-        in_part: dict[str, int] = {}
+        partial_gangs: dict[str, int] = {}
 
         async def whole() -> bool:
-            nonlocal in_part
+            nonlocal partial_gangs
             gangs = Counter[str]()
             for each in await self.scene.pods():
                 gangs[each["metadata"].get("annotations", {}).get(GANG, "")] += bool(each["spec"].get("nodeName"))
-            in_part = {gang: bound for gang, bound in gangs.items() if gang and bound not in (0, _GANG_SIZE)}
-            return not in_part
+            partial_gangs = {gang: bound for gang, bound in gangs.items() if gang and bound not in (0, _GANG_SIZE)}
+            return not partial_gangs
 
-        await until(whole, 60, lambda: f"gangs to be whole or absent: {in_part}")
+        await until(whole, 60, lambda: f"gangs to be whole or absent: {partial_gangs}")
         nodes, pods = await self.world.api.list("/api/v1/nodes"), await self.scene.pods()
         check_not_overcommitted(nodes, pods)
         check_history(self.scene.history, nodes)
@@ -155,7 +155,7 @@ class Soak:
             await insist(lambda: self.world.api.apply(policy("changing", selects=selects, cost=cost)))
         self.counts["changes of a policy"] += 1
 
-    async def _end_operator(self, after: float) -> None:
+    async def _restart_operator(self, after: float) -> None:
         await asyncio.sleep(after)
         if self.counts["operators ended"] % 2:
             await self.world.operator.stop()
