@@ -15,7 +15,7 @@ from flowcore.model.policies import STEERED_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SINGLES = 120
+SINGLES = 80
 #: What the processes may hold more than before a fault: freed memory does not all go back to the system.
 ALLOWED, SLACK = 0.15, 16 << 20
 
