@@ -33,7 +33,14 @@ _LONG = {
     "operator/test_write_queue.py",
 }
 #: Folders of tests that want the control plane's executables.
-_REAL = {"cli", "controlplane", "e2e", "oracle"}
+_REAL = {"cli", "controlplane", "e2e", "faults", "oracle"}
+#: Folders of tests that mostly wait for a control plane.
+_WAITING = {"chart", "e2e", "faults", "visible"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of single tests."""
+    parser.addoption("--soak-minutes", type=float, default=0.5, help="how long tests/faults/test_soak.py churns")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -73,8 +80,9 @@ def _alternate(items: list[pytest.Item]) -> None:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = sorted((path for path in files if "e2e" in path.parts), key=lambda path: _plane_of(files[path][0]))
-    others = [path for path in files if "e2e" not in path.parts]
+    waiting = [path for path in files if _WAITING & set(path.parts)]
+    others = [path for path in files if path not in waiting]
+    waiting.sort(key=lambda path: _plane_of(files[path][0]))
     # The long ones among the others, against the oracle, come last by name and would be alone at the end.
     pairs = zip_longest(waiting, reversed(others))
     items[:] = [item for pair in pairs for path in pair if path is not None for item in files[path]]

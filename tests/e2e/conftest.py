@@ -10,39 +10,22 @@ control plane is no use to others afterwards says so with ``BREAKS_PLANE``.
 The operator runs as the account of rights/, and the API server's audit log is free of refusals at the module's end.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from support.cluster_scenario import POLICIES, ClusterScenario, install_crds, running_scenario
-from support.controlplane import SharedPlane, binaries, shared_plane
-from support.operator import STARTED, Operator, free_address, running_operator
+from support.controlplane import SharedPlane, binaries, oracle, shared_plane
+from support.operator import Operator, free_address, running_operator
+from support.operator_logs import pytest_runtest_makereport
 from support.rights import acting_account
 from support.steering import DelayingProxy, no_reservations, scheduler_config
-from thalweg_controlplane import Api, Binaries, ControlPlane, Oracle
+from thalweg_controlplane import Api, ControlPlane, Oracle
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 
-__all__ = ["binaries", "shared_plane"]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """A failing test shows what the operator said meanwhile."""
-    report = yield
-    for operator in STARTED:
-        said = operator.new_log()
-        if report.failed:
-            report.sections.append((f"operator, during {report.when}", said[-8000:]))
-    return report
-
-
-@pytest.fixture(scope="session")
-def oracle(binaries: Binaries) -> Iterator[Oracle]:
-    with Oracle(binaries) as oracle:
-        yield oracle
+__all__ = ["binaries", "oracle", "pytest_runtest_makereport", "shared_plane"]
 
 
 @pytest.fixture(scope="session")

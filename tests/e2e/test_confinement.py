@@ -144,6 +144,7 @@ CONFINED: dict[str, tuple[Write, str]] = {
     "a binding with an annotation": (Write("POST", f"{PODS}/free/binding", binding(annotations={"a": "b"})), BINDING),
     "an eviction without grace": (eviction("runs", gracePeriodSeconds=0), GRACE),
     "an eviction in kube-system": (eviction("dns", "kube-system"), SYSTEM),
+    "an eviction in our own namespace": (eviction("ours", "thalweg-system"), SYSTEM),
     "an Event in the name of another": (Write("POST", EVENTS, event("e1", "kubelet")), COMPONENT),
 }  # fmt: skip
 
@@ -240,7 +241,12 @@ async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
     await api.create(node("n", labels={"topology.kubernetes.io/zone": "z"}))
     await api.create(pod("p", "100m", labels={"app": "p"}, annotations={"example.com/theirs": "a"}, scheduler="nobody",
                          schedulingGates=[{"name": THEIRS}, {"name": GATE}]))  # fmt: skip
-    for name, namespace in (("free", "default"), ("runs", "default"), ("dns", "kube-system")):
+    for name, namespace in (
+        ("free", "default"),
+        ("runs", "default"),
+        ("dns", "kube-system"),
+        ("ours", "thalweg-system"),
+    ):
         await api.create(pod(name, namespace=namespace, scheduler="nobody"))
     await Write("POST", f"{PODS}/runs/binding", binding("runs")).send(api)
     await api.create(event("there", "kubelet"))

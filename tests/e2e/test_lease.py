@@ -11,6 +11,7 @@ import pytest
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, running_operator, until
 from support.proxy import ApiProxy, proxied
+from support.rights import user_of
 from thalweg_controlplane import Api, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -38,7 +39,7 @@ async def test_a_second_one_refuses(scene: ClusterScenario, plane: tuple[Control
     await scene.nodes("a")
     async with (
         running_operator(scene.operator.kubeconfig, tmp_path / "first.log", lease=NAME) as first,
-        proxied(*plane, tmp_path, scene.operator.user) as proxy,
+        proxied(*plane, tmp_path, user_of(scene.operator.kubeconfig)) as proxy,
         running_operator(proxy.kubeconfig, tmp_path / "second.log", lease=NAME, wait=False) as second,
     ):
         assert (await second.answers("/readyz", 503)).endswith("lease\n")
@@ -122,13 +123,13 @@ async def test_stopped_past_its_lease(scene: ClusterScenario, plane: tuple[Contr
     def silence(operator: Operator, on: bool) -> None:  # noqa: FBT001
         os.kill(operator.pid, signal.SIGSTOP if on else signal.SIGCONT)
 
-    async with proxied(*plane, tmp_path, scene.operator.user) as proxy:
+    async with proxied(*plane, tmp_path, user_of(scene.operator.kubeconfig)) as proxy:
         await taken_over(scene, plane, proxy, tmp_path, silence)
 
 
 async def test_cut_off_past_its_lease(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """A partition: what it has sent arrives at nobody, and when the line is mended nothing of it arrives late."""
-    async with proxied(*plane, tmp_path, scene.operator.user) as proxy:
+    async with proxied(*plane, tmp_path, user_of(scene.operator.kubeconfig)) as proxy:
 
         def silence(_operator: Operator, on: bool) -> None:  # noqa: FBT001
             proxy.cut = on

@@ -10,10 +10,8 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from thalweg_controlplane.processes import die_with_parent
 
@@ -25,12 +23,20 @@ class Operator:
     """`thalweg run` against one API server. It keeps its port and its log over restarts.
 
     Without a `lease` each start takes a new one: no test waits for the lease of one that was killed to end.
+    `program` is what Python runs as `thalweg`.
     """
 
     def __init__(
-        self, kubeconfig: Path, log: Path, address: str = "", lease: str = "", extender: Sequence[str] = ()
+        self,
+        kubeconfig: Path,
+        log: Path,
+        address: str = "",
+        lease: str = "",
+        extender: Sequence[str] = (),
+        program: Sequence[str] = ("-m", "thalweg"),
     ) -> None:
         self._kubeconfig, self._log, self._lease, self._extender = kubeconfig, log, lease, extender
+        self._program = program
         self.address = address or free_address()
         self._read = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,13 +63,6 @@ class Operator:
         """What it runs with; other operators may, too."""
         return self._kubeconfig
 
-    @property
-    def user(self) -> dict[str, Any]:
-        """Its user, as in a kubeconfig."""
-        config: dict[str, Any] = yaml.safe_load(self._kubeconfig.read_text())
-        user: dict[str, Any] = config["users"][0]["user"]
-        return user
-
     def worker_pids(self) -> list[int]:
         """Its solver processes."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
@@ -73,7 +72,7 @@ class Operator:
         """Starts it without waiting for anything."""
         assert self._process is None or self._process.poll() is not None, "the operator runs already"
         lease = self._lease or f"kube-system/thalweg-{uuid.uuid4()}"
-        command = [sys.executable, "-m", "thalweg", "run", "--kubeconfig", str(self._kubeconfig), "--lease", lease]
+        command = [sys.executable, *self._program, "run", "--kubeconfig", str(self._kubeconfig), "--lease", lease]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--listen", self.address, "--log-format", "text", *self._extender],
@@ -162,12 +161,13 @@ async def running_operator(
     address: str = "",
     lease: str = "",
     extender: Sequence[str] = (),
+    program: Sequence[str] = ("-m", "thalweg"),
 ) -> AsyncIterator[Operator]:
     """An operator that is ready (or, without `wait`, one that was only started), ended when the block is left.
 
     `extender` are its options --extender-*.
     """
-    operator = Operator(kubeconfig, log, address, lease, extender)
+    operator = Operator(kubeconfig, log, address, lease, extender, program)
     STARTED.append(operator)
     try:
         if wait:

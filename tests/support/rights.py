@@ -116,6 +116,13 @@ async def kubeconfig(plane: ControlPlane, api: Api, folder: Path, seconds: int =
     return path
 
 
+def user_of(kubeconfig: Path) -> dict[str, Any]:
+    """The only user of a kubeconfig."""
+    config: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
+    user: dict[str, Any] = config["users"][0]["user"]
+    return user
+
+
 @asynccontextmanager
 async def acting_account(plane: ControlPlane, api: Api, folder: Path) -> AsyncIterator[Path]:
     """A kubeconfig of the account with all of rights/. The plane was started with `audit`.
