@@ -33,7 +33,9 @@ _LONG = {
     "operator/test_write_queue.py",
 }
 #: Folders of tests that want the control plane's executables.
-_REAL = {"cli", "controlplane", "e2e", "faults", "oracle"}
+_REAL = {"chart", "cli", "controlplane", "e2e", "faults", "oracle"}
+#: Folders of tests that mostly wait for a control plane.
+_WAITING = {"chart", "e2e", "faults"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -75,7 +77,8 @@ def _alternate(items: list[pytest.Item]) -> None:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = [path for path in files if {"e2e", "faults"} & set(path.parts)]
+    here = Path(__file__).parent
+    waiting = [path for path in files if path.relative_to(here).parts[0] in _WAITING]
     others = [path for path in files if path not in waiting]
     # The long ones among the others, against the oracle, come last by name and would be alone at the end.
     pairs = zip_longest(waiting, reversed(others))
