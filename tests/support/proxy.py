@@ -48,6 +48,7 @@ class ApiProxy:
         kubeconfig: as the plane's, by way of the proxy.
         requests: all requests that reached the API server, in order.
         cut: while it is set nothing passes and nothing is answered; what is sent meanwhile never arrives.
+        loses: the end of a path: the answer to the next such request is lost, once.
         disturbance: takes each request in place of `forward`; None: all pass.
     """
 
@@ -56,6 +57,7 @@ class ApiProxy:
         self.kubeconfig = kubeconfig
         self.requests: list[ProxiedRequest] = []
         self.cut = False
+        self.loses = ""
         self.disturbance: Disturbance | None = None
         self._watches: set[asyncio.Transport] = set()
 
@@ -100,6 +102,9 @@ class ApiProxy:
             request.method, self._api.url + request.path_qs, data=body or None, headers=headers
         ) as answer:
             record.status = answer.status
+            if self.loses and request.path.endswith(self.loses):
+                self.loses = ""
+                raise ConnectionResetError
             response = web.StreamResponse(status=answer.status)
             response.content_type = answer.content_type
             await response.prepare(request)
