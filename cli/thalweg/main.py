@@ -53,10 +53,13 @@ def main() -> None:
               help="Answer everybody who reaches --extender-listen, on any address, without TLS too.")  # fmt: skip
 @click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
               help="Lease that is held while the operator works; one for each cluster.")  # fmt: skip
+@click.option("--replicated", is_flag=True, help="Wait as a standby while another process holds the lease.")
 @click.option("--worker-memory", metavar="QUANTITY",
               help="Memory that the planning process may use, such as 4Gi; 0: no limit.  "
                    "[default: half of the container's limit]")  # fmt: skip
 @click.option("--extender-bind", is_flag=True, help="Serve the extender's bind verb too (scheduler-config --bind).")
+@click.option("--extender-endpoints", metavar="NAMESPACE/SERVICE",
+              help="Service that is to lead to this pod while it leads; the pod's address is in POD_IP.")  # fmt: skip
 def run(
     kubeconfig: Path | None,
     context: str | None,
@@ -73,6 +76,8 @@ def run(
     extender_client_ca: Path | None,
     extender_insecure: bool,  # noqa: FBT001 - click's flags
     extender_bind: bool,  # noqa: FBT001
+    extender_endpoints: str | None,
+    replicated: bool,  # noqa: FBT001
 ) -> None:
     """Run the operator: snapshot, rounds, binder, and kube-scheduler's extender.
 
@@ -91,10 +96,26 @@ def run(
     from thalweg.run import run_operator
 
     extender = ExtenderOptions(
-        extender_listen, extender_cert, extender_key, extender_client_ca, extender_insecure, extender_bind
+        extender_listen,
+        extender_cert,
+        extender_key,
+        extender_client_ca,
+        extender_insecure,
+        extender_bind,
+        extender_endpoints,
     )
     run_operator(
-        kubeconfig, context, listen, log_format, log_level, round_budget, records, worker_memory, lease, extender
+        kubeconfig,
+        context,
+        listen,
+        log_format,
+        log_level,
+        round_budget,
+        records,
+        worker_memory,
+        lease,
+        extender,
+        replicated=replicated,
     )
 
 

@@ -105,6 +105,7 @@ class Metrics:
         self.binding_seconds = Histogram(
             "thalweg_creation_to_binding_seconds", "From a pod's creation to its binding.", buckets=_SECONDS, registry=r
         )
+        self.leader = Gauge("thalweg_leader", "1 while this process holds the lease and may write, else 0.", registry=r)
         self.nodes = Gauge("thalweg_nodes", "Nodes in the snapshot.", registry=r)
         self.pods = Gauge("thalweg_pods", "Pods in the snapshot.", registry=r)
         self.waiting = Gauge("thalweg_waiting_pods", "Governed pods left pending by the last round.", registry=r)

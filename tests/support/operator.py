@@ -1,13 +1,14 @@
 """The operator as a real child process: started, asked, killed, started again."""
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -26,9 +27,19 @@ class Operator:
     """
 
     def __init__(
-        self, kubeconfig: Path, log: Path, address: str = "", lease: str = "", extender: Sequence[str] = ()
+        self,
+        kubeconfig: Path,
+        log: Path,
+        address: str = "",
+        lease: str = "",
+        extender: Sequence[str] = (),
+        *,
+        replicated: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._kubeconfig, self._log, self._lease, self._extender = kubeconfig, log, lease, extender
+        self._kubeconfig, self._log, self._lease = kubeconfig, log, lease
+        self._options = [*extender, *(["--replicated"] if replicated else [])]
+        self._environment = {**os.environ, **(environment or {})}
         self.address = address or free_address()
         self._read = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,7 +73,8 @@ class Operator:
         command = [sys.executable, "-m", "thalweg", "run", "--kubeconfig", str(self._kubeconfig), "--lease", lease]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--listen", self.address, "--log-format", "text", *self._extender],
+                [*command, "--listen", self.address, "--log-format", "text", *self._options],
+                env=self._environment,
                 stdout=log,
                 stderr=log,
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
@@ -148,12 +160,14 @@ async def running_operator(
     address: str = "",
     lease: str = "",
     extender: Sequence[str] = (),
+    replicated: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Operator]:
     """An operator that is ready (or, without `wait`, one that was only started), ended when the block is left.
 
-    `extender` are its options --extender-*.
+    `extender` are its options --extender-*; `environment` comes on top of that of the tests.
     """
-    operator = Operator(kubeconfig, log, address, lease, extender)
+    operator = Operator(kubeconfig, log, address, lease, extender, replicated=replicated, environment=environment)
     STARTED.append(operator)
     try:
         if wait:

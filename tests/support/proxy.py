@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ class ProxiedRequest:
     method: str
     path: str
     status: int = 0
+    body: bytes = b""
 
     @property
     def is_write(self) -> bool:
@@ -44,6 +45,8 @@ class ApiProxy:
         kubeconfig: as the plane's, by way of the proxy.
         requests: all requests that reached the API server, in order.
         cut: while it is set nothing passes and nothing is answered; what is sent meanwhile never arrives.
+        before, after: called with each request before it is passed on, and when the API server has answered it. Where
+            they return False, neither the request nor the answer goes further, and the connection is closed.
     """
 
     def __init__(self, api: Api, session: aiohttp.ClientSession, kubeconfig: Path) -> None:
@@ -51,6 +54,8 @@ class ApiProxy:
         self.kubeconfig = kubeconfig
         self.requests: list[ProxiedRequest] = []
         self.cut = False
+        self.before: Callable[[ProxiedRequest], bool] = lambda _request: True
+        self.after: Callable[[ProxiedRequest], bool] = lambda _request: True
 
     @property
     def writes(self) -> list[ProxiedRequest]:
@@ -68,13 +73,17 @@ class ApiProxy:
         if self.cut:
             await self._while_cut()
             raise ConnectionResetError
-        record = ProxiedRequest(time.monotonic(), request.method, request.path_qs)
+        record = ProxiedRequest(time.monotonic(), request.method, request.path_qs, body=body)
+        if not self.before(record):
+            raise ConnectionResetError
         self.requests.append(record)
         headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
         async with self._session.request(
             request.method, self._api.url + request.path_qs, data=body or None, headers=headers
         ) as answer:
             record.status = answer.status
+            if not self.after(record):
+                raise ConnectionResetError
             response = web.StreamResponse(status=answer.status)
             response.content_type = answer.content_type
             await response.prepare(request)

@@ -28,6 +28,7 @@ from thalweg_operator.errors import ConnectionLost, Refused
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 #: Bytes. A watch event holds an object of at most 1.5 MiB, etcd's limit.
 _READ_BUFFER = 2**21
@@ -36,9 +37,9 @@ _TIMEOUT = aiohttp.ClientTimeout(total=_SECONDS)
 #: Seconds within which the server must accept a watch.
 _WATCH_BEGINS = 30.0
 #: TCP keep-alive: a probe after 30 s of silence, then every 10 s. The kernel drops the connection when sent data is not
-#: acknowledged for 5 s (TCP_USER_TIMEOUT, milliseconds). A write that starts just before the fence closes must not
-#: arrive after the lease has ended, so this is at most LeaseTimes.duration - LeaseTimes.renew.
-_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 5_000}
+#: acknowledged for 4 s (TCP_USER_TIMEOUT, milliseconds). A write that starts just before the fence closes must not
+#: arrive after others may take the lease, so this is at most LeaseTimes.writes_end - LeaseTimes.renew.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 4_000}
 _TOPIC = "API server"
 #: Upper limit of a Retry-After header, in seconds.
 _LONGEST_RETRY_AFTER = 30.0
