@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.fake_api import serving
 from support.leases import DirectLeaseClient, LeaseServer, LeaseStore
 from support.profiles import examples
-from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.client import ApiClient, connect
 from thalweg_operator.api.fence import Fence, boot_time
 from thalweg_operator.api.leader_election import LeaderElector, LeaseName, LeaseTimes
 from thalweg_operator.app import Operator
@@ -446,3 +446,33 @@ async def test_what_is_not_acknowledged_is_dropped(tmp_path: Path) -> None:
                 found.append(held.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
     times = LeaseTimes()
     assert found == [(times.writes_end(times.duration) - times.renew) * 1000]
+
+
+async def test_no_byte_is_sent_once_the_fence_is_closed(tmp_path: Path) -> None:
+    """Also of a request that was begun before: a process may be stopped between its check of the fence and the send."""
+    seen: list[str] = []
+    app = web.Application()
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append((await request.read()).decode())
+        return web.Response(body=b"{}")
+
+    app.router.add_route("*", "/{rest:.*}", answer)
+    async with serving(app, tmp_path):
+        fence = Fence()
+        fence.extend(boot_time() + 60, boot_time() + 60)
+        async with connect(tmp_path / "kubeconfig", 4, fence) as connection:
+            await connection.request("POST", "/things", body=b"before")
+
+            class Stopped(Fence):
+                """Open when it is asked first; then the process is stopped, and goes on after the lease has ended."""
+
+                def seconds(self) -> float:
+                    fence.close()
+                    return 10.0
+
+            connection._fence = Stopped()
+            with pytest.raises(ConnectionLost):
+                await connection.request("POST", "/things", body=b"after")
+            await connection.request("GET", "/things")
+            assert seen == ["before", ""]

@@ -45,6 +45,11 @@ class Operator:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def runs(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         """Of the process that runs now."""
         assert self._process is not None, "the operator does not run"
@@ -128,6 +133,11 @@ class Operator:
         """Fails when it has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             raise AssertionError(f"the operator ended with {self._process.returncode}:\n{self.log[-3000:]}")
+
+    async def ended(self, within: float = 30.0) -> int:
+        """Waits until it has ended by itself; its exit code."""
+        assert self._process is not None
+        return await asyncio.to_thread(self._process.wait, within)
 
     async def kill(self) -> None:
         """SIGKILL: it is gone when this returns."""

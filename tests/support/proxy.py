@@ -45,6 +45,7 @@ class ApiProxy:
         kubeconfig: as the plane's, by way of the proxy.
         requests: all requests that reached the API server, in order.
         cut: while it is set nothing passes and nothing is answered; what is sent meanwhile never arrives.
+        lagging: paths whose watches bring nothing for now.
         before, after: called with each request before it is passed on, and when the API server has answered it. Where
             they return False, neither the request nor the answer goes further, and the connection is closed.
     """
@@ -54,6 +55,7 @@ class ApiProxy:
         self.kubeconfig = kubeconfig
         self.requests: list[ProxiedRequest] = []
         self.cut = False
+        self.lagging: set[str] = set()
         self.before: Callable[[ProxiedRequest], bool] = lambda _request: True
         self.after: Callable[[ProxiedRequest], bool] = lambda _request: True
 
@@ -89,6 +91,8 @@ class ApiProxy:
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
                 await self._while_cut()
+                while "watch" in request.query and request.path in self.lagging:  # noqa: ASYNC110 - tests set it
+                    await asyncio.sleep(0.02)
                 await response.write(chunk)
             await response.write_eof()
         return response
