@@ -63,12 +63,12 @@ def select_pods(dump: ClusterDump, names: tuple[str, ...]) -> list[Pod]:
         key = name if "/" in name else f"default/{name}"
         pod = dump.cluster.pods.get(key)
         if pod is None:
-            raise UnknownPodError(f"pod {key}: there is no such pod in the dump")
+            raise UnknownPodError(f"pod {key}: the dump does not contain this pod")
         if pod.terminal:
-            raise UnknownPodError(f"pod {key}: it has run to its end and waits for no node")
+            raise UnknownPodError(f"pod {key}: the pod has finished and needs no node")
         if pod.node_name:
             raise UnknownPodError(
-                f"pod {key}: it has its node already, {pod.node_name}; only pods that wait are explained"
+                f"pod {key}: the pod is bound to node {pod.node_name}; only waiting pods are explained"
             )
         selected[key] = waiting[key]
     return list(selected.values())
@@ -175,4 +175,4 @@ def _sentence(explanation: Explanation) -> str:
     text, skip_reason = summary(explanation.verdicts), explanation.pod.skip_reason(BUILT_IN.delivery)
     if explanation.gang_reason:
         text += f" {explanation.gang_reason[:1].upper()}{explanation.gang_reason[1:]}."
-    return f"{text} Thalweg leaves it alone: {skip_reason}." if skip_reason else text
+    return f"{text} Thalweg does not plan this pod: {skip_reason}." if skip_reason else text

@@ -83,16 +83,16 @@ def serve_extender(options: ExtenderOptions) -> Callable[[Operator], AbstractAsy
     if options.listen is None:
         tls = (options.certificate, options.key, options.client_authority, options.insecure)
         if any((*tls, options.bind, options.service)):
-            raise click.UsageError("options --extender-* need --extender-listen: without it there is no extender")
+            raise click.UsageError("options --extender-* need --extender-listen: without it no extender runs")
         return lambda _operator: nullcontext()
     host, port = options.listen
     certificates = _certificates(options)
     if options.insecure and options.client_authority is not None:
-        raise click.UsageError("--extender-insecure contradicts --extender-client-ca")
+        raise click.UsageError("--extender-insecure contradicts --extender-client-ca: give one of them")
     if not (options.insecure or options.client_authority is not None or _is_loopback(host)):
         raise click.UsageError(
-            f'whoever reaches "{options.listen}" could steer kube-scheduler: give --extender-cert, --extender-key and '
-            "--extender-client-ca, or listen on loopback, or say --extender-insecure"
+            f"--extender-listen {options.listen}: any client could steer kube-scheduler. Give --extender-cert, "
+            "--extender-key and --extender-client-ca, or listen on loopback, or give --extender-insecure"
         )
     return partial(_listen, host=host, port=port, certificates=certificates, bind=options.bind)
 
@@ -102,7 +102,9 @@ def _certificates(options: ExtenderOptions) -> Certificates | None:
         raise click.UsageError("--extender-cert and --extender-key need each other")
     if options.certificate is None or options.key is None:
         if options.client_authority is not None:
-            raise click.UsageError("--extender-client-ca needs --extender-cert and --extender-key: it is part of TLS")
+            raise click.UsageError(
+                "--extender-client-ca needs --extender-cert and --extender-key: client certificates need TLS"
+            )
         return None
     try:
         return Certificates(CertificateFiles(options.certificate, options.key, options.client_authority))

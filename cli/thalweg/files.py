@@ -37,13 +37,13 @@ def read_objects(name: str) -> Iterator[dict[str, Any]]:
         name: path of the file; ``-``: standard input.
 
     Raises:
-        DumpError: the file cannot be read, or holds no objects.
+        DumpError: the file cannot be read, or contains no objects.
     """
     shown = display_name(name)
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise DumpError(f"{shown}: cannot be read: {reason}") from error
     documents: list[Any]
     try:
@@ -67,7 +67,7 @@ def read_objects(name: str) -> Iterator[dict[str, Any]]:
         object_count += 1
         yield from _flatten(document, where)
     if not object_count:
-        raise DumpError(f"{shown}: holds no object")
+        raise DumpError(f"{shown}: contains no object")
 
 
 def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
@@ -75,7 +75,7 @@ def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
         raise DumpError(f"{where}: expected a Kubernetes object, got {json_type(document)}")
     kind = document.get("kind")
     if not isinstance(kind, str) or not kind:
-        raise DumpError(f"{where}: kind: an object says which kind it is; is this what kubectl printed?")
+        raise DumpError(f"{where}: kind: required value; give the output of kubectl get -o json or -o yaml")
     if not kind.endswith("List"):
         yield document
         return

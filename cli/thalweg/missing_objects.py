@@ -21,7 +21,7 @@ from thalweg.files import DumpError
 
 _ADD_NAMESPACES = "kubectl get namespaces -o json"
 _ADD_STORAGE = "kubectl get pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments -A -o json"
-NO_CLAIMS_MESSAGE = f"no PersistentVolumeClaim is in the files (add them: {_ADD_STORAGE})"
+NO_CLAIMS_MESSAGE = f"the files contain no PersistentVolumeClaim (add them: {_ADD_STORAGE})"
 
 
 def check_namespaces_known(dump: ClusterDump) -> None:
@@ -42,8 +42,8 @@ def check_namespaces_known(dump: ClusterDump) -> None:
             counts = policy.constraints or (not pod.node_name and anywhere.matches(pod.scheduler_name, pod.labels, ()))
             if counts:
                 raise DumpError(
-                    f"FlowSchedulingPolicy {policy.name}: spec.selects.namespaceSelector: it reads the labels of "
-                    f"Namespace {pod.namespace}, which is not in the files. Add the namespaces: {_ADD_NAMESPACES}"
+                    f"FlowSchedulingPolicy {policy.name}: spec.selects.namespaceSelector: the files do not "
+                    f"contain Namespace {pod.namespace}, whose labels it reads. Add the namespaces: {_ADD_NAMESPACES}"
                 )
 
 
@@ -94,8 +94,8 @@ def _namespaces(dump: ClusterDump, pods: Sequence[Pod]) -> Iterator[str]:
     selecting = [pod.key for pod in present if any(_selects_namespaces(term) for term in _terms(pod))]
     if selecting:
         yield (
-            f"{_pods(selecting)}: affinity rules select namespaces by label, and Namespace {missing} is not in the "
-            f"files. Add the namespaces: {_ADD_NAMESPACES}"
+            f"{_pods(selecting)}: affinity rules select namespaces by label, but the files do not contain Namespace "
+            f"{missing}. Add the namespaces: {_ADD_NAMESPACES}"
         )
 
 
@@ -115,7 +115,7 @@ def _storage(dump: ClusterDump, pods: Sequence[Pod]) -> Iterator[str]:
     ):
         if lacking and not _has_kind(dump, kind):
             first = f"PersistentVolumeClaim {lacking[0].namespace}/{lacking[0].name}"
-            yield f"{first}: it names a {kind.__name__}, and none is in the files. Add them: {_ADD_STORAGE}"
+            yield f"{first}: it names a {kind.__name__}, but the files contain none. Add them: {_ADD_STORAGE}"
 
 
 def _has_kind(dump: ClusterDump, kind: type) -> bool:

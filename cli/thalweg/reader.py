@@ -88,12 +88,12 @@ class _Reader:
                 if key in self._known:
                     replaced.setdefault(kind, []).append(shown)
             elif not _equal(here[key], item):
-                raise DumpError(f"{file}: {kind} {shown}: it is in the file twice, with different content")
+                raise DumpError(f"{file}: {kind} {shown}: the file contains it twice, with different content")
         self._known.update(here)
         self._files.append(file)
         for kind, names in replaced.items():
             which = f"{kind} {names[0]} replaces" if len(names) == 1 else f"{len(names)} {kind} objects replace"
-            self._dump.warnings.append(f"{file}: {which} what an earlier file has")
+            self._dump.warnings.append(f"{file}: {which} the version of an earlier file")
 
     def dump(self) -> ClusterDump:
         """The dump, once all files are read."""
@@ -101,15 +101,15 @@ class _Reader:
         workload = min(_WORKLOADS & self._skipped.keys(), default="")
         if workload and not dump.cluster.pods:
             raise DumpError(
-                f"{self._first_seen_in[workload]}: only pods are planned, and no Pod is in the files. Create the "
-                f"{workload} in a cluster and dump that: {DUMP_COMMAND}"
+                f"{self._first_seen_in[workload]}: only pods are planned, and the files contain no Pod. Create the "
+                f"{workload} in a cluster and dump the cluster: {DUMP_COMMAND}"
             )
         if not dump.cluster.nodes:
-            raise DumpError(f"{', '.join(self._files)}: no Node is in there. Dump the cluster with: {DUMP_COMMAND}")
+            raise DumpError(f"{', '.join(self._files)}: no Node found. Dump the cluster with: {DUMP_COMMAND}")
         for kind, count in sorted(self._skipped.items()):
             which = f"{count} {kind} {'object' if count == 1 else 'objects'}"
-            what = "only pods that exist are planned" if kind in _WORKLOADS else "no plan depends on this kind"
-            dump.warnings.append(f"{which} not read, such as {self._first_seen_in[kind]}: {what}")
+            what = "only existing pods are planned" if kind in _WORKLOADS else "plans do not depend on this kind"
+            dump.warnings.append(f"{which} ignored, such as {self._first_seen_in[kind]}: {what}")
         return dump
 
     def _skip(self, item: dict[str, Any], kind: str) -> None:
@@ -129,9 +129,9 @@ def _check_is_object(item: dict[str, Any], file: str) -> None:
     """
     if item["kind"] == "Status":
         message = " ".join(str(item.get("message") or item.get("reason") or "no message").split())
-        raise DumpError(f"{file}: Status: the API server answered with an error, not with objects: {message}")
+        raise DumpError(f"{file}: Status: this is an error of the API server, not an object: {message}")
     if item["kind"] == "Table":
-        raise DumpError(f"{file}: Table: this lists columns for people; dump whole objects: {DUMP_COMMAND}")
+        raise DumpError(f"{file}: Table: this is a table of columns; dump whole objects: {DUMP_COMMAND}")
 
 
 def _name(item: dict[str, Any], file: str) -> tuple[str, str]:
@@ -141,7 +141,7 @@ def _name(item: dict[str, Any], file: str) -> tuple[str, str]:
         raise DumpError(f"{file}: {kind}: metadata: expected an object, got {json_type(metadata)}")
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
-        raise DumpError(f"{file}: {kind}: metadata.name: every object has a name")
+        raise DumpError(f"{file}: {kind}: metadata.name: required value")
     namespace = metadata.get("namespace") or "default"
     return str(namespace) if kind in _NAMESPACED else "", name
 

@@ -32,7 +32,7 @@ def run_replay(path: Path, output: str) -> None:
             f"cost {again.cost}, {again.steps} steps, {again.method}; "
             f"recorded in {record.reply.seconds:.3f} s, now {again.seconds:.3f} s"
         )
-        click.echo("the recorded plan" if not sentences else "not the recorded plan: " + "; ".join(sentences))
+        click.echo("same plan as recorded" if not sentences else "different plan: " + "; ".join(sentences))
     sys.exit(1 if sentences else 0)
 
 

@@ -89,7 +89,7 @@ def _memory(text: str) -> int:
     except ModelError as error:
         raise click.BadParameter(str(error), param_hint="--worker-memory") from error
     if memory and memory < LEAST_MEMORY:
-        problem = f'"{text}" is not enough: give 0, for no limit, or at least {format_memory(LEAST_MEMORY)}'
+        problem = f'"{text}" is too little: give at least {format_memory(LEAST_MEMORY)}, or 0 for no limit'
         raise click.BadParameter(problem, param_hint="--worker-memory")
     return memory
 

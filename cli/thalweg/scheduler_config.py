@@ -144,54 +144,55 @@ _Entry: TypeAlias = tuple[str, object, str]
 
 _HEAD = """\
 kube-scheduler with Thalweg as its extender: kube-scheduler --config THIS_FILE
-With --config its other flags are ignored, except those of leader election, serving and authentication."""
+With --config, kube-scheduler ignores its other flags, except those of leader election, serving and authentication."""
 
-_KUBECONFIG = "Needed here: the flag --kubeconfig does not count beside --config."
+_KUBECONFIG = "Required here: with --config, kube-scheduler ignores its flag --kubeconfig."
 
-_QPS = "kube-scheduler's own default of 50 requests a second limits it to less than 50 pods a second."
+_QPS = "kube-scheduler's default, 50 requests a second, limits it to less than 50 pods a second."
 
 _SECOND_SCHEDULER = """\
-This kube-scheduler runs beside the cluster's own, in one replica: it takes part in no leader election. The cluster's
-own serves all other pods and does not ask Thalweg. Give each of the two its own nodes: otherwise both may fill one node
-at the same time."""
+This kube-scheduler runs beside the cluster's kube-scheduler, in one replica, without leader election. The cluster's
+kube-scheduler serves all other pods and does not ask Thalweg. Give each of the two its own nodes: otherwise both may
+fill one node at the same time."""
 
-_DEFAULT = "Pods that name no scheduler: as before."
+_DEFAULT = "Pods that name no scheduler are scheduled as before."
 
-_STEERED = "Pods with `schedulerName: {name}`, which a FlowSchedulingPolicy with `delivery: Extender` selects."
+_STEERED = "Pods with `schedulerName: {name}`. A FlowSchedulingPolicy with `delivery: Extender` selects them."
 
 _NODE_SAMPLE = """\
-Percentage of the nodes that an attempt looks for before it asks Thalweg; at least 100 nodes, whatever it says. A pod
-with a plan is tried on its planned node alone, so this bounds only what an attempt before the plan costs: 1 is the
-cheapest. `steering: Prefer` wants 100: where the planned node does not hold, all are compared."""
+Percentage of the nodes that an attempt looks for before it asks Thalweg. kube-scheduler looks for at least 100 nodes.
+A pod with a plan is tried on its planned node only, so this limits the cost of attempts before the plan: 1 is the
+cheapest. Use 100 for `steering: Prefer`: if the planned node fails, kube-scheduler compares all nodes."""
 
 _EXTENDER = """\
-Shared by all profiles: kube-scheduler asks about every pod, also about pods that no policy governs. Thalweg answers
-those at once, without the nodes that planned pods fill."""
+All profiles share the extender: kube-scheduler asks about every pod, also about pods that no policy governs. Thalweg
+answers these at once, without the nodes that planned pods fill."""
 
 _WEIGHT = (
-    "Thalweg scores nodes 0 to 10; times this and times 10 they stand beside kube-scheduler's scores of some hundreds."
+    "Thalweg scores nodes from 0 to 10. kube-scheduler multiplies the score by 10 and by this weight; its own scores "
+    "add up to some hundreds."
 )
 
-_NODE_CACHE = "Thalweg knows the nodes: send their names only. It refuses requests with whole nodes."
+_NODE_CACHE = "Send names of nodes only: Thalweg knows the nodes and refuses requests with whole nodes."
 
-_TIMEOUT = "kube-scheduler takes one pod at a time and waits this long for an answer; a few milliseconds are usual."
+_TIMEOUT = "Longest wait for an answer, one pod at a time. Answers usually take a few milliseconds."
 
 _STRICT = """\
-Strict: while Thalweg does not answer, NO pod is scheduled, of any profile, Thalweg's own among them. Each is tried
-again after 1 to 10 seconds. Nothing is ever placed against a plan. Make sure that Thalweg's own pod starts without this
-kube-scheduler, or use --ignorable."""
+Strict: while Thalweg does not answer, NO pod of any profile is scheduled, Thalweg's own pod included. kube-scheduler
+tries each again after 1 to 10 seconds. No pod is ever placed against a plan. Make sure that Thalweg's own pod starts
+without this kube-scheduler, or use --ignorable."""
 
 _IGNORABLE = """\
-Ignorable: while Thalweg does not answer, kube-scheduler schedules all pods by itself, governed pods too, as if there
-were no plan. Nothing stops, but what the plan promises (gangs, limits between pods, who goes first) does not hold.
-Pods behind Thalweg's scheduling gate (`waiting: Gate`) wait all the same."""
+Ignorable: while Thalweg does not answer, kube-scheduler schedules all pods without a plan, governed pods too. No pod
+stops, but the promises of the plan (gangs, limits between pods, order) do not hold. Pods behind Thalweg's scheduling
+gate (`waiting: Gate`) still wait."""
 
 _BIND = """\
-kube-scheduler leaves the binding of ALL pods to Thalweg: while it is away, nothing is bound. Only one extender may have
-this. `thalweg run --extender-bind` must serve it."""
+Thalweg binds ALL pods: while it does not answer, no pod is bound. Only one extender may have a bindVerb. Start Thalweg
+with `thalweg run --extender-bind`."""
 
-_AUTHORITY = "Without it kube-scheduler would not verify whom it talks to, and would not say so."
+_AUTHORITY = "Without this CA, kube-scheduler does not verify the extender's certificate, and does not log that."
 
 _CLIENT = """\
-What kube-scheduler shows Thalweg, signed by the CA of `thalweg run --extender-client-ca`. kube-scheduler reads both
-files where it runs, and again when they change."""
+kube-scheduler's client certificate, signed by the CA of `thalweg run --extender-client-ca`. kube-scheduler reads both
+files on its own machine, and reads them again when they change."""

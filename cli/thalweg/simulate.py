@@ -170,9 +170,9 @@ def _print(simulation: Simulation, after: Snapshot) -> None:
 def _proof(simulation: Simulation) -> str:
     result = simulation.result
     if not result.placements and not result.unplaced:
-        return "none of the pending pods can be planned"
+        return "no pending pod can be planned"
     if simulation.gaps:
-        return f"cost {result.cost}, not certified: the files lack what the plan depends on"
+        return f"cost {result.cost}, not certified: the files lack objects that the plan needs"
     if simulation.certified:
         return f"cost {result.cost}, certified: no plan costs less"
     # Rounded up, so that a plan with a gap never shows none.

@@ -37,11 +37,11 @@ def run_uninstall(
         done = asyncio.run(_uninstall(kubeconfig, context, name, policies=policies, force=force, confirmed=confirmed))
     except OperatorError as error:
         held = isinstance(error, LeaseHeld)
-        hint = "\nIf an operator runs, stop it first (scale its Deployment to 0), or use --force." if held else ""
+        hint = "\nStop the operator first (scale its Deployment to 0), or use --force." if held else ""
         click.echo(f"Error: {error}{hint}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        click.echo("Interrupted; run it again to go on.", err=True)
+        click.echo("Interrupted. Run the command again to continue.", err=True)
         sys.exit(130)
     if output == "json":
         summary = {
@@ -70,7 +70,7 @@ async def _uninstall(
             what = "Remove Thalweg's admission policies and open its gates"
             click.confirm(f"{what} on {connection.server}?", abort=True, err=True)
         await connection.request("GET", "/version")  # fails at once if there is no API server
-        click.echo(f"taking the lease {lease}; that of an operator that was killed is waited for", err=True)
+        click.echo(f"taking the lease {lease}; if an operator was killed, its lease must expire first", err=True)
         # While this process holds the lease, no operator creates new gates.
         elector = LeaderElector(aside, fence, lease, seizes=force)
         electing = asyncio.create_task(elector.run())

@@ -104,8 +104,8 @@ def _serve(nodes: int, folder: Path) -> None:
         steered.write_text(_STEERED)
         return (
             f"kubectl apply -f {web}   # 30 pods that name the scheduler thalweg, and a policy for them",
-            f"kubectl apply -f {steered}   # 20 pods that kube-scheduler binds where Thalweg tells it to",
-            "kubectl get pods -o wide && kubectl get fsp   # where they went; scale to 500 and see why some wait",
+            f"kubectl apply -f {steered}   # 20 pods that Thalweg plans and kube-scheduler binds",
+            "kubectl get pods -o wide && kubectl get fsp   # see their nodes; scale to 500 to see why some wait",
             f"curl -s http://{_LOOPBACK}:{port}/metrics | grep ^thalweg",
         )
 

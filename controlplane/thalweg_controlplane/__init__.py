@@ -2,6 +2,7 @@
 
 `build` builds one Go binary and caches it. `cluster.ControlPlane` runs etcd, kube-apiserver, kube-scheduler and
 kube-controller-manager from it, with KWOK for the kubelets. `oracle.Oracle` asks kube-scheduler's own filters.
+`tools.find_or_build_tool` builds tools such as Helm in the same way.
 Nothing in Thalweg's scheduler imports this package.
 """
 
@@ -10,6 +11,7 @@ from thalweg_controlplane.build import Binaries, find_or_build
 from thalweg_controlplane.cluster import ControlPlane
 from thalweg_controlplane.errors import ApiError, BuildError, ComponentFailed, ControlPlaneError, OracleError
 from thalweg_controlplane.oracle import Oracle, OracleVerdict
+from thalweg_controlplane.tools import find_or_build_tool
 
 __all__ = [
     "Api",
@@ -23,4 +25,5 @@ __all__ = [
     "OracleError",
     "OracleVerdict",
     "find_or_build",
+    "find_or_build_tool",
 ]

@@ -67,6 +67,25 @@ def _version(go: Path) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
+def go_environment() -> Mapping[str, str]:
+    """The environment for builds: no C compiler, and no other toolchain than the one that was found."""
+    return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+
+
+class BuildProgress:
+    """Counts lines of go's output: one per downloaded module, and one per listed or compiled package."""
+
+    def __init__(self) -> None:
+        self.fetched = 0
+        self.packages = 0
+
+    def __call__(self, line: str) -> None:
+        if line.startswith("go: downloading "):
+            self.fetched += 1
+        else:
+            self.packages += 1
+
+
 def run_go(
     argv: Sequence[str | Path],
     *,

@@ -57,8 +57,8 @@ def test_a_workload_without_pods_is_an_error(command: str, kind: str, tmp_path: 
     for objects in ([named(kind, "web")], [node("a"), named(kind, "web")]):
         said = refused(run(objects, folder=tmp_path, command=command), tmp_path)
         assert said == (
-            f"{kind} shop/web: only pods are planned, and no Pod is in the files. Create the {kind} in a cluster and "
-            f"dump that: {DUMP_COMMAND}"
+            f"{kind} shop/web: only pods are planned, and the files contain no Pod. Create the {kind} in a cluster and "
+            f"dump the cluster: {DUMP_COMMAND}"
         )
 
 
@@ -68,7 +68,7 @@ def test_an_answer_that_is_an_error_is_an_error(command: str, tmp_path: Path) ->
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "Unauthorized", "code": 401}
     for objects in ([status], [node("a"), pod("p"), status]):
         said = refused(run(objects, folder=tmp_path, command=command), tmp_path)
-        assert said == "0.json: Status: the API server answered with an error, not with objects: Unauthorized"
+        assert said == "0.json: Status: this is an error of the API server, not an object: Unauthorized"
 
 
 @COMMANDS
@@ -76,7 +76,7 @@ def test_a_table_is_an_error(command: str, tmp_path: Path) -> None:
     """What the API server answers to those who ask for columns has no specs."""
     table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [], "rows": []}
     said = refused(run([table], folder=tmp_path, command=command), tmp_path)
-    assert said == f"0.json: Table: this lists columns for people; dump whole objects: {DUMP_COMMAND}"
+    assert said == f"0.json: Table: this is a table of columns; dump whole objects: {DUMP_COMMAND}"
 
 
 @COMMANDS
@@ -84,15 +84,15 @@ def test_a_table_is_an_error(command: str, tmp_path: Path) -> None:
 def test_no_nodes_are_an_error(command: str, objects: list[Manifest], tmp_path: Path) -> None:
     """Nothing can be said of a cluster without nodes; the message has the command that dumps a whole one."""
     said = refused(run(objects, folder=tmp_path, command=command), tmp_path)
-    assert said == f"0.json: no Node is in there. Dump the cluster with: {DUMP_COMMAND}"
+    assert said == f"0.json: no Node found. Dump the cluster with: {DUMP_COMMAND}"
 
 
 def test_a_node_of_another_project_is_none(tmp_path: Path) -> None:
     """The API group tells Kubernetes' kinds from those of the same name."""
     longhorn = named("Node", "a", "longhorn.io/v1beta2")
-    assert "no Node is in there" in refused(run([longhorn, pod("p")], folder=tmp_path), tmp_path)
+    assert "no Node found" in refused(run([longhorn, pod("p")], folder=tmp_path), tmp_path)
     done = run([longhorn, node("a"), pod("p")], folder=tmp_path, json_output=True)
-    said = "1 Node.longhorn.io object not read, such as Node.longhorn.io shop/a: no plan depends on this kind"
+    said = "1 Node.longhorn.io object ignored, such as Node.longhorn.io shop/a: plans do not depend on this kind"
     assert warnings_of(done, tmp_path) == [said]
     assert json.loads(done.stdout)["placements"] == {"default/p": "a"}
 
@@ -105,9 +105,9 @@ def test_kinds_that_are_not_read_are_counted(tmp_path: Path) -> None:
     others = [named("Service", "s"), named("Service", "t"), named("Deployment", "web", "apps/v1"), {"kind": "Odd"}]
     done = run([node("a"), pod("p"), *others], folder=tmp_path, json_output=True)
     assert warnings_of(done, tmp_path) == [
-        "1 Deployment object not read, such as Deployment shop/web: only pods that exist are planned",
-        "1 Odd object not read, such as Odd: no plan depends on this kind",
-        "2 Service objects not read, such as Service shop/s: no plan depends on this kind",
+        "1 Deployment object ignored, such as Deployment shop/web: only existing pods are planned",
+        "1 Odd object ignored, such as Odd: plans do not depend on this kind",
+        "2 Service objects ignored, such as Service shop/s: plans do not depend on this kind",
     ]
     assert json.loads(done.stdout)["certified"] is True
 
@@ -120,9 +120,9 @@ def test_an_object_twice_in_a_file_with_different_content_is_an_error(other: Man
     """Nobody can say which one is meant; a pod's other uid is such a difference."""
     said = refused(run([node("a"), pod("p"), other], folder=tmp_path), tmp_path)
     name = "Node a" if other["kind"] == "Node" else "Pod default/p"
-    assert said == f"0.json: {name}: it is in the file twice, with different content"
+    assert said == f"0.json: {name}: the file contains it twice, with different content"
     ids = [pod("p", metadata={"uid": uid}) for uid in "xy"]
-    assert "Pod default/p: it is in the file twice" in refused(run([node("a"), *ids], folder=tmp_path), tmp_path)
+    assert "Pod default/p: the file contains it twice" in refused(run([node("a"), *ids], folder=tmp_path), tmp_path)
 
 
 def test_the_same_object_twice_in_a_file_is_one(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_a_later_file_replaces_objects_of_an_earlier_one(tmp_path: Path) -> None
     later = [node("a", "2"), pod("p", "2"), pod("q", "2"), pod("r")]
     done = run([node("a"), pod("p"), pod("q")], later, folder=tmp_path, json_output=True)
     assert warnings_of(done, tmp_path) == [
-        "1.json: Node a replaces what an earlier file has",
-        "1.json: 2 Pod objects replace what an earlier file has",
+        "1.json: Node a replaces the version of an earlier file",
+        "1.json: 2 Pod objects replace the version of an earlier file",
     ]
     assert json.loads(done.stdout)["bound"] == 1
 
@@ -184,8 +184,8 @@ def test_namespaces_that_a_policy_reads_must_be_there(
     """Without them nobody can say which policy governs a pod: an error with the policy, the field and the command."""
     said = refused(run([node("a"), given, *objects], folder=tmp_path, command=command), tmp_path)
     assert said == (
-        "FlowSchedulingPolicy team: spec.selects.namespaceSelector: it reads the labels of Namespace default, which "
-        "is not in the files. Add the namespaces: kubectl get namespaces -o json"
+        "FlowSchedulingPolicy team: spec.selects.namespaceSelector: the files do not contain Namespace default, "
+        "whose labels it reads. Add the namespaces: kubectl get namespaces -o json"
     )
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
     assert run([node("a"), given, *objects, namespace], folder=tmp_path, command=command).exit_code == 0
@@ -214,7 +214,7 @@ def test_affinity_that_selects_unknown_namespaces_is_not_certified(command: str,
     term = {"topologyKey": "zone", "labelSelector": {}, **TEAM}
     shy = pod("shy", affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
     said = (
-        "Pod default/shy: affinity rules select namespaces by label, and Namespace default is not in the files. "
+        "Pod default/shy: affinity rules select namespaces by label, but the files do not contain Namespace default. "
         "Add the namespaces: kubectl get namespaces -o json"
     )
     done = run([node("a"), shy], folder=tmp_path, command=command)
@@ -260,7 +260,9 @@ def test_what_claims_name_and_was_not_dumped(spec: Manifest, kind: str, tmp_path
     steered = policy(selects={"podSelector": {}}, delivery="Extender")
     objects = [node("a"), steered, claim(**spec), claiming("p", schedulerName="thalweg-steered")]
     (said,) = warnings_of(run(objects, folder=tmp_path, json_output=True), tmp_path)
-    assert said.startswith(f"PersistentVolumeClaim default/data: it names a {kind}, and none is in the files. Add them")
+    assert said.startswith(
+        f"PersistentVolumeClaim default/data: it names a {kind}, but the files contain none. Add them"
+    )
 
 
 def test_pods_that_cannot_be_planned_are_not_certified(tmp_path: Path) -> None:

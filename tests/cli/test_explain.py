@@ -143,10 +143,10 @@ def test_pods_by_name_in_the_order_given() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("default/nobody", "pod default/nobody: there is no such pod in the dump"),
-        ("nobody", "pod default/nobody: there is no such pod in the dump"),
-        ("runs", "pod default/runs: it has its node already, a"),
-        ("done", "pod default/done: it has run to its end"),
+        ("default/nobody", "pod default/nobody: the dump does not contain this pod"),
+        ("nobody", "pod default/nobody: the dump does not contain this pod"),
+        ("runs", "pod default/runs: the pod is bound to node a"),
+        ("done", "pod default/done: the pod has finished"),
     ],
 )
 def test_a_pod_that_does_not_wait_is_an_error(name: str, message: str) -> None:
@@ -190,7 +190,8 @@ def test_the_table_of_one_pod() -> None:
         ["b", "yes"],
     ]
     assert first.splitlines()[0] == "default/p: 1/2 nodes are available: 1 Insufficient cpu."
-    assert "Thalweg leaves it alone: spec.topologySpreadConstraints[0].labelSelector: " in " ".join(second.split())
+    said = "Thalweg does not plan this pod: spec.topologySpreadConstraints[0].labelSelector: "
+    assert said in " ".join(second.split())
 
 
 def test_nothing_waits() -> None:
@@ -203,7 +204,7 @@ def test_a_dump_without_nodes_is_an_error() -> None:
     """As with simulate."""
     done = thalweg("explain", "-f", "-", stdin=dump_of(pod("p")))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"Error: standard input: no Node is in there. Dump the cluster with: {DUMP_COMMAND}\n"
+    assert done.stderr == f"Error: standard input: no Node found. Dump the cluster with: {DUMP_COMMAND}\n"
 
 
 def test_claims_that_were_not_dumped_are_not_said_to_be_missing() -> None:
@@ -212,7 +213,7 @@ def test_claims_that_were_not_dumped_are_not_said_to_be_missing() -> None:
     first, second = json.loads(done.stdout)
     assert done.returncode == 0
     assert first["nodes"] == {"a": {"fits": False, "filter": "VolumeRestrictions", "reason": NO_CLAIMS_MESSAGE}}
-    assert NO_CLAIMS_MESSAGE.startswith("no PersistentVolumeClaim is in the files (add them: kubectl get pvc,pv,sc,")
+    assert NO_CLAIMS_MESSAGE.startswith("the files contain no PersistentVolumeClaim (add them: kubectl get pvc,pv,sc,")
     assert second["nodes"] == {"a": FITS}
     assert done.stderr == f"Warning: Pod default/p: volume claims are not judged: {NO_CLAIMS_MESSAGE}\n"
 

@@ -8,8 +8,8 @@ from support.cli import thalweg
     ("value", "problem"),
     [
         ("4GiB", '"4GiB" is not a quantity'),
-        ("1Mi", '"1Mi" is not enough: give 0, for no limit, or at least 256Mi'),
-        ("-1Gi", '"-1Gi" is not enough'),
+        ("1Mi", '"1Mi" is too little: give at least 256Mi, or 0 for no limit'),
+        ("-1Gi", '"-1Gi" is too little'),
     ],
 )
 def test_a_memory_limit_that_makes_no_sense(value: str, problem: str) -> None:

@@ -80,10 +80,10 @@ def test_its_comments_say_what_happens_without_us() -> None:
     """Either way in plain words, and only those that are so."""
     strict = thalweg("scheduler-config", *PLAIN).stdout
     ignorable = thalweg("scheduler-config", *PLAIN, "--ignorable").stdout
-    assert "NO pod is scheduled" in strict
-    assert "NO pod is scheduled" not in ignorable
-    assert "schedules all pods by itself" in ignorable
-    assert "schedules all pods by itself" not in strict
+    assert "NO pod of any profile is scheduled" in strict
+    assert "NO pod of any profile is scheduled" not in ignorable
+    assert "schedules all pods without a plan" in ignorable
+    assert "schedules all pods without a plan" not in strict
     for text in (strict, ignorable):
         assert "<" not in text
         assert max(map(len, text.splitlines())) <= 132

@@ -354,9 +354,9 @@ def policy_text(spec: str) -> str:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("", "holds no object"),
-        ("---\n---\n", "holds no object"),
-        ("null", "holds no object"),
+        ("", "contains no object"),
+        ("---\n---\n", "contains no object"),
+        ("null", "contains no object"),
         ("{", "not valid JSON"),
         ('{"kind": "List", "items": [}', "not valid JSON"),
         ("a: [b", "not valid YAML"),

@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from thalweg_controlplane import BuildError, build, find_or_build, toolchain
+from thalweg_controlplane import BuildError, find_or_build, find_or_build_tool, toolchain
+from thalweg_controlplane.build import source_key
+from thalweg_controlplane.cache import cache_root
 
 FAKE_GO = """#!/bin/sh
 case "$1" in
@@ -12,7 +14,7 @@ env) echo "$FAKE_VERSION" ;;
 list) echo one; echo two ;;
 build) [ -n "$FAKE_FAILS" ] && { echo "main.go:1: not today" >&2; exit 1; }
   while [ "$1" != -o ]; do shift; done; echo built >> "$2" ;;
-install) echo built >> "$GOBIN/kwok" ;;
+mod | get) ;;
 esac
 """
 
@@ -36,11 +38,23 @@ def test_it_is_built_once(fake_go: Path) -> None:
     first = find_or_build(lines.append)
     assert first.controlplane.read_text() == first.kwok.read_text() == "built\n"
     assert "6 to 15 minutes" in lines[0]
-    assert lines[1:] == ["built the control plane in 0s", "built KWOK in 0s"]
+    assert lines[1:] == ["built the control plane in 0s", "built kwok v0.8.0 in 0s"]
     fake_go.unlink()
     assert find_or_build(lines.append) == first
-    key = build.source_key()
-    assert {each.name for each in build.cache_root().iterdir()} == {key, f"{key}.lock"}
+    key = source_key()
+    assert {each.name for each in cache_root().iterdir()} == {key, f"{key}.lock"}
+
+
+def test_a_tool_is_built_once(fake_go: Path) -> None:
+    """A tool is built beside the control plane, and found there by the second call."""
+    lines: list[str] = []
+    helm = find_or_build_tool("helm", lines.append)
+    assert helm.read_text() == "built\n"
+    assert len(lines) == 2
+    fake_go.unlink()
+    assert find_or_build_tool("helm", lines.append) == helm
+    assert len(lines) == 2
+    assert {each.name for each in cache_root().iterdir()} == {helm.parent.name, f"{helm.parent.name}.lock"}
 
 
 def test_a_failed_build_shows_the_compilers_words(fake_go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +62,7 @@ def test_a_failed_build_shows_the_compilers_words(fake_go: Path, monkeypatch: py
     monkeypatch.setenv("FAKE_FAILS", "yes")
     with pytest.raises(BuildError, match=r"ended with exit code 1:\nmain\.go:1: not today"):
         find_or_build(lambda _: None)
-    assert [each.suffix for each in build.cache_root().iterdir()] == [".lock"]
+    assert [each.suffix for each in cache_root().iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("version", ["go1.25.9", "devel", ""])
@@ -61,9 +75,9 @@ def test_an_old_go_is_not_used(fake_go: Path, monkeypatch: pytest.MonkeyPatch, v
 
 def test_where_the_cache_is() -> None:
     """Our own variable first, then XDG's, then the usual place."""
-    assert build.cache_root({"THALWEG_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a/controlplane")
-    assert build.cache_root({"XDG_CACHE_HOME": "/b"}) == Path("/b/thalweg/controlplane")
-    assert build.cache_root({}) == Path.home() / ".cache/thalweg/controlplane"
+    assert cache_root({"THALWEG_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a/controlplane")
+    assert cache_root({"XDG_CACHE_HOME": "/b"}) == Path("/b/thalweg/controlplane")
+    assert cache_root({}) == Path.home() / ".cache/thalweg/controlplane"
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(9.4, "9s"), (60, "1m00s"), (190, "3m10s")])

@@ -140,7 +140,7 @@ def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:
     path = writer.write(request, reply)
     done = CliRunner().invoke(main, ["replay", str(path)])
     assert done.exit_code == 0, done.output
-    assert "the recorded plan" in done.stdout
+    assert "same plan as recorded" in done.stdout
     writer.write(request, msgspec.structs.replace(reply, cost=reply.cost + 1))
     done = CliRunner().invoke(main, ["replay", str(path), "-o", "json"])
     assert done.exit_code == 1

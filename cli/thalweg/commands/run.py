@@ -1,0 +1,107 @@
+"""The command ``thalweg run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from thalweg import options
+from thalweg.option_types import HOST_PORT, Address
+
+
+@click.command()
+@options.kubeconfig
+@options.context
+@click.option("--listen", type=HOST_PORT, default="0.0.0.0:8080", show_default=True,
+              help="Address that serves /healthz, /readyz and /metrics.")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True,
+              help="Format of log lines.")  # fmt: skip
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+              show_default=True, help="Lowest level of log lines.")  # fmt: skip
+@click.option("--round-budget", default=0.3, show_default=True, type=click.FloatRange(0, 30), metavar="SECONDS",
+              help="Time that a round may spend on improving its plan.")  # fmt: skip
+@click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder that keeps the last 20 rounds, for `thalweg replay`.")  # fmt: skip
+@click.option("--extender-listen", type=HOST_PORT,
+              help="Address that serves kube-scheduler's extender, for delivery Extender. Default: no "
+                   "extender.")  # fmt: skip
+@click.option("--extender-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Certificate of the extender (PEM). This file and the next two are read again when they "
+                   "change.")  # fmt: skip
+@click.option("--extender-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Private key of the extender (PEM).")  # fmt: skip
+@click.option("--extender-client-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="CA (PEM) that must have signed the client's certificate.")  # fmt: skip
+@click.option("--extender-insecure", is_flag=True,
+              help="Answer every client, on any address, also without TLS.")  # fmt: skip
+@click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
+              help="Lease that the operator holds while it works. Use one lease for each cluster.")  # fmt: skip
+@click.option("--replicated", is_flag=True,
+              help="Stand by while another operator holds the lease, instead of ending.")  # fmt: skip
+@click.option("--worker-memory", metavar="QUANTITY",
+              help="Memory limit of the planning process, such as 4Gi. 0 means no limit.  "
+                   "[default: half of the container's limit]")  # fmt: skip
+@click.option("--extender-bind", is_flag=True,
+              help="Serve the extender's bind verb too, for `thalweg scheduler-config --bind`.")  # fmt: skip
+@click.option("--extender-endpoints", metavar="NAMESPACE/SERVICE",
+              help="Service without a selector. The leader writes its EndpointSlice with the address in the environment "
+                   "variable POD_IP.")  # fmt: skip
+def run(
+    kubeconfig: Path | None,
+    context: str | None,
+    listen: Address,
+    log_format: str,
+    log_level: str,
+    round_budget: float,
+    records: Path | None,
+    worker_memory: str | None,
+    lease: str,
+    extender_listen: Address | None,
+    extender_cert: Path | None,
+    extender_key: Path | None,
+    extender_client_ca: Path | None,
+    extender_insecure: bool,  # noqa: FBT001 - click's flags
+    extender_bind: bool,  # noqa: FBT001
+    extender_endpoints: str | None,
+    replicated: bool,  # noqa: FBT001
+) -> None:
+    """Run the operator.
+
+    The operator plans pods that name the scheduler `thalweg` and binds them. FlowSchedulingPolicy objects can select
+    other pods and change how pods are placed. With --extender-listen the operator also answers kube-scheduler (see
+    `thalweg scheduler-config`). The extender needs TLS with certificates on both sides, except on loopback or with
+    --extender-insecure. Ctrl-C stops the operator.
+
+    \b
+    Examples:
+      thalweg run                                        in a cluster
+      thalweg run --kubeconfig ~/.kube/config --listen 127.0.0.1:8080 --log-format text
+      thalweg run --extender-listen :8443 --extender-cert s.crt --extender-key s.key --extender-client-ca ca.crt
+      thalweg run --kubeconfig ~/.kube/config --context staging
+    """  # noqa: D301 - click's mark for "leave these lines as they are"
+    from thalweg.extender import ExtenderOptions
+    from thalweg.run import run_operator
+
+    extender = ExtenderOptions(
+        extender_listen,
+        extender_cert,
+        extender_key,
+        extender_client_ca,
+        extender_insecure,
+        extender_bind,
+        extender_endpoints,
+    )
+    run_operator(
+        kubeconfig,
+        context,
+        listen,
+        log_format,
+        log_level,
+        round_budget,
+        records,
+        worker_memory,
+        lease,
+        extender,
+        replicated=replicated,
+    )

@@ -1,0 +1,41 @@
+"""The command ``thalweg simulate``."""
+
+from __future__ import annotations
+
+import click
+
+from thalweg import options
+
+
+@click.command()
+@options.files
+@options.output
+def simulate(files: tuple[str, ...], output: str) -> None:
+    """Plan the pending pods of a cluster dump. No cluster is changed.
+
+    All pending pods are planned, for any scheduler, with three exceptions: pods with scheduling gates, pods with
+    resource claims, and pods with volume claims unless their FlowSchedulingPolicy has delivery: Extender. The output
+    lists these with the reason. Policies in the dump apply as in a cluster. A policy that the API server would refuse
+    is an error.
+
+    This command dumps a cluster. Add ,fsp and ,podgroups if it has these kinds. Add ,deviceclasses if pods ask for
+    devices.
+
+    \b
+      kubectl get nodes,pods,namespaces,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
+        -A -o json > now.json
+
+    Warnings about ignored kinds and missing objects go to standard error and into the JSON output. If several files
+    contain the same object, the last file counts.
+
+    Exit code 2: a file cannot be read, is not a cluster dump, or contains two versions of an object.
+
+    \b
+    Examples:
+      thalweg simulate -f now.json
+      kubectl get nodes,pods,namespaces,fsp -A -o yaml | thalweg simulate -f - -o json
+      thalweg simulate -f now.json -f new-pods.yaml
+    """  # noqa: D301 - click's mark for "leave these lines as they are"
+    from thalweg.simulate import run_simulation
+
+    run_simulation(files, output)

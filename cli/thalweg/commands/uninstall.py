@@ -1,0 +1,43 @@
+"""The command ``thalweg uninstall``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from thalweg import options
+
+
+@click.command()
+@options.kubeconfig
+@options.context
+@click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
+              help="Lease of the operator. This command holds it, so that no operator starts.")  # fmt: skip
+@click.option("--policies", is_flag=True, help="Also delete all FlowSchedulingPolicies.")
+@click.option("--force", is_flag=True, help="Take the lease from a running operator. That operator then exits.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.output
+def uninstall(
+    kubeconfig: Path | None,
+    context: str | None,
+    lease: str,
+    policies: bool,  # noqa: FBT001 - click's flags
+    force: bool,  # noqa: FBT001
+    yes: bool,  # noqa: FBT001
+    output: str,
+) -> None:
+    """Remove Thalweg's gates from a cluster.
+
+    This removes Thalweg's admission policies and its scheduling gates on pods, so that no pod waits for Thalweg. Stop
+    the operator first: while one runs, this command changes nothing and exits with code 1. You can repeat the command
+    after an interruption. It does not delete Deployments, roles and the CRD.
+
+    \b
+    Examples:
+      thalweg uninstall --kubeconfig ~/.kube/config
+      thalweg uninstall --kubeconfig ~/.kube/config --yes --policies -o json
+    """  # noqa: D301 - click's mark for "leave these lines as they are"
+    from thalweg.uninstall import run_uninstall
+
+    run_uninstall(kubeconfig, context, lease, output, policies=policies, force=force, confirmed=yes)

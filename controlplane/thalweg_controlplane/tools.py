@@ -1,0 +1,46 @@
+"""Tools that tests run against the control plane: found in the cache, or built there once."""
+
+import hashlib
+import platform
+from pathlib import Path
+from typing import Final
+
+from thalweg_controlplane.build import KUBERNETES_VERSION
+from thalweg_controlplane.cache import Report, build_once
+from thalweg_controlplane.programs import GoProgram, build_program
+from thalweg_controlplane.toolchain import find_go, go_environment
+
+_KUBERNETES = dict(zip(("Major", "Minor"), KUBERNETES_VERSION.removeprefix("v").split("."), strict=False))
+
+TOOLS: Final = {
+    "helm": GoProgram(
+        name="helm",
+        package="helm.sh/helm/v3/cmd/helm",
+        version="v3.22.0",
+        # `helm template` and `helm lint` ask no cluster. Without these flags they take it for Kubernetes 1.20.
+        ldflags=" ".join(
+            f"-X helm.sh/helm/v3/pkg/{package}.k8sVersion{part}={number}"
+            for package in ("chartutil", "lint/rules")
+            for part, number in _KUBERNETES.items()
+        ),
+    ),
+}
+"""By name of the executable."""
+
+
+def find_or_build_tool(name: str, report: Report) -> Path:
+    """The executable of a tool of TOOLS; builds it first if it is missing (some minutes on two cores).
+
+    Blocks; during a build `report` gets a line about every ten seconds. Raises BuildError, and KeyError if TOOLS has no
+    such tool.
+    """
+    program = TOOLS[name]
+
+    def build(output: Path, sources: Path) -> None:
+        go = find_go()
+        report(f"building {name} {program.version} from source with {go}: some minutes on two cores, the first time")
+        build_program(go, program, output, sources, go_environment(), report)
+
+    inputs = f"{platform.system()} {platform.machine()} {program}"
+    key = hashlib.sha256(inputs.encode()).hexdigest()[:16]
+    return build_once(f"{name}-{key}", name, build, report) / name
