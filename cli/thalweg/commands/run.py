@@ -45,8 +45,8 @@ from thalweg.option_types import HOST_PORT, Address
 @click.option("--extender-bind", is_flag=True,
               help="Serve the extender's bind verb too, for `thalweg scheduler-config --bind`.")  # fmt: skip
 @click.option("--extender-endpoints", metavar="NAMESPACE/SERVICE",
-              help="Service without a selector. The leader writes its EndpointSlice with the address in the environment "
-                   "variable POD_IP.")  # fmt: skip
+              help="Service without a selector. The leader writes its EndpointSlice with the address in the "
+                   "environment variable POD_IP.")  # fmt: skip
 def run(
     kubeconfig: Path | None,
     context: str | None,
