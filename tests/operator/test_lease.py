@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import virtual_time
 from support.fake_api import serving
 from support.leases import DirectLeaseClient, LeaseServer, LeaseStore
 from support.profiles import examples
@@ -341,6 +343,109 @@ async def _never_two_at_once(seed: int) -> None:
         assert sum(open_now) <= 1
         held += any(open_now)
     assert held > 0
+
+
+class Replica:
+    """An elector that runs, and writes that take as long as the fence lets them."""
+
+    def __init__(self, store: LeaseStore, draw: random.Random, writing: Counter[str]) -> None:
+        self._draw, self._writing = draw, writing
+        clock = asyncio.get_running_loop().time
+        self.fence = Fence(clock)
+        client = DirectLeaseClient(store, self._fault)
+        handle = client.request
+
+        async def request(*arguments: Any, **options: Any) -> bytes:
+            # Longer than a renewal may take, now and then: the answer, or the request, comes too late.
+            await asyncio.sleep(draw.choice([0.001, 0.1, 1.0, 6.0]))
+            answer = await handle(*arguments, **options)
+            await asyncio.sleep(draw.choice([0.001, 0.1, 1.0, 6.0]))
+            return answer
+
+        client.request = request  # type: ignore[method-assign]
+        self.elector = LeaderElector(cast("ApiClient", client), self.fence, NAME, waits=True)
+        self.writes = 0
+        self.tasks = [asyncio.create_task(each) for each in (self.elector.run(), self._write())]
+
+    def _fault(self) -> str:
+        return self._draw.choices(["", "lost", "unanswered"], [90, 5, 5])[0]
+
+    async def _write(self) -> None:
+        """Writes that begin whenever the fence is open, and end within the time that it gives."""
+        me = self.elector.identity
+        while True:
+            if self.fence.open:
+                seconds = self.fence.seconds()
+                self._writing[me] += 1
+                self.writes += 1
+                assert len(+self._writing) == 1, "two replicas write at once"
+                await asyncio.sleep(self._draw.uniform(0.0, seconds))
+                self._writing[me] -= 1
+            await asyncio.sleep(self._draw.choice([0.1, 3.0]))
+
+    async def end(self) -> None:
+        """It is killed. What it has sent is carried out all the same."""
+        self.tasks[0].cancel()
+        self.fence.close()
+        await asyncio.gather(self.tasks[0], return_exceptions=True)
+
+    async def stop(self) -> None:
+        """SIGTERM: writes end first, then the lease is released."""
+        self.tasks[0].cancel()
+        await asyncio.gather(self.tasks[0], return_exceptions=True)
+        self.fence.close()
+        while self._writing[self.elector.identity]:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.1)
+        await self.elector.release()
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_no_write_meets_that_of_another(seed: int) -> None:
+    """Three replicas, late and lost requests, kills and stops, in virtual time: writes of two never overlap."""
+    virtual_time.run(_no_write_meets_that_of_another(seed))
+
+
+async def _no_write_meets_that_of_another(seed: int) -> None:
+    draw, store, writing = random.Random(seed), LeaseStore(), Counter[str]()
+    replicas = [Replica(store, draw, writing) for _ in range(3)]
+    ended: list[Replica] = []
+    for _ in range(15):
+        await asyncio.sleep(draw.uniform(0.0, 40.0))
+        for at, each in enumerate(replicas):
+            assert not each.tasks[1].done(), each.tasks[1]
+            action = draw.choice(["", "", "kill", "stop"])
+            if action == "kill":
+                await each.end()
+            elif action == "stop":
+                await each.stop()
+            if action or each.tasks[0].done():
+                if not writing[each.elector.identity]:
+                    each.tasks[1].cancel()
+                ended.append(each)
+                replicas[at] = Replica(store, draw, writing)
+    assert sum(each.writes for each in (*ended, *replicas)) > 0
+    for each in (*ended, *replicas):
+        for task in each.tasks:
+            task.cancel()
+        await asyncio.gather(*each.tasks, return_exceptions=True)
+
+
+async def test_deleted_while_its_holder_may_write(tmp_path: Path) -> None:
+    """A standby that saw the holder waits until the holder's writes have ended, as if it had died."""
+    async with staged(tmp_path) as stage:
+        (first, mine), (second, fence) = stage.elector(), stage.elector(waits=True)
+        await first.attempt()
+        await second.attempt()
+        stage.server.store.leases.clear()
+        for _ in range(6):
+            await second.attempt()
+            assert not fence.open
+            stage.clock.now += 2
+        assert not mine.open
+        stage.clock.now += 2
+        await second.attempt()
+        assert fence.open
 
 
 async def test_every_write_asks_the_fence(tmp_path: Path) -> None:
