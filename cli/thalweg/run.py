@@ -35,6 +35,7 @@ def run_operator(
     log_level: str,
     budget: float,
     records: Path | None,
+    dump_directory: Path | None,
     worker_memory: str | None,
     lease: str,
     extender: ExtenderOptions,
@@ -57,6 +58,7 @@ def run_operator(
         endpoint=extender_endpoint(extender, os.environ),
         round_budget=budget,
         records=records,
+        dump_directory=dump_directory,
         worker_memory=None if worker_memory is None else _memory(worker_memory),
     )
     try:
@@ -94,11 +96,11 @@ def _memory(text: str) -> int:
     return memory
 
 
-def lease_name(text: str) -> LeaseName:
-    """The lease of the option --lease, NAMESPACE/NAME."""
+def lease_name(text: str, option: str = "--lease") -> LeaseName:
+    """The lease of the option --lease, or another object: NAMESPACE/NAME."""
     namespace, _, name = text.partition("/")
     if not is_dns_subdomain(namespace) or not is_dns_subdomain(name):
-        raise click.BadParameter(f'"{text}" is not NAMESPACE/NAME, such as kube-system/thalweg', param_hint="--lease")
+        raise click.BadParameter(f'"{text}" is not NAMESPACE/NAME, such as kube-system/thalweg', param_hint=option)
     return LeaseName(namespace, name)
 
 

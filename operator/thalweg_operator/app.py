@@ -7,10 +7,11 @@ import gc
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import structlog
-from aiohttp import web
+from thalweg_listener import CannotListen, listening
 
 from flowcore.api.kinds import POD
 from flowcore.cluster.cluster import Cluster
@@ -31,15 +32,17 @@ from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.delivery.handlers import handlers
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
+from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import OperatorError, WorkerLost
-from thalweg_operator.health import LEASE, Liveness, application, kind_problems, watch_event_loop
+from thalweg_operator.find_tracer import find_tracer
+from thalweg_operator.health import LEASE, PAGE_LIMITS, Liveness, kind_problems, pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.progress import ProgressLog
 from thalweg_operator.planning.round_loop import RoundLoop
 from thalweg_operator.planning.worker.client import WorkerClient
-from thalweg_operator.planning.worker.limits import default_memory, resident_memory
+from thalweg_operator.planning.worker.limits import container_memory, default_memory, resident_memory
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.handlers import watch_policies
 from thalweg_operator.policies.resync import PolicyResync
@@ -48,6 +51,8 @@ from thalweg_operator.reservations.events import PoliciesChanged, Synced, TimePa
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Shell
+from thalweg_operator.state_dump import StateDump
+from thalweg_operator.watch_lag import WatchLag
 
 _log = structlog.get_logger()
 #: Seconds that bindings under way may take when the operator is told to stop.
@@ -62,8 +67,6 @@ _TICK = 0.05
 _DISCARD_SECONDS = 30.0
 #: Of the elector alone: renewals must not stand in line behind bindings. One watches the lease.
 _LEASE_CONNECTIONS = 3
-#: Seconds that answers under way may take when the operator is told to stop.
-_SHUTDOWN_SECONDS = 2.0
 #: Between tries to start the worker, and to list the policies, for the first time.
 _STARTUP_BACKOFF = Backoff(first=0.5, longest=5.0)
 
@@ -109,10 +112,13 @@ class Operator:
         ledger = Ledger(cluster)
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._shell = shell = Shell(cluster, ledger, batcher.trigger)
+        shell.observer = WatchLag(cluster, self.metrics, shell.clock).observe
         self._policies = PolicyStore(put_in_force=lambda accepted: shell.apply(PoliciesChanged(accepted)))
         self._gate_admission = GateAdmission(api_client, self._policies)
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
         self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory)
+        self.metrics.leader.set_function(lambda: elector.may_write)
+        self.metrics.memory_limit.set(container_memory())
         self.metrics.worker_memory_limit.set(memory)
         self.metrics.worker_memory.set_function(lambda: resident_memory(worker.pid))
         self._events, self._progress = EventWriter(api_client, self.metrics), ProgressLog()
@@ -122,6 +128,7 @@ class Operator:
         self.binder = Binder(api_client, shell, self.metrics, self._events, self._progress, settings.bind_concurrency)
         self._evictor = Evictor(api_client, shell, self.metrics, self._events)
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
+        self._tracer = find_tracer(self.metrics)
         self._round_loop = RoundLoop(
             shell,
             self._policies,
@@ -133,21 +140,30 @@ class Operator:
             round_timeout=settings.round_timeout,
             liveness=Liveness(settings.round_timeout),
             observers=(self._progress, ObserveEvents(self._events)),
+            tracer=self._tracer,
         )
+        self._state_dump = StateDump(settings.dump_directory, shell, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
-            api_client, cluster, self._policies, self._round_loop.reports, self._gate_admission
+            api_client,
+            cluster,
+            self._policies,
+            self._round_loop.reports,
+            self._gate_admission,
+            on_written=PolicyEvents(self._events).status_written,
         )
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
         for kind, reflector in self._reflectors.items():
             self.metrics.watch_age.labels(kind).set_function(reflector.age)
         self.metrics.nodes.set_function(lambda: len(cluster.nodes))
         self.metrics.pods.set_function(lambda: len(cluster.pods))
+        self.metrics.gated_pods.set_function(lambda: sum(pod.gated for pod in cluster.waiting.values()))
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
         self.metrics.leader.set_function(lambda: float(elector.may_write))
         self.plan_view = ExtenderView(shell, self._problem)
         self._catch_up = CatchUp(api_client, self._reflectors[POD.plural], settings.own_pod)
         self._leads = False
         self._policy_resync = PolicyResync(api_client, self._policies, self.bad_input)
+        self.metrics.watch_age.labels("policies").set_function(self._policy_resync.age)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
@@ -174,30 +190,33 @@ class Operator:
 
     async def run(self) -> None:
         """Runs until a signal comes or a part fails for good."""
-        served = application(self.metrics, self.readiness, self._round_loop.liveness.problem)
-        runner = web.AppRunner(served, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await runner.setup()
-        site = web.TCPSite(runner, self._settings.host, self._settings.port)
+        on_refused = partial(self.bad_input.refuse, "page request")
+        served = pages(self.metrics, self.readiness, self._round_loop.liveness.problem, on_refused)
+        host, port = self._settings.host, self._settings.port
         try:
-            await site.start()
-        except OSError as error:
-            raise OperatorError(f"cannot listen on {self._settings.host}:{self._settings.port}: {error}") from error
-        _log.info("listening", host=self._settings.host, port=self._settings.port)
-        loop = asyncio.get_running_loop()
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(each, self._stop.set)
-        try:
-            self._start()
-            await self._stop.wait()
-        finally:
-            await self._shut_down()
-            await runner.cleanup()
+            async with listening(host, port, served, PAGE_LIMITS, on_refused):
+                _log.info("listening", host=host, port=port)
+                await self._run_until_stopped()
+        except CannotListen as error:
+            raise OperatorError(str(error)) from error
         if isinstance(self._failure, OperatorError):
             raise self._failure  # it says all there is to say
         if self._failure is not None:
             raise OperatorError(f"a part of the operator failed: {self._failure!r}") from self._failure
 
+    async def _run_until_stopped(self) -> None:
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, self._stop.set)
+        loop.add_signal_handler(signal.SIGUSR1, self._state_dump.request)
+        try:
+            self._start()
+            await self._stop.wait()
+        finally:
+            await self._shut_down()
+
     def _start(self) -> None:
+        self._start_task("state dump", self._state_dump.run())
         self._start_task("lease", self._elector.run())
         self._start_task("rounds", self._work())
 
@@ -329,10 +348,12 @@ class Operator:
         await self._gate_admission.stop()
         if answered:
             await self._elector.release()
-        else:
+        elif self._elector.may_write:
             # A binding that is carried out later than the release would take room that the next leader plans with.
             _log.warning("lease not released: a binding was not answered; the lease ends by itself")
         await self._worker.stop()
+        if self._tracer is not None:
+            self._tracer.close()
         _log.info("stopped")
 
     async def _drain(self) -> bool:

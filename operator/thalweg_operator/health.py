@@ -9,6 +9,7 @@ from typing import Final
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from thalweg_listener import ConnectionLimits, Handler, OnRefused
 
 from thalweg_operator.metrics import Metrics
 
@@ -20,25 +21,28 @@ STALE = 90.0
 
 #: Name of the check of /readyz that fails while this process does not lead. Others have the names of kinds.
 LEASE: Final = "lease"
+#: One request a connection: whoever stays without asking holds no place.
+PAGE_LIMITS = ConnectionLimits(connections=64, idle=0.0)
 
 
-def application(
-    metrics: Metrics, readiness: Callable[[], Mapping[str, str]], stuck: Callable[[], str]
-) -> web.Application:
-    """The web application.
+def pages(
+    metrics: Metrics, readiness: Callable[[], Mapping[str, str]], stuck: Callable[[], str], on_refused: OnRefused
+) -> Handler:
+    """Answers GET of the three pages.
 
     Args:
         readiness: problem of each check of /readyz by its name; "": none.
         stuck: reason why the round loop makes no progress; "" when it does.
+        on_refused: called for each request with another path or method.
     """
 
-    async def healthz(_request: web.Request) -> web.Response:
+    def healthz(_request: web.BaseRequest) -> web.Response:
         problem = stuck()
         if problem:
             return web.Response(status=503, text=f"no progress: {problem}\n")
         return web.Response(text="ok\n")
 
-    async def readyz(request: web.Request) -> web.Response:
+    def readyz(request: web.BaseRequest) -> web.Response:
         # As kube-apiserver does: the parameter may be repeated, and an unknown name changes nothing.
         checks, excluded = readiness(), request.query.getall("exclude", [])
         problems = [f"{name}: {problem}\n" for name, problem in checks.items() if problem and name not in excluded]
@@ -48,14 +52,20 @@ def application(
         warning = f"warning: no such check to exclude: {unknown}\n" if unknown else ""
         return web.Response(status=503, text="".join(problems) + warning)
 
-    async def serve_metrics(_request: web.Request) -> web.Response:
+    def serve_metrics(_request: web.BaseRequest) -> web.Response:
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    app = web.Application()
-    app.router.add_get("/healthz", healthz)
-    app.router.add_get("/readyz", readyz)
-    app.router.add_get("/metrics", serve_metrics)
-    return app
+    found = {"/healthz": healthz, "/readyz": readyz, "/metrics": serve_metrics}
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        page = found.get(request.path)
+        if page is not None and request.method in ("GET", "HEAD"):
+            return page(request)
+        status, problem = (404, "there is no such page") if page is None else (405, "pages are read by GET")
+        on_refused("path", request.remote or "", f"{problem}; pages: {', '.join(found)}")
+        return web.Response(status=status, text=f"{problem}\n")
+
+    return answer
 
 
 def kind_problems(

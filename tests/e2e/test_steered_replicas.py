@@ -109,8 +109,15 @@ async def test_the_service_leads_to_the_leader(
         path = f"/apis/discovery.k8s.io/v1/namespaces/{scene.namespace}/endpointslices/{SERVICE}-leader"
         # The type of the addresses cannot be changed: it is made anew.
         await scene.api.delete(path)
-        metadata = {key: found["metadata"][key] for key in ("name", "namespace", "labels", "ownerReferences")}
-        other = {**found, "addressType": "IPv6", "endpoints": [{"addresses": ["fd00::7"]}], "metadata": metadata}
+        metadata = {key: found["metadata"][key] for key in ("name", "namespace", "labels")}
+        kind = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}
+        other = {
+            **found,
+            **kind,
+            "addressType": "IPv6",
+            "endpoints": [{"addresses": ["fd00::7"]}],
+            "metadata": metadata,
+        }
         await scene.api.apply(other)
         await until(lambda: _addresses(scene, [ADDRESS]), 60, lambda: "the slice to be written again")
 

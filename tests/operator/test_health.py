@@ -3,11 +3,8 @@
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession, web
-from support.operator import free_address
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.health import STALE, Liveness, application, kind_problems
-from thalweg_operator.metrics import Metrics
+from thalweg_operator.health import STALE, Liveness, kind_problems
 from thalweg_operator.planning.worker.client import WorkerClient
 
 
@@ -71,32 +68,6 @@ def test_rounds_of_which_none_succeeds_are_no_progress() -> None:
     progress.round_began()
     progress.round_ended(success=True)
     assert progress.problem() == ""
-
-
-async def test_the_pages_say_why() -> None:
-    """503 and a sentence for each problem, or 200. Checks can be excluded, as kube-apiserver's can."""
-    checks, problem = {"nodes": "not in sync yet", "lease": "standby, another leads"}, "one round takes 301 s"
-    runner = web.AppRunner(application(Metrics(), lambda: checks, lambda: problem))
-    await runner.setup()
-    host, port = free_address().split(":")
-    await web.TCPSite(runner, host, int(port)).start()
-
-    async def get(path: str) -> tuple[int, str]:
-        async with ClientSession() as session, session.get(f"http://{host}:{port}{path}") as answer:
-            return answer.status, await answer.text()
-
-    assert await get("/readyz") == (503, "nodes: not in sync yet\nlease: standby, another leads\n")
-    assert await get("/readyz?exclude=lease") == (503, "nodes: not in sync yet\n")
-    assert await get("/readyz?exclude=lease&exclude=nodes&exclude=moon") == (200, "ok\n")
-    assert await get("/readyz?exclude=lease,nodes&exclude=nodes&exclude=moon") == (
-        503,
-        'lease: standby, another leads\nwarning: no such check to exclude: "lease,nodes", "moon"\n',
-    )
-    assert await get("/healthz") == (503, "no progress: one round takes 301 s\n")
-    checks, problem = dict.fromkeys(checks, ""), ""
-    assert await get("/readyz") == (200, "ok\n")
-    assert await get("/healthz") == (200, "ok\n")
-    await runner.cleanup()
 
 
 async def test_a_worker_that_cannot_be_started_is_a_lost_worker(

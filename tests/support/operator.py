@@ -24,6 +24,7 @@ class Operator:
     """`thalweg run` against one API server. It keeps its port and its log over restarts.
 
     Without a `lease` each start takes a new one: no test waits for the lease of one that was killed to end.
+    `program` is what Python runs as `thalweg`.
     """
 
     def __init__(
@@ -33,11 +34,12 @@ class Operator:
         address: str = "",
         lease: str = "",
         extender: Sequence[str] = (),
+        program: Sequence[str] = ("-m", "thalweg"),
         *,
         replicated: bool = False,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._kubeconfig, self._log, self._lease = kubeconfig, log, lease
+        self._kubeconfig, self._log, self._lease, self._program = kubeconfig, log, lease, program
         self._options = [*extender, *(["--replicated"] if replicated else [])]
         self._environment = {**os.environ, **(environment or {})}
         self.address = address or free_address()
@@ -66,6 +68,11 @@ class Operator:
         new, self._read = text[self._read :], len(text)
         return new
 
+    @property
+    def kubeconfig(self) -> Path:
+        """What it runs with; other operators may, too."""
+        return self._kubeconfig
+
     def worker_pids(self) -> list[int]:
         """Its solver processes."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
@@ -75,7 +82,7 @@ class Operator:
         """Starts it without waiting for anything."""
         assert self._process is None or self._process.poll() is not None, "the operator runs already"
         lease = self._lease or f"kube-system/thalweg-{uuid.uuid4()}"
-        command = [sys.executable, "-m", "thalweg", "run", "--kubeconfig", str(self._kubeconfig), "--lease", lease]
+        command = [sys.executable, *self._program, "run", "--kubeconfig", str(self._kubeconfig), "--lease", lease]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--listen", self.address, "--log-format", "text", *self._options],
@@ -170,6 +177,7 @@ async def running_operator(
     address: str = "",
     lease: str = "",
     extender: Sequence[str] = (),
+    program: Sequence[str] = ("-m", "thalweg"),
     replicated: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Operator]:
@@ -177,7 +185,9 @@ async def running_operator(
 
     `extender` are its options --extender-*; `environment` comes on top of that of the tests.
     """
-    operator = Operator(kubeconfig, log, address, lease, extender, replicated=replicated, environment=environment)
+    operator = Operator(
+        kubeconfig, log, address, lease, extender, program, replicated=replicated, environment=environment
+    )
     STARTED.append(operator)
     try:
         if wait:

@@ -1,13 +1,13 @@
-"""A proxy between the operator and the API server: it counts what passes, and cuts the line when told to."""
+"""A proxy between the operator and the API server: it counts what passes, cuts the line or disturbs it when told to."""
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 import yaml
@@ -15,6 +15,10 @@ from aiohttp import web
 from support.fake_api import hang_up
 from thalweg_controlplane import ControlPlane
 from thalweg_controlplane.api import Api
+
+Forward: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Disturbance: TypeAlias = Callable[[web.Request, Forward], Awaitable[web.StreamResponse]]
+"""Answers a request, by passing it on or otherwise. A ConnectionError ends the connection without an answer."""
 
 
 @dataclass(slots=True)
@@ -48,6 +52,8 @@ class ApiProxy:
         lagging: paths whose watches bring nothing for now.
         before, after: called with each request before it is passed on, and when the API server has answered it. Where
             they return False, neither the request nor the answer goes further, and the connection is closed.
+        loses: the end of a path: the answer to the next such request is lost, once.
+        disturbance: takes each request in place of `forward`; None: all pass.
     """
 
     def __init__(self, api: Api, session: aiohttp.ClientSession, kubeconfig: Path) -> None:
@@ -58,6 +64,9 @@ class ApiProxy:
         self.lagging: set[str] = set()
         self.before: Callable[[ProxiedRequest], bool] = lambda _request: True
         self.after: Callable[[ProxiedRequest], bool] = lambda _request: True
+        self.loses = ""
+        self.disturbance: Disturbance | None = None
+        self._watches: set[asyncio.Transport] = set()
 
     @property
     def writes(self) -> list[ProxiedRequest]:
@@ -65,26 +74,47 @@ class ApiProxy:
         return [each for each in self.requests if each.is_write]
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
+        disturbance = self.disturbance
         try:
-            return await self._serve(request)
-        except ConnectionError:
+            await request.read()
+            if self.cut:
+                await self._while_cut()
+                raise ConnectionResetError
+            return await (self.forward(request) if disturbance is None else disturbance(request, self.forward))
+        except (ConnectionError, aiohttp.ClientError):  # the client has left, or the API server is away
             return await hang_up(request)
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    def end_watches(self) -> None:
+        """Ends all watches that are open, wherever they are."""
+        for transport in self._watches:
+            transport.abort()
+
+    async def forward(self, request: web.Request) -> web.StreamResponse:
+        """Passes a request on, and the API server's answer back."""
         body = await request.read()
-        if self.cut:
-            await self._while_cut()
-            raise ConnectionResetError
         record = ProxiedRequest(time.monotonic(), request.method, request.path_qs, body=body)
         if not self.before(record):
             raise ConnectionResetError
         self.requests.append(record)
+        transport = request.transport
+        if not is_watch(request) or transport is None:
+            return await self._relay(request, body, record)
+        self._watches.add(transport)
+        try:
+            return await self._relay(request, body, record)
+        finally:
+            self._watches.discard(transport)
+
+    async def _relay(self, request: web.Request, body: bytes, record: ProxiedRequest) -> web.StreamResponse:
         headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
         async with self._session.request(
             request.method, self._api.url + request.path_qs, data=body or None, headers=headers
         ) as answer:
             record.status = answer.status
             if not self.after(record):
+                raise ConnectionResetError
+            if self.loses and request.path.endswith(self.loses):
+                self.loses = ""
                 raise ConnectionResetError
             response = web.StreamResponse(status=answer.status)
             response.content_type = answer.content_type
@@ -100,6 +130,11 @@ class ApiProxy:
     async def _while_cut(self) -> None:
         while self.cut:  # noqa: ASYNC110 - tests set it
             await asyncio.sleep(0.02)
+
+
+def is_watch(request: web.Request) -> bool:
+    """Whether it asks for a stream of changes."""
+    return "watch" in request.query
 
 
 @asynccontextmanager
