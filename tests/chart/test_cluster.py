@@ -337,9 +337,9 @@ async def test_the_uninstaller_has_the_rights_that_it_needs(
     await release("install", "thalweg", CHART, mode="Extender")
     await api.create_many([pod(f"p{number}", schedulingGates=[{"name": GATE}]) for number in range(1000)])
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
-    account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/thalweg-uninstall"
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/thalweg-uninstall"
     config = yaml.safe_load(control.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": (await api.request("POST", f"{account}/token", request))["status"]["token"]}
+    config["users"][0]["user"] = {"token": (await api.request("POST", f"{path}/token", request))["status"]["token"]}
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(config))
     job = one(helm.template({"mode": "Extender"}), "Job", "thalweg-uninstall")
