@@ -1,8 +1,8 @@
 """Writes the generated parts of the reference pages: `python docs/generate.py`.
 
 A generated part stands between two marks in a page. The truth is the CRD, the command line's own help, the metrics'
-registry, the table of what makes a cached verdict stale, and the phases of a reservation. tests/docs/test_reference.py
-fails when a page is behind.
+registry, the chart's values, the table of what makes a cached verdict stale, and the phases of a reservation.
+tests/docs/test_reference.py fails when a page is behind.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from flowcore.classes.invalidation import INVALIDATES
 
 DOCS = Path(__file__).parent
 CRD = DOCS.parent / "crds" / "flowschedulingpolicies.scheduling.thalweg.yaml"
+VALUES = DOCS.parent / "charts" / "thalweg" / "values.yaml"
 #: Keywords of the schema that limit a value, and what the page calls them.
 _BOUNDS = {
     "minimum": "at least", "maximum": "at most", "minLength": "characters at least", "maxLength": "characters at most",
@@ -159,6 +160,25 @@ def invalidations() -> str:
     return "\n".join(rows)
 
 
+def chart_values() -> str:
+    """Every value of the chart with its default and the comment above it, or that of its group."""
+    rows = ["| value | default | meaning |", "|---|---|---|"]
+    path: list[str] = []
+    comment: list[str] = []
+    for line in VALUES.read_text().splitlines():
+        words = line.strip()
+        if words.startswith("#"):
+            comment.append(words.removeprefix("#").strip())
+        elif words:
+            name, _, default = words.partition(":")
+            path[(len(line) - len(words)) // 2 :] = [name]
+            if default or comment:
+                shown = f"`{default.strip()}`" if default else ""
+                rows.append(f"| `{'.'.join(path)}` | {shown} | {' '.join(comment)} |")
+            comment = []
+    return "\n".join(rows)
+
+
 #: Each generated part: its page, its name in the marks, and what makes it.
 PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/policy-fields.md", "spec", policy_fields("spec")),
@@ -166,6 +186,7 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/policy-fields.md", "rules", policy_rules),
     ("reference/command-line.md", "commands", commands),
     ("reference/metrics.md", "metrics", metrics),
+    ("reference/chart-values.md", "values", chart_values),
     ("reference/cached-verdicts.md", "invalidations", invalidations),
     ("reference/reservations.md", "phases", phases_table),
     ("reference/reservations.md", "transitions", transitions_table),
