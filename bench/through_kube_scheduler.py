@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -210,7 +211,7 @@ async def _load(
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
         attempts=more("scheduler_schedule_attempts_total"),
-        filter_calls=more("thalweg_extender_seconds_count filter") if ours else None,
+        filter_calls=_labelled(samples, samples_before, "thalweg_extender_seconds_count", "filter") if ours else None,
         held=_labelled(samples, samples_before, "thalweg_extender_answers_total", "held") if ours else None,
         writes=_labelled(samples, {}, "thalweg_steering_writes_total", "done") if ours else None,
         own_p99_ms=_own_p99(samples) if ours else None,
@@ -229,16 +230,13 @@ def _labelled(samples: Samples, before: Samples, name: str, label: str) -> float
 
 def _own_p99(samples: Samples) -> float | None:
     """The upper edge, ms, of the histogram's bucket in which the 99th percentile lies."""
-    buckets = sorted(
-        (float(edge), value)
-        for name, value in samples.items()
-        if name.startswith("thalweg_extender_seconds_bucket ") and "filter" in name.split()
-        for edge in name.split()[1:]
-        if edge != "filter"
-    )
-    if not buckets or not buckets[-1][1]:
-        return None
-    return next(1000 * edge for edge, value in buckets if value >= 0.99 * buckets[-1][1])
+    counts: Counter[float] = Counter()
+    for name, value in samples.items():
+        metric, *labels = name.split()
+        if metric == "thalweg_extender_seconds_bucket" and "filter" in labels:
+            counts[next(float(label) for label in labels if label[0].isdigit() or label == "+Inf")] += value
+    total = max(counts.values(), default=0)
+    return next((1000 * edge for edge in sorted(counts) if counts[edge] >= 0.99 * total), None) if total else None
 
 
 def _title(case: Case) -> str:

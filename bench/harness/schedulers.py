@@ -113,7 +113,8 @@ class Thalweg:
 
     async def waiting(self) -> tuple[float, ...]:
         samples = await self.metrics()
-        return samples.get("thalweg_waiting_pods", 0.0), samples.get("thalweg_reservations", 0.0)
+        waiting = sum(value for name, value in samples.items() if name.split()[0] == "thalweg_waiting_pods")
+        return waiting, samples.get("thalweg_reservations", 0.0)
 
     def check(self) -> None:
         self._child.check()

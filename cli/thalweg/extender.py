@@ -92,8 +92,11 @@ def _listen(
 
     def on_answer(verb: str, outcome: str, seconds: float) -> None:
         metrics.extender_answers.labels(verb, outcome).inc()
-        metrics.extender_seconds.labels(verb).observe(seconds)
+        metrics.extender_seconds.labels(verb, outcome).observe(seconds)
 
+    if certificates is not None:
+        for file in certificates.files:
+            metrics.certificate_expiration.labels(file).set_function(partial(certificates.expiration, file))
     return listening(
         host,
         port,

@@ -5,6 +5,7 @@ import shutil
 import socket
 import ssl
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,17 @@ import aiohttp
 
 from thalweg_controlplane.api import Api
 from thalweg_controlplane.build import Binaries
-from thalweg_controlplane.components import API_SERVER, CONTROLLER_MANAGER, ETCD, KWOK, SCHEDULER, Layout, Ports, argv
+from thalweg_controlplane.components import (
+    API_SERVER,
+    CONTROLLER_MANAGER,
+    ETCD,
+    KWOK,
+    SCHEDULER,
+    Features,
+    Layout,
+    Ports,
+    argv,
+)
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.processes import Child, until_ready
 
@@ -30,6 +41,7 @@ class ControlPlane:
     `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` and `kwok`. Each keeps its port until the plane stops,
     and writes `<name>.log` into the workdir. A given workdir is kept; a temporary workdir is removed.
     `scheduler_config` is a KubeSchedulerConfiguration in which `{kubeconfig}`, quoted or not, stands for the path.
+    `audit` makes the API server write `audit_log`; `scheduler_gates` are feature gates of kube-scheduler.
     Raises ComponentFailed when a component does not become ready.
     """
 
@@ -42,6 +54,8 @@ class ControlPlane:
         scheduler: bool = True,
         kwok: bool = True,
         scheduler_config: str | None = None,
+        audit: bool = False,
+        scheduler_gates: Sequence[str] = (),
     ) -> None:
         self._binaries = binaries
         self._given_workdir = workdir
@@ -57,6 +71,7 @@ class ControlPlane:
             if wanted
         ]
         self._scheduler_config = scheduler_config
+        self._features = Features(controller_manager, audit, tuple(scheduler_gates))
         self._layout: Layout | None = None
         self._children: dict[str, Child] = {}
 
@@ -67,7 +82,7 @@ class ControlPlane:
         try:
             layout.prepare(self._binaries, self._scheduler_config)
             for name in self._components:
-                command = argv(name, layout, self._binaries, controller_manager=CONTROLLER_MANAGER in self._components)
+                command = argv(name, layout, self._binaries, self._features)
                 self._children[name] = Child(name, command, layout.workdir / f"{name}.log")
             await self.start(ETCD)
             await self.start(API_SERVER)
@@ -103,6 +118,11 @@ class ControlPlane:
         """Where the logs, keys and etcd's data are."""
         return self._open.workdir
 
+    @property
+    def audit_log(self) -> Path:
+        """A JSON line (audit.k8s.io/v1 Event) for each request of a service account, if `audit` was asked for."""
+        return self._open.audit_log
+
     def metrics_url(self, component: str) -> str:
         """Where kube-scheduler or kube-controller-manager serves /metrics, readable without a token."""
         ports = self._open.ports
@@ -127,6 +147,13 @@ class ControlPlane:
     async def kill(self, component: str) -> None:
         """Kills a component (SIGKILL). It has exited when this returns, and stays down until `start`."""
         self._child(component).kill()
+
+    def pid(self, component: str) -> int:
+        """The component's process id. Raises ControlPlaneError while it does not run."""
+        pid = self._child(component).pid
+        if pid is None:
+            raise ControlPlaneError(f"the component {component!r} does not run")
+        return pid
 
     async def wait_ready(self) -> None:
         """Waits until every component is ready, and until pods can be created in the namespace `default`."""

@@ -47,6 +47,21 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
+class Features:
+    """What the components of a control plane do beside their usual work.
+
+    Attributes:
+        controller_manager: whether a controller manager runs.
+        audit: whether the API server writes `Layout.audit_log`.
+        scheduler_gates: feature gates of kube-scheduler, for example `GangScheduling=true`.
+    """
+
+    controller_manager: bool = True
+    audit: bool = False
+    scheduler_gates: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Files and ports of one control plane."""
 
@@ -93,6 +108,16 @@ class Layout:
         """All Stages in one file, because KWOK takes no folder."""
         return self.workdir / "kwok.yaml"
 
+    @property
+    def audit_policy(self) -> Path:
+        """Which requests the API server logs."""
+        return self.workdir / "audit-policy.yaml"
+
+    @property
+    def audit_log(self) -> Path:
+        """A JSON line for each request of a service account, without bodies."""
+        return self.workdir / "audit.log"
+
     def prepare(self, binaries: Binaries, scheduler_config: str | None) -> None:
         """Writes every file that the components need at their first start."""
         keygen = subprocess.run([binaries.controlplane, "keygen"], capture_output=True, text=True, check=False)  # noqa: S603 - our own argument list, no shell
@@ -103,6 +128,7 @@ class Layout:
         _write_secret(self.tokens, f'{token},admin,admin,"system:masters"\n')
         _write_secret(self.kubeconfig, self._kubeconfig(token))
         self.write_scheduler_config(scheduler_config or DEFAULT_SCHEDULER_CONFIG)
+        self.audit_policy.write_text(_AUDIT_POLICY)
         self.kwok_config.write_text("---\n".join(path.read_text() for path in sorted(_STAGES.glob("*.yaml"))))
 
     def write_scheduler_config(self, text: str) -> None:
@@ -125,15 +151,27 @@ class Layout:
         return json.dumps(config, indent=2) + "\n"  # JSON is YAML
 
 
-def argv(component: str, layout: Layout, binaries: Binaries, *, controller_manager: bool) -> Sequence[str | Path]:
-    """The command line of a component; `controller_manager`: whether the control plane runs a controller manager."""
+#: A watch is logged when it begins: it may not end before the API server does.
+_AUDIT_POLICY: Final = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: Metadata
+    userGroups: ["system:serviceaccounts"]
+  - level: None
+"""
+
+
+def argv(component: str, layout: Layout, binaries: Binaries, features: Features) -> Sequence[str | Path]:
+    """The command line of a component."""
     if component == KWOK:
         return [binaries.kwok, *_kwok(layout)]
     flags = {
         ETCD: _etcd(layout),
-        API_SERVER: _api_server(layout, controller_manager=controller_manager),
+        API_SERVER: _api_server(layout, features),
         CONTROLLER_MANAGER: _controller_manager(layout),
-        SCHEDULER: _scheduler(layout),
+        SCHEDULER: _scheduler(layout, features),
     }[component]
     return [binaries.controlplane, component, *flags]
 
@@ -156,12 +194,13 @@ _GANG_FEATURES: Final = (
 _GANG_CONTROLLER: Final = "--feature-gates=GenericWorkload=true"
 
 
-def _api_server(layout: Layout, *, controller_manager: bool) -> list[str]:
+def _api_server(layout: Layout, features: Features) -> list[str]:
     # Only the controller manager creates default service accounts, removes the not-ready taint of new nodes, and
     # removes the finalizer of deleted PodGroups. Without it these admission plugins would block pods, placements and
     # deletions.
     plugins = "ServiceAccount,TaintNodesByCondition,PodGroupProtection"
-    useless = [] if controller_manager else [f"--disable-admission-plugins={plugins}"]
+    useless = [] if features.controller_manager else [f"--disable-admission-plugins={plugins}"]
+    audit = [f"--audit-policy-file={layout.audit_policy}", f"--audit-log-path={layout.audit_log}"]
     return [
         f"--etcd-servers=http://127.0.0.1:{layout.ports.etcd}",
         "--bind-address=127.0.0.1",
@@ -181,6 +220,7 @@ def _api_server(layout: Layout, *, controller_manager: bool) -> list[str]:
         "--profiling=false",
         *_GANG_FEATURES,
         *useless,
+        *(audit if features.audit else []),
     ]
 
 
@@ -210,8 +250,9 @@ def _controller_manager(layout: Layout) -> list[str]:
     ]
 
 
-def _scheduler(layout: Layout) -> list[str]:
-    return [f"--config={layout.scheduler_config}", *_serving(layout, layout.ports.scheduler)]
+def _scheduler(layout: Layout, features: Features) -> list[str]:
+    gates = [f"--feature-gates={','.join(features.scheduler_gates)}"] if features.scheduler_gates else []
+    return [f"--config={layout.scheduler_config}", *gates, *_serving(layout, layout.ports.scheduler)]
 
 
 def _kwok(layout: Layout) -> list[str]:

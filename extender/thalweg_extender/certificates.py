@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import structlog
+from cryptography import x509
 
 from thalweg_extender.errors import BadCertificate
 
@@ -49,13 +50,23 @@ class Certificates:
     def __init__(self, files: CertificateFiles, clock: Callable[[], float] = time.monotonic) -> None:
         self._files, self._clock = files, clock
         self._checked_at, self._stamp = clock(), self._current_stamp()
-        self._context = _context(files)
+        self._context, self._expirations = _context(files), _expirations(files)
 
     def context(self) -> ssl.SSLContext:
         """The context of the present files, or of their last good version."""
         if self._clock() - self._checked_at >= _CHECK_INTERVAL:
             self._reload_if_changed()
         return self._context
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files with certificates: certificate, client CA."""
+        return list(self._expirations)
+
+    def expiration(self, file: str) -> float:
+        """When the first certificate of a file expires, in seconds since the epoch."""
+        self.context()  # the files may have changed
+        return self._expirations[file]
 
     def _reload_if_changed(self) -> None:
         self._checked_at = self._clock()
@@ -64,7 +75,7 @@ class Certificates:
             return
         self._stamp = stamp
         try:
-            self._context = _context(self._files)
+            self._context, self._expirations = _context(self._files), _expirations(self._files)
         except BadCertificate as problem:
             _log.error("certificates not reloaded, old ones stay in use", problem=str(problem))
         else:
@@ -79,6 +90,17 @@ class Certificates:
                 status = None
             stamps.append((0, 0, 0) if status is None else (status.st_ino, status.st_mtime_ns, status.st_size))
         return tuple(stamps)
+
+
+def _expirations(files: CertificateFiles) -> dict[str, float]:
+    paths = {"certificate": files.certificate, "client CA": files.client_authority}
+    try:
+        certificates = {
+            name: x509.load_pem_x509_certificates(path.read_bytes()) for name, path in paths.items() if path is not None
+        }
+    except (OSError, ValueError) as error:
+        raise BadCertificate(f"{files.certificate} or {files.client_authority} cannot be read: {error}") from error
+    return {name: min(each.not_valid_after_utc.timestamp() for each in chain) for name, chain in certificates.items()}
 
 
 def _context(files: CertificateFiles) -> ssl.SSLContext:

@@ -1,5 +1,5 @@
 """Why a pod waits, in words a user understands."""
 
-from flowcore.explain.reasons import no_domain, node_reasons, reason_for, summary
+from flowcore.explain.reasons import Reason, no_domain, node_reasons, reason_for, summary
 
-__all__ = ["no_domain", "node_reasons", "reason_for", "summary"]
+__all__ = ["Reason", "no_domain", "node_reasons", "reason_for", "summary"]

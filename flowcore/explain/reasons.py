@@ -5,13 +5,28 @@ Source: kube-scheduler framework/types.go (FitError.Error): "0/5 nodes are avail
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from flowcore.classes.groups import Group
 from flowcore.cluster.snapshot import NodeTable, Snapshot
+from flowcore.explain.codes import NO_NODES
 from flowcore.filters import Verdicts, run_filters
 from flowcore.filters.registry import FilterRunner, run_filter
 from flowcore.model.gangs import Gang
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
 from flowcore.model.pods import PodClass
+
+
+class Reason(NamedTuple):
+    """Why a pod waits.
+
+    Attributes:
+        text: a sentence for people.
+        code: one of ``codes.CODES``.
+    """
+
+    text: str
+    code: str
 
 
 def summary(verdicts: Verdicts) -> str:
@@ -27,7 +42,7 @@ def _available(count: int, verdicts: Verdicts) -> str:
     return f"{count}/{total} nodes are available: {listed}." if listed else f"{count}/{total} nodes are available."
 
 
-def reason_for(group: Group, *, before: Snapshot, after: Snapshot, runner: FilterRunner = run_filter) -> str:
+def reason_for(group: Group, *, before: Snapshot, after: Snapshot, runner: FilterRunner = run_filter) -> Reason:
     """Why pods of a group stay pending after a round.
 
     Args:
@@ -35,10 +50,11 @@ def reason_for(group: Group, *, before: Snapshot, after: Snapshot, runner: Filte
         after: the same with the round's placements counted.
         runner: who asks the filters.
     """
-    text = _available(0, run_filters(group.pod_class, after, group.signature, runner))
+    verdicts = run_filters(group.pod_class, after, group.signature, runner)
+    text = _available(0, verdicts)
     if run_filters(group.pod_class, before, group.signature, runner).fits.any():
         text += " There was room for some of these pods. It went to pods with a higher cost of waiting."
-    return text
+    return Reason(text, verdicts.furthest_filter() or NO_NODES)
 
 
 def no_domain(gang: Gang, table: NodeTable) -> str:

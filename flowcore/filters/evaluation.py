@@ -46,6 +46,18 @@ class Verdicts:
                 return name, self.table.nodes[at].problem if name == NODE_UNREADABLE else ", ".join(reasons)
         return "", ""
 
+    def furthest_filter(self) -> str:
+        """The filter that rejects the nodes which pass the most filters; "" where no node is rejected."""
+        undecided, furthest = np.ones(len(self.table.nodes), dtype=np.bool_), ""
+        for name, rejections in self.by_filter:
+            rejected = np.zeros_like(undecided)
+            for rejection in rejections:
+                rejected |= rejection.nodes
+            if (undecided & rejected).any():
+                furthest = name
+            undecided &= ~rejected
+        return furthest
+
     def counts(self) -> Counter[str]:
         """How many nodes are rejected for each reason, as kube-scheduler counts them in its message."""
         result: Counter[str] = Counter()

@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from flowcore.cluster.snapshot import Snapshot
-from flowcore.explain.reasons import no_domain, reason_for
+from flowcore.explain.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
+from flowcore.explain.reasons import Reason, no_domain, reason_for
 from flowcore.filters import run_filters
 from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.methods.admission import fit_counts
@@ -30,9 +31,10 @@ class UnplacedReasons:
         self._problem, self._candidate = problem, candidate
         self._after, self._after_with_held = after, after_with_held
 
-    def of(self, at: int, places: Sequence[int]) -> Iterator[tuple[int, str]]:
+    def of(self, at: int, places: Sequence[int]) -> Iterator[tuple[int, Reason]]:
         """The reason for each of these pods of a demand."""
-        group_of, reason = self._problem.atomic_groups.group_of[at], ""
+        group_of = self._problem.atomic_groups.group_of[at]
+        reason: Reason | None = None
         for place in places:
             group = int(group_of[place])
             if group >= 0 and self._is_because_of_group(at, group):
@@ -49,7 +51,7 @@ class UnplacedReasons:
 
     # --- pods by themselves ---
 
-    def _pod_reason(self, at: int) -> str:
+    def _pod_reason(self, at: int) -> Reason:
         problem, candidate = self._problem, self._candidate
         group, run_filter = problem.demands[at].group, problem.cache.run_filter
         for name in group.pods[0].gangs:
@@ -60,28 +62,31 @@ class UnplacedReasons:
         if held is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
             name = problem.atomic_groups.all[held.group].name
             reason = reason_for(group, before=self._after_with_held, after=self._after_with_held, runner=run_filter)
-            return f"{reason} Room is held for {name}, which has waited for a long time."
+            return Reason(f"{reason.text} Room is held for {name}, which has waited for a long time.", ROOM_HELD)
         return reason_for(group, before=problem.snapshot, after=self._after_with_held, runner=run_filter)
 
-    def _domain_reason(self, gang: Gang, at: int) -> str:
+    def _domain_reason(self, gang: Gang, at: int) -> Reason:
         """Why a pod finds no node in the domain of its gang."""
         table = self._problem.snapshot.table
         nowhere = no_domain(gang, table)
         if nowhere:
-            return f"{_sentence(nowhere)}."
+            return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE)
         if gang.domain:
-            return f"{gang.name} keeps to {gang.topology_key} {gang.domain}, where no node has room for it."
+            text = f"{gang.name} keeps to {gang.topology_key} {gang.domain}, where no node has room for it."
+            return Reason(text, GANG_WITHOUT_ROOM)
         demand, column = self._problem.demands[at], table.column(gang.topology_key)
         chosen = set(column.codes[self._candidate.demands[at].allowed].tolist())
         if len(chosen) == 1 and demand.counts.any():
             domain = column.values[chosen.pop()]
-            return f"{gang.name} is planned for {gang.topology_key} {domain}, where no further node has room for it."
+            text = f"{gang.name} is planned for {gang.topology_key} {domain}, where no further node has room for it."
+            return Reason(text, GANG_WITHOUT_ROOM)
         group, run_filter = demand.group, self._problem.cache.run_filter
         if not run_filters(group.pod_class, self._problem.snapshot, group.signature, run_filter).fits.any():
             # The domain does not matter if the pod fits no node at all.
             return reason_for(group, before=self._problem.snapshot, after=self._after_with_held, runner=run_filter)
-        return (
-            f"{gang.name} keeps to one domain of {gang.topology_key}, and no node that has this label has room for it."
+        return Reason(
+            f"{gang.name} keeps to one domain of {gang.topology_key}, and no node that has this label has room for it.",
+            GANG_WITHOUT_ROOM,
         )
 
     # --- atomic groups ---
@@ -90,10 +95,13 @@ class UnplacedReasons:
     def _fit_counts(self) -> dict[int, int]:
         return fit_counts(self._problem, self._candidate)
 
-    def _group_reason(self, at: int) -> str:
+    def _group_reason(self, at: int) -> Reason:
         group = self._problem.atomic_groups.all[at]
         if group.unschedulable_reason:
-            return f"{_sentence(group.unschedulable_reason)}."
+            return Reason(f"{_sentence(group.unschedulable_reason)}.", GANG_INCOMPLETE)
+        return Reason(self._group_shortage(at, group), GANG_WITHOUT_ROOM)
+
+    def _group_shortage(self, at: int, group: AtomicGroup) -> str:
         needs = f"{group.name} needs {pods(group.size)} at once"
         for gang in group.gangs:
             if gang.topology_key and not gang.domain:

@@ -48,11 +48,16 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A pod that stays pending, why, and what that costs."""
+    """A pod that stays pending, why, and what that costs.
+
+    Attributes:
+        code: the kind of reason, one of a fixed set (explain/codes.py).
+    """
 
     pod: PendingPod
     reason: str
     price: int
+    code: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+#: Pods in a round.
+_PODS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
 
 
 class Metrics:
@@ -14,6 +19,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         r = self.registry
+        self.build = Info("thalweg_build", "Version of the operator, in its label.", registry=r)
+        self.build.info({"version": version("thalweg")})
+        self.leader = Gauge("thalweg_leader", "1 while this process holds the lease and may write, else 0.", registry=r)
         self.events = Counter("thalweg_watch_events", "Events received from the API server.", ["kind"], registry=r)
         self.relists = Counter("thalweg_relists", "Lists repeated after the first.", ["kind"], registry=r)
         self.watch_age = Gauge(
@@ -36,11 +44,29 @@ class Metrics:
             ["cause"],
             registry=r,
         )
+        for cause in ("timeout", "memory", "ended", "error"):
+            self.rounds_failed.labels(cause)  # a rate needs the zero before the first failure
         self.quarantined = Gauge(
             "thalweg_quarantined", "Pods, gangs and classes of pods that rounds leave out for now.", registry=r
         )
         self.round_seconds = Histogram(
             "thalweg_round_seconds", "Time from request to plan, by the worker.", buckets=_SECONDS, registry=r
+        )
+        self.round_phase_seconds = Histogram(
+            "thalweg_round_phase_seconds",
+            "Time of each phase of a round. The phase filters is a part of the others.",
+            ["phase"],
+            buckets=_SECONDS,
+            registry=r,
+        )
+        self.round_pods = Histogram(
+            "thalweg_round_pods", "Pods to plan in a round, of rounds with pods.", buckets=_PODS, registry=r
+        )
+        self.plan_cost = Gauge("thalweg_plan_cost", "Cost of the last plan.", registry=r)
+        self.plan_gap = Gauge(
+            "thalweg_plan_gap_ratio",
+            "Optimality gap of the last plan, 0 to 1: the part of its cost above the lower bound.",
+            registry=r,
         )
         self.verdicts = Counter(
             "thalweg_cached_verdicts",
@@ -59,6 +85,11 @@ class Metrics:
         self.worker_memory_limit = Gauge(
             "thalweg_worker_memory_limit_bytes", "Memory that the worker process may use; 0: no limit.", registry=r
         )
+        self.memory_limit = Gauge(
+            "thalweg_memory_limit_bytes",
+            "Memory that the operator and its worker may use together, by their container; 0: no limit.",
+            registry=r,
+        )
         self.placements = Counter("thalweg_placements", "Placements by outcome.", ["outcome"], registry=r)
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
         self.evictions = Counter("thalweg_evictions", "Evictions by the API server's answer.", ["answer"], registry=r)
@@ -76,7 +107,7 @@ class Metrics:
         )
         self.events_written = Counter(
             "thalweg_events",
-            "Events by reason and outcome: written, failed, or dropped because the queue was full.",
+            "Events by reason and outcome: written, failed, dropped because the queue was full, or limited per object.",
             ["reason", "outcome"],
             registry=r,
         )
@@ -97,9 +128,15 @@ class Metrics:
         )
         self.extender_seconds = Histogram(
             "thalweg_extender_seconds",
-            "Time to compute an answer, from the end of the request's body.",
-            ["verb"],
-            buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1),
+            "Time to compute an answer, from the end of the request's body, by verb and outcome.",
+            ["verb", "outcome"],
+            buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0),
+            registry=r,
+        )
+        self.certificate_expiration = Gauge(
+            "thalweg_extender_certificate_expiration_timestamp_seconds",
+            "When the extender's certificates expire, in seconds since the epoch: of each file the first to expire.",
+            ["file"],
             registry=r,
         )
         self.binding_seconds = Histogram(
@@ -107,7 +144,25 @@ class Metrics:
         )
         self.nodes = Gauge("thalweg_nodes", "Nodes in the snapshot.", registry=r)
         self.pods = Gauge("thalweg_pods", "Pods in the snapshot.", registry=r)
-        self.waiting = Gauge("thalweg_waiting_pods", "Governed pods left pending by the last round.", registry=r)
+        self.waiting = Gauge(
+            "thalweg_waiting_pods",
+            "Governed pods without a placement after the last round, by the code of their reason.",
+            ["reason"],
+            registry=r,
+        )
+        self.longest_wait = Gauge(
+            "thalweg_longest_wait_seconds",
+            "Longest time that a waiting pod has had the same reason, by its code; 0: no pod has this reason.",
+            ["reason"],
+            registry=r,
+        )
+        self.gated_pods = Gauge("thalweg_gated_pods", "Waiting pods behind our scheduling gate.", registry=r)
+        self.watch_lag = Histogram(
+            "thalweg_watch_lag_seconds",
+            "From the API server's answer to a binding until the watch shows the pod bound.",
+            buckets=_SECONDS,
+            registry=r,
+        )
         self.reservations = Gauge("thalweg_reservations", "Planned pods not yet seen bound.", registry=r)
         self.told = Counter("thalweg_reasons_written", "Reasons written to waiting pods.", registry=r)
         self.loop_lag = Histogram(

@@ -1,71 +1,240 @@
-"""The operator with the rights of rights/ and no others; and what somebody could do who stole its token."""
+"""The operator with the rights of rights/ and no others.
 
-from collections.abc import Awaitable, Callable
+They are enough, and each of them is used. Where a file is withheld, its feature is off, pods and log say so, the rest
+works, and it comes back.
+"""
+
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
+import yaml
+from support.audit import AuditedRequest, audited, refused
 from support.cluster_scenario import POLICIES, ClusterScenario
-from support.operator import running_operator, until
-from support.proxy import proxied
-from support.rights import grant, kubeconfig, token
-from support.steering import DelayingProxy, gates_in_effect
-from thalweg_controlplane import Api, ApiError, ControlPlane
-from thalweg_controlplane.api import STRATEGIC_PATCH
+from support.operator import Operator, running_operator, until
+from support.proxy import ApiProxy, proxied
+from support.rights import DISCOVERY, Right, files, grant, granted, restore, token, withhold
+from support.steering import DelayingProxy, count, gates_in_effect
+from thalweg_controlplane import Api, ControlPlane
 
-from flowcore.model.policies import GATE
+from flowcore.model.policies import GATE, SCHEDULER_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PLANE = {"scheduler": True}
+PLANE = {"scheduler": True, "kwok": True, "audit": True}
 STEERED = {"waiting": "Gate"}
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-OPEN = {"spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
-THEIRS = "example.com/later"
+POD_GROUPS = Path(__file__).parent.parent / "support" / "pod_groups.yaml"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg"
 
 
-async def test_the_rights_are_enough(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, tmp_path: Path
-) -> None:
-    """Binder, extender, gates, reasons, eviction: all work, and the API server refuses no request."""
-    control, api = plane
-    await scene.operator.stop()
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def proxy(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiProxy]:
+    """To the API server, as the account of rights/.
+
+    The rights that every account has in a new cluster are taken away, so that only those of rights/ count.
+    """
+    api = plane[1]
     await grant(api)
-    user = {"token": await token(api)}
+    for path in DISCOVERY:
+        await api.delete(path)
+    for each in yaml.safe_load_all(POD_GROUPS.read_text()):
+        await api.apply(each)
+    async with proxied(*plane, tmp_path_factory.mktemp("proxy"), {"token": await token(api)}) as proxy:
+        yield proxy
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operator(
+    proxy: ApiProxy, relay: DelayingProxy, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Operator]:
+    """One that runs as the account."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    options = ("--extender-listen", relay.to)
+    async with running_operator(proxy.kubeconfig, log, lease="kube-system/thalweg", extender=options) as operator:
+        yield operator
+
+
+def is_used(right: Right, requests: list[AuditedRequest]) -> bool:
+    """Whether a request needed the right."""
+    return any(
+        (each.verb, each.group, each.resource) == (right.verb, right.group, right.resource)
+        and right.name in ("", each.name)
+        and right.namespace in ("", each.namespace)
+        for each in requests
+    )
+
+
+async def test_the_rights_are_enough_and_each_is_used(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], proxy: ApiProxy
+) -> None:
+    """In scenes of all features the API server refuses no request, and no right is idle."""
+    control, api = plane
+    operator = scene.operator
     await scene.nodes("a", "b", cpu="4")
-    async with (
-        proxied(control, api, tmp_path, user) as proxy,
-        running_operator(
-            proxy.kubeconfig,
-            tmp_path / "operator.log",
-            lease="kube-system/thalweg",
-            extender=("--extender-listen", relay.to),
-        ) as operator,
-    ):
-        await gates_in_effect(scene, scene.pod("probe"))
-        await scene.policy("bound", selects={"podSelector": {}}, delivery="Binder")
-        steered = [scene.pod(f"steered-{n}", "100m") for n in range(20)]
-        made = await api.create_many(steered)
-        assert all(each["spec"]["schedulingGates"] == [{"name": GATE}] for each in made)
-        await api.create_many([scene.pod(f"bound-{n}", "100m", scheduler="thalweg") for n in range(20)])
-        await scene.nodes_of(within=60)
-        await scene.create("big", "16")
-        await scene.reason_of("big", "Insufficient cpu")
-        await scene.create("large", "16", scheduler="thalweg")
-        await scene.reason_of("large", "Insufficient cpu")
-        assert await operator.stop() == 0
-        assert [(each.method, each.path) for each in proxy.requests if each.status in (401, 403, 422)] == []
-        assert {each.method for each in proxy.writes} == {"POST", "PATCH"}
-        lease = await api.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg")
-        assert lease["spec"]["holderIdentity"] == ""
+    await gates_in_effect(scene, scene.pod("probe"))
+    await scene.policy("bound", selects={"podSelector": {}}, delivery="Binder", replaces={"victims": "Governed"})
+    made = await api.create_many([scene.pod(f"steered-{n}", "100m") for n in range(10)])
+    assert all(each["spec"]["schedulingGates"] == [{"name": GATE}] for each in made)
+    await api.create_many([scene.pod(f"bound-{n}", "100m", scheduler=SCHEDULER_NAME) for n in range(10)])
+    await scene.nodes_of(within=60)
+    # A binding whose answer is lost: the operator reads the pod.
+    proxy.loses = "/binding"
+    await scene.create("asked-again", scheduler=SCHEDULER_NAME)
+    await scene.node_of("asked-again")
+    await until(lambda: not proxy.loses, 10, lambda: "the answer to be lost")
+    await api.wait_for(scene.path("bound-0"), lambda each: each["status"].get("phase") == "Running")
+    replaces = {"annotations": {"scheduling.thalweg/replaces": "bound-0"}}
+    await scene.create("successor", scheduler=SCHEDULER_NAME, **replaces)
+    await scene.node_of("successor")
+    assert await count(operator, "thalweg_evictions_total", "evicted") == 1
+    await scene.create("big", "16")
+    await scene.reason_of("big", "Insufficient cpu")
+    await scene.create("large", "16", scheduler=SCHEDULER_NAME)
+    await scene.reason_of("large", "Insufficient cpu")
+    assert await operator.stop() == 0
+    assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""
+    await operator.start()
+    rights = [right for stem in files() for right in granted(stem)]
+    idle: list[Right] = []
+
+    async def all_used() -> bool:
+        nonlocal idle
+        requests = audited(control)
+        assert refused(requests) == []
+        idle = [right for right in rights if not is_used(right, requests)]
+        return not idle
+
+    await until(all_used, 60, lambda: f"these rights to be used: {idle}")
     assert "Forbidden" not in operator.log
-    await scene.operator.start()
 
 
+def lines(operator: Operator, *words: str) -> list[str]:
+    """Those of its log that have all of these words."""
+    return [line for line in operator.log.splitlines() if all(each in line for each in words)]
+
+
+async def recovered(operator: Operator, right: str) -> None:
+    """Waits for the line that says that a right is there again."""
+    await until(lambda: lines(operator, "recovered", right), 40, lambda: f"{right} to be there again")
+
+
+async def test_without_the_right_to_bind(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """Each pod of the binder gets the API server's words; the log has one line; pods of kube-scheduler are placed."""
+    api = plane[1]
+    await scene.nodes("a")
+    await withhold(api, "binder")
+    names = [f"p{n}" for n in range(5)]
+    for name in names:
+        await scene.create(name, scheduler=SCHEDULER_NAME)
+    for name in names:
+        await scene.reason_of(name, "the API server refused to bind it to a", 'cannot create resource "pods/binding"')
+    await scene.create("steered")
+    await scene.node_of("steered")
+    assert len(lines(scene.operator, "failing", "right to create pods/binding")) == 1
+    assert (await scene.operator.get("/readyz"))[0] == 200
+    await restore(api, "binder")
+    await scene.nodes_of(within=90)
+    await recovered(scene.operator, "right to create pods/binding")
+
+
+async def test_without_the_right_to_patch_pods(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """Gated pods stay behind their gate and are told why; the binder works; with the right they are opened."""
+    api = plane[1]
+    await scene.nodes("a")
+    await gates_in_effect(scene, scene.pod("probe"))
+    await withhold(api, "extender")
+    await scene.create("gated")
+    refusal = "the API server refused to remove its scheduling gate"
+    await scene.reason_of("gated", refusal, 'cannot patch resource "pods"')
+    await scene.create("bound", scheduler=SCHEDULER_NAME)
+    await scene.node_of("bound")
+    assert (await scene.get("gated"))["spec"]["schedulingGates"] == [{"name": GATE}]
+    assert len(lines(scene.operator, "failing", "right to patch pods")) == 1
+    await restore(api, "extender")
+    await scene.nodes_of(within=90)
+    await recovered(scene.operator, "right to patch pods")
+
+
+async def test_without_the_right_to_read_our_admission_policy(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+) -> None:
+    """New pods are held, not gated, and placed all the same; the policy's condition says why."""
+    api = plane[1]
+    await scene.nodes("a")
+    await gates_in_effect(scene, scene.pod("probe"))
+    await withhold(api, "gates")
+    await scene.policy("another", selects={"podSelector": {}}, precedence=-1)  # the operator looks at once
+
+    def ready(each: Any) -> str:
+        conditions = each.get("status", {}).get("conditions", [])
+        return next((f"{one['reason']} {one['message']}" for one in conditions if one["type"] == "Ready"), "")
+
+    held = await api.wait_for(f"{POLICIES}/steered", lambda each: "HeldNotGated" in ready(each))
+    assert 'cannot get resource "mutatingadmissionpolicies"' in ready(held)
+
+    async def created_without_gate() -> bool:
+        made = await scene.api.request("POST", f"{scene.path('')}", scene.pod("probe"), params={"dryRun": "All"})
+        return not made["spec"].get("schedulingGates")
+
+    await until(created_without_gate, 30, lambda: "new pods not to be gated")
+    await scene.create("held")
+    await scene.node_of("held")
+    assert len(lines(scene.operator, "new pods are not gated")) == 1
+    await restore(api, "gates")
+    await api.wait_for(f"{POLICIES}/steered", lambda each: ready(each).startswith("InForce"))
+    await gates_in_effect(scene, scene.pod("probe"))
+
+
+async def test_without_the_right_to_evict(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """A pod that is to replace another waits with the API server's words, and nothing is evicted; then it goes on."""
+    api = plane[1]
+    selects = {"podSelector": {}}
+    await scene.policy("own", selects=selects, delivery="Binder", replaces={"victims": "Governed"})
+    await scene.nodes("a")
+    await scene.create("old", scheduler=SCHEDULER_NAME)
+    await api.wait_for(scene.path("old"), lambda each: each["status"].get("phase") == "Running")
+    await withhold(api, "eviction")
+    await scene.create("new", scheduler=SCHEDULER_NAME, annotations={"scheduling.thalweg/replaces": "old"})
+    await scene.reason_of("new", f"Waiting for {scene.namespace}/old", 'cannot create resource "pods/eviction"')
+    await scene.create("other", scheduler=SCHEDULER_NAME)
+    await scene.node_of("other")
+    assert "deletionTimestamp" not in (await scene.get("old"))["metadata"]
+    assert len(lines(scene.operator, "failing", "right to create pods/eviction")) == 1
+    await restore(api, "eviction")
+    await scene.node_of("new", within=90)
+    await recovered(scene.operator, "right to create pods/eviction")
+
+
+async def test_without_the_base(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
+    """A new operator names the kinds that it may not list, places nothing, and begins once it may."""
+    operator, api = scene.operator, plane[1]
+    assert await operator.stop() == 0
+    await withhold(api, "base")
+    await scene.nodes("a")
+    await scene.create("p", scheduler=SCHEDULER_NAME)
+    operator.new_log()
+    operator.begin()
+    await operator.answers("/readyz", 503)
+    missing = ["nodes", "pods", "namespaces", "policies"]
+
+    async def named() -> bool:
+        said = (await operator.get("/readyz"))[1]
+        log = operator.log
+        return all(kind in said and f"what={kind}" in log for kind in missing)
+
+    await until(named, 30, lambda: f"{missing} to be named by /readyz and in the log")
+    assert "nodeName" not in (await scene.get("p"))["spec"]
+    await restore(api, "base")
+    await operator.ready()
+    await scene.node_of("p")
+
+
+@pytest.mark.slow  # the operator insists for ten seconds
 async def test_without_the_lease(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """An account that may not use the lease: the operator ends, names the right, and has written nothing."""
     control, api = plane
-    await grant(api)
     async with (
         proxied(control, api, tmp_path, {"token": await token(api)}) as proxy,
         running_operator(
@@ -78,97 +247,4 @@ async def test_without_the_lease(scene: ClusterScenario, plane: tuple[ControlPla
         assert process.returncode == 1
         assert "it needs get, create and update on leases.coordination.k8s.io" in operator.log
         assert proxy.writes == []
-
-
-async def test_a_stolen_token(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
-    """It opens our gates, nominates and says why pods wait; it changes nothing else of pods and nothing else at all."""
-    control, api = plane
-    await grant(api)
-    pod = await scene.create(
-        "p",
-        "64",
-        scheduler="nobody",
-        labels={"app": "p"},
-        schedulingGates=[{"name": THEIRS}, {"name": GATE}],
-        terminationGracePeriodSeconds=5,
-    )
-    path, name = scene.path("p"), pod["metadata"]["name"]
-    async with Api(await kubeconfig(control, api, tmp_path)) as thief:
-
-        async def refused(action: Callable[[], Awaitable[Any]]) -> bool:
-            try:
-                await action()
-            except ApiError as error:
-                return error.status in (403, 422)
-            return False
-
-        async def patch(body: dict[str, Any], under: str = "") -> Any:
-            return await thief.patch(path + under, body, content_type=STRATEGIC_PATCH)
-
-        label = {"metadata": {"labels": {"app": "stolen"}}}
-        # The API server takes a moment to notice its own admission policies.
-        await until(lambda: refused(lambda: patch({"metadata": {"labels": {"probe": "x"}}})), 30, lambda: "the policy")
-        toleration = {"key": "k", "operator": "Exists", "effect": "NoSchedule"}
-        container = pod["spec"]["containers"][0]["name"]
-        ready = {"type": "Ready", "status": "True"}
-        for body, under in (
-            (label, ""),
-            (label, "/status"),
-            ({"metadata": {"annotations": {"example.com/a": "b"}}}, ""),
-            ({"metadata": {"annotations": {"example.com/a": "b"}}}, "/status"),
-            ({"metadata": {"finalizers": ["example.com/f"]}}, ""),
-            ({"spec": {"containers": [{"name": container, "image": "stolen"}]}}, ""),
-            ({"spec": {"tolerations": [toleration]}}, ""),
-            ({"spec": {"activeDeadlineSeconds": 1}}, ""),
-            ({"spec": {"nodeSelector": {"stolen": "yes"}}}, ""),
-            ({"spec": {"schedulingGates": [{"name": THEIRS, "$patch": "delete"}]}}, ""),
-            ({"status": {"phase": "Failed"}}, "/status"),
-            ({"status": {"message": "stolen"}}, "/status"),
-            ({"status": {"conditions": [ready]}}, "/status"),
-            ({"spec": {"containers": [{"name": container, "resources": {"requests": {"cpu": "1"}}}]}}, "/resize"),
-            ({"spec": {"ephemeralContainers": [{"name": "e", "image": "e"}]}}, "/ephemeralcontainers"),
-        ):
-            assert await refused(lambda body=body, under=under: patch(body, under)), (body, under)
-        owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
-        assert await refused(lambda: patch({"metadata": {"ownerReferences": [owner]}}))
-        rule = (await api.list(f"{ADMISSION}/mutatingadmissionpolicies"))[0]
-        kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy"}
-        copy = {**rule, **kind, "metadata": {"name": "thalweg-gate-stolen"}}
-        policies = f"{ADMISSION}/mutatingadmissionpolicies"
-        secrets = "/api/v1/namespaces/default/secrets"
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
-        lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-        for action in (
-            lambda: thief.create(copy),
-            lambda: thief.patch(f"{policies}/thalweg-gate", {"spec": {"failurePolicy": "Fail"}}),
-            lambda: thief.delete(f"{policies}/thalweg-gate"),
-            lambda: thief.delete(f"{ADMISSION}/validatingadmissionpolicies/thalweg-confinement"),
-            lambda: thief.get(secrets),
-            lambda: thief.request("POST", secrets, body),
-            lambda: thief.get("/api/v1/configmaps"),
-            lambda: thief.delete(path),
-            lambda: thief.create(scene.pod("stolen")),
-            lambda: thief.request("PUT", path, pod),
-            lambda: thief.patch("/api/v1/nodes/a", label),
-            lambda: thief.patch(f"{POLICIES}/steered", {"spec": {"precedence": 1}}),
-            lambda: thief.get(lease),
-            lambda: thief.get(f"{lease}/kube-controller-manager"),
-            lambda: thief.request("POST", f"{ACCOUNTS}/thalweg/token", {}),
-        ):
-            assert await refused(action)
-        before = await scene.get("p")
-        assert (before["metadata"]["labels"], len(before["spec"]["schedulingGates"])) == ({"app": "p"}, 2)
-        # What the operator does is allowed.
-        ours = {"metadata": {"annotations": {"scheduling.thalweg/nominated": "a"}}}
-        await patch({**ours, "status": {"nominatedNodeName": "a"}}, "/status")
-        told = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "no room"}
-        await patch({"status": {"conditions": [told]}}, "/status")
-        await patch({"metadata": {"annotations": {"scheduling.thalweg/woken": "now"}}})
-        await patch(OPEN)
-    after = await scene.get(name)
-    assert after["spec"]["schedulingGates"] == [{"name": THEIRS}]
-    assert after["status"]["nominatedNodeName"] == "a"
-    await scene.delete("p")
-
-
-ACCOUNTS = "/api/v1/namespaces/thalweg-system/serviceaccounts"
+    assert scene.operator.pid

@@ -33,7 +33,8 @@ def test_each_role_is_bound_to_the_account_beside_it(path: Path) -> None:
     """So that a file that is left out takes its feature away and nothing else."""
     roles = {each["metadata"]["name"] for each in manifests(path) if each["kind"] in ("Role", "ClusterRole")}
     bindings = [each for each in manifests(path) if each["kind"].endswith("RoleBinding")]
-    assert {each["roleRef"]["name"] for each in bindings} == roles
+    # Kubernetes' own role is bound with the base.
+    assert {each["roleRef"]["name"] for each in bindings} - {"system:discovery"} == roles
     for each in bindings:
         assert each["subjects"] == [{"kind": "ServiceAccount", "name": "thalweg", "namespace": "thalweg-system"}]
 
@@ -45,3 +46,21 @@ def test_the_docs_list_each_file() -> None:
     )
     listed = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
     assert listed == {path.name for path in FILES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_rule_has_a_reason(path: Path) -> None:
+    """A comment above it, which the reference page shows."""
+    lines = path.read_text().splitlines()
+    rules = [at for at, line in enumerate(lines) if line.startswith("  - apiGroups:")]
+    for at in rules:
+        assert lines[at - 1].startswith("  # "), f"{path.name}:{at + 1}: a comment above the rule is missing"
+    assert len(rules) == sum(len(each.get("rules", [])) for each in manifests(path))
+
+
+def test_the_docs_quote_the_confinement() -> None:
+    """Each message of the admission policy is in the reference, and no other."""
+    (policy,) = (each for each in manifests(ROOT / "rights/confinement.yaml") if "validations" in each["spec"])
+    messages = {each["message"] for each in policy["spec"]["validations"]}
+    page = (ROOT / "docs/reference/rights.md").read_text()
+    assert {line.split("`")[1] for line in page.splitlines() if line.startswith("| `Thalweg ")} == messages

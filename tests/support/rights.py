@@ -1,22 +1,82 @@
 """The rights that rights/ gives the operator's account, and that account's token."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.objects import object_path
 
 RIGHTS = Path(__file__).parents[2] / "rights"
 ACCOUNT = "/api/v1/namespaces/thalweg-system/serviceaccounts/thalweg"
+#: Bindings that a new cluster has: they let every account read which kinds it serves.
+DISCOVERY = tuple(
+    f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:{name}"
+    for name in ("discovery", "basic-user", "public-info-viewer")
+)
+
+
+class Right(NamedTuple):
+    """One verb on one resource.
+
+    Attributes:
+        name: of the only object that it is about; "" for all.
+        namespace: of the only objects that it is about; "" for all.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+    namespace: str = ""
+
+
+def manifests(stem: str) -> list[dict[str, Any]]:
+    """All objects of a file of rights/."""
+    return list(yaml.safe_load_all((RIGHTS / f"{stem}.yaml").read_text()))
+
+
+def files() -> list[str]:
+    """Names of the files of rights/, without their ends."""
+    return sorted(path.stem for path in RIGHTS.glob("*.yaml"))
+
+
+def granted(stem: str) -> Iterator[Right]:
+    """All rights that the roles of a file grant."""
+    for role in manifests(stem):
+        namespace = role["metadata"].get("namespace", "") if role["kind"] == "Role" else ""
+        for rule in role.get("rules", []):
+            for verb in rule["verbs"]:
+                for group in rule["apiGroups"]:
+                    for resource in rule["resources"]:
+                        for name in rule.get("resourceNames", [""]):
+                            yield Right(verb, group, resource, name, namespace)
 
 
 async def grant(api: Api, *without: str) -> None:
     """Applies rights/, but for the files of these names."""
-    for path in sorted(RIGHTS.glob("*.yaml")):
-        if path.stem not in without:
-            for each in yaml.safe_load_all(path.read_text()):
+    for stem in files():
+        if stem not in without:
+            for each in manifests(stem):
                 await api.apply(each)
+
+
+async def withhold(api: Api, stem: str) -> None:
+    """Takes the role of a file from the account; `restore` gives it back."""
+    for each in _bindings(stem):
+        await api.delete(object_path(each))
+
+
+async def restore(api: Api, stem: str) -> None:
+    """Gives the account the role of a file again."""
+    for each in _bindings(stem):
+        await api.apply(each)
+
+
+def _bindings(stem: str) -> list[dict[str, Any]]:
+    return [each for each in manifests(stem) if each["kind"] in ("RoleBinding", "ClusterRoleBinding")]
 
 
 async def token(api: Api) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Int64s, PendingPod, Snapshot, Victim, non_zero_requests
 from flowcore.costs.model import Load
+from flowcore.explain.codes import REPLACEMENT
 from flowcore.filters import run_filters
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.quantities import MAX_AMOUNT
@@ -54,7 +55,7 @@ class PlaceReplacements(Pass):
         for price, _, _, pod, victim, demand in sorted(queue, key=lambda entry: entry[:3]):
             without = _without_victim(pod, victim, change)
             if isinstance(without, str):
-                unplaced.append(Unplaced(pod, without, -price))
+                unplaced.append(Unplaced(pod, without, -price, REPLACEMENT))
                 continue
             placements.append(Placement(pod, victim.node, _price(demand, without, without.table.index[victim.node])))
             change.apply(pod, victim)

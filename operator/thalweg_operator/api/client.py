@@ -22,6 +22,7 @@ from yarl import URL
 from thalweg_operator.api.credentials import Credentials, read_credentials
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.api.missing_rights import MissingRights
 from thalweg_operator.api.outages import Outages
 from thalweg_operator.errors import ConnectionLost, Refused
 
@@ -83,6 +84,7 @@ class ApiClient:
         self.outages = Outages()
         self._session = session
         self._fence = fence
+        self._missing_rights = MissingRights()
 
     @property
     def server(self) -> str:
@@ -125,7 +127,9 @@ class ApiClient:
                 answer = await response.read()
                 self.outages.recovered(_TOPIC)
                 if response.status >= 400:
-                    raise _to_refused(response, answer)
+                    raise self._refused(method, path, _to_refused(response, answer))
+                if method != "GET":
+                    self._missing_rights.accepted(method, path, self.outages)
                 return answer
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._connection_lost(f"{method} {path}", error) from error
@@ -154,6 +158,11 @@ class ApiClient:
                 yield response.content
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ConnectionLost(f"watch {path}: {_error_message(error)}") from error
+
+    def _refused(self, method: str, path: str, error: Refused) -> Refused:
+        if method != "GET":
+            self._missing_rights.refused(method, path, error, self.outages)
+        return error
 
     def _connection_lost(self, what: str, error: BaseException) -> ConnectionLost:
         problem = f"{what}: {_error_message(error)}"

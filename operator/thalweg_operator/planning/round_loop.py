@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -22,9 +23,12 @@ from thalweg_operator.health import Liveness
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.quarantine import Quarantine
+from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
 from thalweg_operator.planning.round_request import PlanningInput, RequestBuilder, has_changes
+from thalweg_operator.planning.waiting_pods import BACKING_OFF, QUARANTINED, WaitingMetrics, blocked_code
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.planning.yielding import bursts, yielding
@@ -63,6 +67,7 @@ class _PendingRound:
     Attributes:
         pods: the pods of ``request.pending``, in this order.
         blocked: pods that may not be planned, each with its policy.
+        paused: pods that pause, for example since a write for them was refused.
         backing_off: pods that the quarantine leaves out for now, with the reason.
         has_more: whether other pods wait for the next round.
     """
@@ -71,6 +76,7 @@ class _PendingRound:
     planning_input: PlanningInput
     pods: list[Pod]
     blocked: list[tuple[Pod, Policy]] = field(default_factory=list)
+    paused: list[Pod] = field(default_factory=list)
     backing_off: list[UnplacedPod] = field(default_factory=list)
     has_more: bool = False
 
@@ -96,6 +102,7 @@ class RoundLoop:
         round_timeout: float = 60.0,
         liveness: Liveness | None = None,
         observers: Sequence[RoundObserver] = (),
+        tracer: RoundTracer | None = None,
     ) -> None:
         """Wires the loop.
 
@@ -105,6 +112,7 @@ class RoundLoop:
             wall_clock: seconds since the epoch, for waiting times and for times that are shown.
             round_timeout: upper limit of a round in seconds.
             observers: called after the plan of a round was delivered.
+            tracer: takes the trace of each round; None: nobody does.
         """
         self._shell, self._policies, self._worker = shell, policies, worker
         self._metrics, self._batcher, self._resync, self._clock = metrics, batcher, resync, shell.clock
@@ -112,10 +120,16 @@ class RoundLoop:
         cluster, ledger = shell.cluster, shell.ledger
         self._builder = RequestBuilder(cluster, ledger, policies, budget, self._deadline, shell.clock, wall_clock)
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
-        self._worker_in_sync = False
+        self._worker_in_sync, self._record_in = False, ""
         self._round_started = 0.0
+        self._round_metrics, self._waiting = RoundMetrics(metrics, tracer), WaitingMetrics(metrics, shell.clock)
         self.liveness = liveness or Liveness(round_timeout)
         self.reports = RoundReports()
+
+    def record_next_round(self, folder: Path) -> None:
+        """Has the next round recorded in a folder, also if there is nothing to plan."""
+        self._record_in = str(folder)
+        self._batcher.trigger()
 
     async def run(self) -> None:
         """Runs until cancelled; starts and restarts the worker as needed."""
@@ -152,18 +166,22 @@ class RoundLoop:
     async def _round(self) -> None:
         if not (self._worker_in_sync and self._worker.alive):
             await self._restart_worker()
-        pending_round = await self._collect()
-        request = pending_round.request
+        stopwatch = Stopwatch(self._clock)
+        with stopwatch.phase("collect"):
+            pending_round = await self._collect()
+        request, pod_count = pending_round.request, len(pending_round.pods)
         if pending_round.has_more:
             self._batcher.trigger()
-        if not (pending_round.pods or has_changes(request)):
+        request.record_in, self._record_in = self._record_in, ""
+        if not (pending_round.pods or has_changes(request) or request.record_in):
             self._finish_round(pending_round, None)
             return
-        began = self._clock()
         try:
-            reply = await self._worker.ask(request)
+            with stopwatch.phase("worker"):
+                reply = await self._worker.ask(request)
         except WorkerLost as error:
-            self._quarantine.failed(self._clock(), self._clock() - began, str(error))
+            self._round_metrics.failed(request.number, pod_count, stopwatch, str(error))
+            self._quarantine.failed(self._clock(), stopwatch.phases[-1].seconds, str(error))
             self._metrics.quarantined.set(len(self._quarantine))
             raise
         self._builder.backfill_records = reply.backfill_history.records
@@ -171,15 +189,10 @@ class RoundLoop:
             self._deadline.round_took(reply.seconds)
         self._quarantine.succeeded(self._clock())
         self._metrics.quarantined.set(len(self._quarantine))
-        self._metrics.rounds.labels(reply.method).inc()
-        self._metrics.round_seconds.observe(reply.seconds)
         self._batcher.round_took(reply.seconds)
-        for name, hits, refreshed, misses, rows in reply.cache_tallies:
-            self._metrics.verdicts.labels(name, "hit").inc(hits)
-            self._metrics.verdicts.labels(name, "refreshed").inc(refreshed)
-            self._metrics.verdicts.labels(name, "miss").inc(misses)
-            self._metrics.verdict_rows.labels(name).inc(rows)
-        await self._deliver(pending_round, reply)
+        with stopwatch.phase("deliver"):
+            await self._deliver(pending_round, reply)
+        self._round_metrics.planned(request.number, pod_count, stopwatch, reply)
         for observer in self._observers:
             observer.round_planned(request, pending_round.pods, reply)
         self._finish_round(pending_round, reply)
@@ -202,6 +215,7 @@ class RoundLoop:
         ordered = planning_input.policies
         places = {policy.name: place for place, policy in enumerate(ordered)}
         blocked: list[tuple[Pod, Policy]] = []
+        paused: list[Pod] = []
         governed: dict[str, int] = {}
         plannable: list[Pod] = []
         async for pod in yielding(ledger.plannable()):
@@ -219,6 +233,7 @@ class RoundLoop:
                 blocked.append((pod, policy))
                 continue
             if backoff.is_backing_off(ledger, pod, self._clock()):
+                paused.append(pod)
                 continue
             plannable.append(pod)
             governed[pod.key] = place
@@ -227,7 +242,9 @@ class RoundLoop:
         backing_off = [
             UnplacedPod(pod, ordered[governed[pod.key]], reason, planned=False) for pod, reason in selection.backing_off
         ]
-        return _PendingRound(request, planning_input, list(selection.pods), blocked, backing_off, selection.more)
+        return _PendingRound(
+            request, planning_input, list(selection.pods), blocked, paused, backing_off, selection.more
+        )
 
     async def _deliver(self, pending_round: _PendingRound, reply: RoundReply) -> None:
         """Passes the plan to the shell as events, in bursts."""
@@ -261,10 +278,19 @@ class RoundLoop:
             *(unplaced.policy for unplaced in pending_round.backing_off),
         ]
         known_uids = set(self._policies.uids.values())
-        waiting = self.reports.round_ended(request, reply, planning_input.uids, unplanned, known_uids)
-        self._metrics.waiting.set(waiting)
+        self.reports.round_ended(request, reply, planning_input.uids, unplanned, known_uids)
+        self._waiting.round_ended(_waiting_pods(pending_round, reply))
         cluster = self._shell.cluster
         self._quarantine.retain(cluster.waiting.values())
         if request.number % CACHE_GENERATION == 0:
             cluster.policies.age()
             cluster.occupancy.pod_index.age()
+
+
+def _waiting_pods(pending_round: _PendingRound, reply: RoundReply | None) -> Iterator[tuple[Pod, str]]:
+    """The pods that wait after a round, each with the code of its reason."""
+    if reply is not None:
+        yield from ((pending_round.pods[index], reply.codes[reason]) for index, reason in reply.unplaced)
+    yield from ((unplaced.pod, QUARANTINED) for unplaced in pending_round.backing_off)
+    yield from ((pod, blocked_code(pod, policy)) for pod, policy in pending_round.blocked)
+    yield from ((pod, BACKING_OFF) for pod in pending_round.paused)

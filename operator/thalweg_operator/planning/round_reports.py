@@ -51,8 +51,8 @@ class RoundReports:
         uids: Mapping[str, str],
         unplanned: Iterable[Policy],
         known_uids: set[str],
-    ) -> int:
-        """Records a round; returns the number of pods of all policies that wait now.
+    ) -> None:
+        """Records a round.
 
         Args:
             request: request of the round.
@@ -91,4 +91,3 @@ class RoundReports:
                         reply.gap,
                         reply.certified,
                     )
-        return sum(unplaced)

@@ -104,7 +104,7 @@ class GateAdmission:
             if terms is not None and missing:
                 problems[key[0]] = missing
             try:
-                await self._write_rules(key, terms)
+                await self._write_rules(key, None if missing else terms)
             except Refused as error:
                 if _is_transient(error):
                     raise

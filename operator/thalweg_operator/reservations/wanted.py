@@ -79,8 +79,11 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool) 
 
 
 def pod_to_tell(cluster: Cluster, ledger: Ledger, key: str, uid: str) -> Pod | None:
-    """The pod as it is now if it is still to be told why it waits."""
+    """The pod as it is now if it is still to be told why it waits. One with a reservation is on its way to its node."""
     pod = cluster.waiting.get(key)
-    if pod is None or pod.uid != uid or (key in ledger.reservations and not ledger.waits_for_victim(key)):
+    if pod is None or pod.uid != uid:
         return None
+    if key in ledger.reservations and not ledger.waits_for_victim(key):
+        record = ledger.known_record(pod)
+        return pod if record is not None and record.opening_refused else None
     return pod

@@ -24,14 +24,20 @@ class RoundExpired(Exception):
     """A round took longer than its deadline."""
 
 
-def default_memory(limits: tuple[Path, ...] = _CGROUP_LIMITS) -> int:
-    """Half of our container's memory limit in bytes; the operator needs the rest. 0 (no limit) where it has none."""
+def container_memory(limits: tuple[Path, ...] = _CGROUP_LIMITS) -> int:
+    """Our container's memory limit in bytes; 0 where it has none."""
     for path in limits:
         with suppress(OSError, ValueError):
             limit = int(path.read_text())
             if limit < _NO_LIMIT:
-                return max(LEAST_MEMORY, limit // 2)
+                return limit
     return 0
+
+
+def default_memory(limits: tuple[Path, ...] = _CGROUP_LIMITS) -> int:
+    """Half of our container's memory limit in bytes; the operator needs the rest. 0 (no limit) where it has none."""
+    limit = container_memory(limits)
+    return max(LEAST_MEMORY, limit // 2) if limit else 0
 
 
 def limit_memory(memory: int) -> None:

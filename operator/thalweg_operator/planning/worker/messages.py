@@ -20,6 +20,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageKey, StorageObject
 from flowcore.problem.result import Bounded
+from thalweg_operator.planning.phases import Phase
 
 LENGTH: Final = struct.Struct(">Q")
 #: Lists of a request that may be long, and how many entries of each go into one part.
@@ -69,6 +70,7 @@ class RoundRequest(msgspec.Struct):
         reset: the worker drops all that it knows first.
         budget: seconds after which no further step of the round begins.
         deadline: seconds after which the round fails, even within a step; 0: none.
+        record_in: folder for a record of the round; "": the worker's own folder, if it has one.
         steps: number of steps to take whatever the time, for a replay; 0: the budget decides.
         seed: of the random choices of the round.
         namespaces: labels of namespaces that changed; None: the namespace is gone.
@@ -104,6 +106,7 @@ class RoundRequest(msgspec.Struct):
     persistent_usage: tuple[PersistentUsage, ...] | None = None
     backfill_history: BackfillHistory = BackfillHistory()
     deadline: float = 0.0
+    record_in: str = ""
     #: Whether more parts follow (see ``split_request``).
     has_more: bool = False
 
@@ -148,6 +151,7 @@ class RoundReply(msgspec.Struct, Bounded):
         placements: in commit order: pod, node, price, (chain, wave) (topology/waves.py), position in
             ``atomic_groups`` (-1: none), and whether the pod is optional (problem/result.py Placement).
         unplaced: pod and reason.
+        codes: the code of each of ``reasons`` (explain/codes.py).
         costs: cost per policy, in the order of the request's policies.
         cost, lower_bound, steps: of the pods that are bound: the plan's cost, a bound that no plan can beat, and the
             steps taken.
@@ -155,6 +159,9 @@ class RoundReply(msgspec.Struct, Bounded):
         scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
             name (planning/scores.py). They are encoded twice, since most are never read.
         contradictions: position of a policy that rules some of its own pods out, and how.
+        seconds: how long it took.
+        phases: phases of these seconds, in order.
+        filter_seconds: how long these phases waited for filters.
         problem, cause: why there is no plan, and the kind of failure (errors.py WorkerLost).
     """
 
@@ -171,6 +178,9 @@ class RoundReply(msgspec.Struct, Bounded):
     solves: int
     arcs: int
     seconds: float
+    codes: list[str] = []
+    phases: list[Phase] = []
+    filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []
     scores: list[tuple[int, bytes]] = []
     atomic_groups: list[str] = []

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -12,6 +11,7 @@ from flowcore.classes.columns import CacheStats
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.planning import Round, RoundResult, run_round
+from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.planning.worker.replica import Replica
 
@@ -21,10 +21,33 @@ _OBSERVED_STEPS = 4
 
 def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
     """One round: first the pods that are bound, then, on the room left, the pods that are only observed."""
-    started = time.perf_counter()
-    replica.apply(request)
-    policies = {policy.name: policy for policy in request.policies}
-    position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
+    stopwatch = Stopwatch()
+    with stopwatch.phase("snapshot"):
+        replica.apply(request)
+        delivered_pods, observed_pods = _pending_pods(request)
+        snapshot = replica.to_snapshot(request, delivered_pods)
+    policies, cache = {policy.name: policy for policy in request.policies}, replica.cache
+    with stopwatch.phase("problem"):
+        planned = Round(snapshot, policies, models, cache=cache, seed=request.seed)
+    with stopwatch.phase("solve"):
+        _run_steps(planned, request.steps, lambda: stopwatch.seconds >= request.budget)
+    with stopwatch.phase("result"):
+        results = [planned.result()]
+    if observed_pods:
+        # Nobody acts on this plan, so it gets the first steps only, and no search.
+        with stopwatch.phase("observed"):
+            rest = replace(results[0].after, pending=observed_pods)
+            results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
+    with stopwatch.phase("scores"):
+        scores = _encode_scores(request, planned, [node.name for node in results[0].after.table.nodes])
+    reply = _to_reply(request, results, scores, cache.take_stats())
+    return msgspec.structs.replace(
+        reply, seconds=stopwatch.seconds, phases=stopwatch.phases, filter_seconds=cache.take_seconds()
+    )
+
+
+def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[PendingPod, ...]]:
+    """The pods to plan: those that are delivered, and those that are only observed."""
     delivered_pods: list[PendingPod] = []
     observed_pods: list[PendingPod] = []
     for waiting in request.pending:
@@ -41,24 +64,15 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
             plannable_since=waiting.plannable_since,
         )
         (delivered_pods if policy.delivery.acts else observed_pods).append(pod)
-    until, cache = started + request.budget, replica.cache
-    planned = Round(
-        replica.to_snapshot(request, tuple(delivered_pods)), policies, models, cache=cache, seed=request.seed
-    )
-    result = _run_steps(planned, request.steps, until)
-    results = [result]
-    if observed_pods:
-        # Nobody acts on this plan, so it gets the first steps only, and no search.
-        rest = replace(result.after, pending=tuple(observed_pods))
-        results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
-    scores = _encode_scores(request, planned, position_by_key, [node.name for node in result.after.table.nodes])
-    return _to_reply(request, results, position_by_key, scores, cache.take_stats(), time.perf_counter() - started)
+    return tuple(delivered_pods), tuple(observed_pods)
 
 
-def _encode_scores(
-    request: RoundRequest, planned: Round, position_by_key: dict[str, int], names: list[str]
-) -> list[tuple[int, bytes]]:
-    found: list[tuple[int, bytes]] = []
+def _positions(request: RoundRequest) -> dict[str, int]:
+    return {waiting.key: i for i, waiting in enumerate(request.pending)}
+
+
+def _encode_scores(request: RoundRequest, planned: Round, names: list[str]) -> list[tuple[int, bytes]]:
+    position_by_key, found = _positions(request), list[tuple[int, bytes]]()
     for pods, scores in planned.scores():
         encoded = msgspec.msgpack.encode(dict(zip(names, scores.tolist(), strict=True)))
         # Pods of several classes may share one demand.
@@ -67,25 +81,23 @@ def _encode_scores(
     return found
 
 
-def _run_steps(planning_round: Round, steps: int, deadline: float) -> RoundResult:
-    """Takes steps while there is time, at least one. The result has their number, for a replay."""
+def _run_steps(planning_round: Round, steps: int, is_late: Callable[[], bool]) -> None:
+    """Takes steps while there is time, at least one; with ``steps`` so many, for a replay."""
     taken = 0
     while planning_round.step():
         taken += 1
-        if taken >= steps if steps else time.perf_counter() >= deadline:
+        if taken >= steps if steps else is_late():
             break
-    return planning_round.result()
 
 
 def _to_reply(
     request: RoundRequest,
     results: list[RoundResult],
-    position_by_key: dict[str, int],
     scores: list[tuple[int, bytes]],
     tallies: dict[str, CacheStats],
-    seconds: float,
 ) -> RoundReply:
-    reasons: dict[str, int] = {}
+    position_by_key = _positions(request)
+    reasons: dict[tuple[str, str], int] = {}
     atomic_groups: dict[str, int] = {}
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
     policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
@@ -100,14 +112,15 @@ def _to_reply(
             placements.append((place, placement.node, placement.price, turn, unit, placement.optional))
             costs[placement.pod.policy] += placement.price
         for out in result.unplaced:
-            unplaced.append((position_by_key[out.pod.key], reasons.setdefault(out.reason, len(reasons))))
+            unplaced.append((position_by_key[out.pod.key], reasons.setdefault((out.reason, out.code), len(reasons))))
             costs[out.pod.policy] += out.price
     return RoundReply(
         number=request.number,
         generation=request.generation,
         placements=placements,
         unplaced=unplaced,
-        reasons=list(reasons),
+        reasons=[text for text, _ in reasons],
+        codes=[code for _, code in reasons],
         costs=list(costs.values()),
         cost=results[0].cost,
         lower_bound=results[0].lower_bound,
@@ -115,7 +128,7 @@ def _to_reply(
         method=results[0].method,
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
-        seconds=seconds,
+        seconds=0.0,
         scores=scores,
         atomic_groups=list(atomic_groups),
         backfill_history=results[0].holds,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from flowcore.classes import VerdictCache
 from flowcore.classes.invalidation import STORAGE_EVENTS, Event
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.cluster.tables import ChangedRows, ClusterTables, TableChanges
 from flowcore.model.nodes import Report
 from flowcore.model.persistent_usage import PersistentUsage
 from thalweg_operator.planning.worker.messages import RoundRequest, to_node_report
+from thalweg_operator.planning.worker.timed_verdicts import TimedVerdictCache
 
 #: What no round of so many, and none of as many before, asked for is dropped.
 CACHE_GENERATION = 64
@@ -25,7 +25,7 @@ class Replica:
     """
 
     def __init__(self) -> None:
-        self.cache = VerdictCache()
+        self.cache = TimedVerdictCache()
         self.tables = ClusterTables()
         self._persistent_usage: tuple[PersistentUsage, ...] | None = None
         self._round_count = 0

@@ -1,0 +1,26 @@
+"""Codes of reasons why a pod waits: a fixed set of words for metrics, beside the sentences for people.
+
+A pod that the nodes reject has the name of a filter as its code. No code comes from an object of the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flowcore.filters.registry import IN_ORDER
+
+#: There are no nodes.
+NO_NODES: Final = "NoNodes"
+#: The pod's gang cannot be placed whatever room there is: pods of it are missing, or its terms cannot be met.
+GANG_INCOMPLETE: Final = "GangIncomplete"
+#: There is not enough room for the pod's gang as a whole, or in the domain that it keeps to.
+GANG_WITHOUT_ROOM: Final = "GangWithoutRoom"
+#: Free room is held for a gang that has waited for long.
+ROOM_HELD: Final = "RoomHeld"
+#: The pod may not take the place of the pod that it names.
+REPLACEMENT: Final = "Replacement"
+
+CODES: Final = frozenset(
+    (NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, *(each.name for each in IN_ORDER))
+)
+"""All codes of pods that a round leaves unplaced."""

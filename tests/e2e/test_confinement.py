@@ -1,0 +1,339 @@
+"""What somebody can do who stole the operator's token, tried on the real API server.
+
+Roles refuse most of it. They cannot tell the fields of a pod apart: the admission policy of rights/confinement.yaml
+does. It also holds where the account was given every right on pods besides.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from support.operator import until
+from support.rights import grant, kubeconfig
+from thalweg_controlplane import Api, ApiError, ControlPlane
+from thalweg_controlplane.api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from thalweg_controlplane.objects import node, pod
+
+from flowcore.model.policies import GATE, PLANNED, WOKEN
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+THEIRS = "example.com/later"
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
+SECRETS = "/api/v1/namespaces/default/secrets"
+ACCOUNT = {"kind": "ServiceAccount", "name": "thalweg", "namespace": "thalweg-system"}
+
+METADATA = "Thalweg may change nothing but annotations of a pod's metadata"
+ANNOTATIONS = f"Thalweg may change the annotations {PLANNED} and {WOKEN} of a pod only"
+GATES = "Thalweg may remove its own scheduling gate only"
+SPEC = "Thalweg may not change a pod's spec"
+STATUS = "Thalweg may change the condition PodScheduled and the nominated node of a pod's status only"
+NOTHING_ELSE = "Thalweg may patch, bind and evict pods and create Events; it may do nothing else with pods and Events"
+BINDING = "Thalweg may write no annotations and labels into a pod by its binding"
+GRACE = "Thalweg may not shorten the time that an evicted pod has to end"
+SYSTEM = "Thalweg may not evict pods of kube-system and of its own namespace"
+COMPONENT = "Thalweg may write Events as the component thalweg only"
+#: Of the API server's own authorizer: `... cannot delete resource "pods" in API group "" ...`.
+NO_RIGHT = "cannot"
+
+
+@dataclass(frozen=True)
+class Write:
+    """One request; a path without a slash in front is under the pod `p`."""
+
+    method: str
+    path: str
+    body: Any = None
+    content_type: str = "application/json"
+    params: Mapping[str, str] = field(default_factory=dict)
+
+    async def send(self, api: Api) -> Any:
+        path = self.path if self.path.startswith("/") else f"{PODS}/p/{self.path}".rstrip("/")
+        return await api.request(self.method, path, self.body, params=self.params, content_type=self.content_type)
+
+
+def patch(body: Any, under: str = "", content_type: str = STRATEGIC_PATCH) -> Write:
+    return Write("PATCH", under, body, content_type)
+
+
+def metadata(**fields: Any) -> dict[str, Any]:
+    return {"metadata": fields}
+
+
+def spec(**fields: Any) -> dict[str, Any]:
+    return {"spec": fields}
+
+
+def status(**fields: Any) -> dict[str, Any]:
+    return {"status": fields}
+
+
+def binding(pod: str = "free", **fields: Any) -> dict[str, Any]:
+    target = {"kind": "Node", "name": "n"}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, **fields}, "target": target}
+
+
+def eviction(pod: str, namespace: str = "default", **options: Any) -> Write:
+    meta = {"name": pod, "namespace": namespace}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
+    return Write("POST", f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", body)
+
+
+def event(name: str, component: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"},
+        "reason": "Told",
+        "message": "m",
+        "type": "Normal",
+        "action": "Telling",
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": component,
+    }
+
+
+CONTAINER = {"name": "main"}
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+TOLERATION = {"key": "k", "operator": "Exists", "effect": "NoSchedule"}
+APPLY = {"fieldManager": "thief", "force": "true"}
+
+#: Changes of pods and what belongs to them. Rights alone would let the account send the first half of these.
+CONFINED: dict[str, tuple[Write, str]] = {
+    "a label": (patch(metadata(labels={"app": "stolen"})), METADATA),
+    "a label taken off": (patch(metadata(labels={"app": None}), content_type=MERGE_PATCH), METADATA),
+    "a label by JSON patch": (
+        patch([{"op": "replace", "path": "/metadata/labels/app", "value": "x"}], content_type=JSON_PATCH),
+        METADATA,
+    ),
+    "a label by way of the status": (patch(metadata(labels={"app": "stolen"}), "status"), METADATA),
+    "a label by server-side apply": (
+        Write("PATCH", "", {"apiVersion": "v1", "kind": "Pod", **metadata(name="p", labels={"app": "x"})},
+              APPLY_PATCH, APPLY),
+        METADATA,
+    ),
+    "a finalizer": (patch(metadata(finalizers=["example.com/f"])), METADATA),
+    "an owner": (patch(metadata(ownerReferences=[OWNER])), METADATA),
+    "an annotation": (patch(metadata(annotations={"example.com/a": "b"})), ANNOTATIONS),
+    "an annotation changed": (patch(metadata(annotations={"example.com/theirs": "b"})), ANNOTATIONS),
+    "an annotation taken off": (patch(metadata(annotations={"example.com/theirs": None})), ANNOTATIONS),
+    "an annotation by way of the status": (patch(metadata(annotations={"example.com/a": "b"}), "status"), ANNOTATIONS),
+    "an annotation that users write": (
+        patch(metadata(annotations={"scheduling.thalweg/replaces": "other"})), ANNOTATIONS),
+    "an image": (patch(spec(containers=[{**CONTAINER, "image": "stolen"}])), SPEC),
+    "a toleration": (patch(spec(tolerations=[TOLERATION])), SPEC),
+    "a deadline": (patch(spec(activeDeadlineSeconds=1)), SPEC),
+    "a node selector": (patch(spec(nodeSelector={"stolen": "yes"})), SPEC),
+    "the gate of others": (patch(spec(schedulingGates=[{"name": THEIRS, "$patch": "delete"}])), GATES),
+    "all gates": (patch(spec(schedulingGates=None), content_type=MERGE_PATCH), GATES),
+    "a phase": (patch(status(phase="Failed"), "status"), STATUS),
+    "a message": (patch(status(message="stolen"), "status"), STATUS),
+    "a condition": (patch(status(conditions=[{"type": "Ready", "status": "True"}]), "status"), STATUS),
+    "an address": (patch(status(podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}]), "status"), STATUS),
+    "a binding with a label": (Write("POST", f"{PODS}/free/binding", binding(labels={"app": "stolen"})), BINDING),
+    "a binding with an annotation": (Write("POST", f"{PODS}/free/binding", binding(annotations={"a": "b"})), BINDING),
+    "an eviction without grace": (eviction("runs", gracePeriodSeconds=0), GRACE),
+    "an eviction in kube-system": (eviction("dns", "kube-system"), SYSTEM),
+    "an eviction in our own namespace": (eviction("ours", "thalweg-system"), SYSTEM),
+    "an Event in the name of another": (Write("POST", EVENTS, event("e1", "kubelet")), COMPONENT),
+}  # fmt: skip
+
+#: What the account has no right to. Where it is given every right on pods, the policy refuses it all the same.
+WITHOUT_RIGHT: dict[str, Write] = {
+    "a pod": Write("POST", PODS, pod("stolen")),
+    "a pod by server-side apply": Write("PATCH", f"{PODS}/stolen", pod("stolen"), APPLY_PATCH, APPLY),
+    "a deletion": Write("DELETE", ""),
+    "a deletion of all": Write("DELETE", PODS),
+    "the older way to bind": Write("POST", "/api/v1/namespaces/default/bindings", binding()),
+    "a resize": patch(spec(containers=[{**CONTAINER, "resources": {"requests": {"cpu": "1"}}}]), "resize"),
+    "a container for debugging": patch(
+        spec(ephemeralContainers=[{"name": "e", "image": "e"}]), "ephemeralcontainers"),
+    "a command in a container": Write("POST", "exec", params={"command": "sh", "stdout": "true"}),
+    "a look into a container": Write("POST", "attach", params={"stdout": "true"}),
+    "a port": Write("POST", "portforward", params={"ports": "80"}),
+    "a call by way of the API server": Write("POST", "proxy/"),
+    "an Event changed": Write("PATCH", f"{EVENTS}/there", {"message": "x"}, MERGE_PATCH),
+    "an Event deleted": Write("DELETE", f"{EVENTS}/there"),
+}  # fmt: skip
+
+#: What no rule on pods covers: roles alone refuse it.
+ELSEWHERE: dict[str, Write] = {
+    "a secret read": Write("GET", f"{SECRETS}/s"),
+    "secrets listed": Write("GET", SECRETS),
+    "a secret": Write("POST", SECRETS, {"apiVersion": "v1", "kind": "Secret", **metadata(name="s")}),
+    "configuration read": Write("GET", "/api/v1/configmaps"),
+    "a log read": Write("GET", "log"),
+    "a node labelled": Write("PATCH", "/api/v1/nodes/n", metadata(labels={"a": "b"}), MERGE_PATCH),
+    "a node read": Write("GET", "/api/v1/nodes/n"),
+    "a policy changed": Write("PATCH", f"{POLICIES}/own", spec(precedence=1), MERGE_PATCH),
+    "a policy deleted": Write("DELETE", f"{POLICIES}/own"),
+    "our gate's policy changed": Write(
+        "PATCH", f"{ADMISSION}/mutatingadmissionpolicies/thalweg-gate", spec(failurePolicy="Fail"), MERGE_PATCH),
+    "our gate's policy deleted": Write("DELETE", f"{ADMISSION}/mutatingadmissionpolicies/thalweg-gate"),
+    "our gate's binding deleted": Write("DELETE", f"{ADMISSION}/mutatingadmissionpolicybindings/thalweg-gate"),
+    "a policy of admission made": Write(
+        "POST", f"{ADMISSION}/mutatingadmissionpolicies",
+        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", **metadata(name="x")}),
+    "other admission policies listed": Write("GET", f"{ADMISSION}/mutatingadmissionpolicies"),
+    "a webhook made": Write(
+        "POST", f"{ADMISSION}/validatingwebhookconfigurations",
+        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+         **metadata(name="x")}),
+    "the confinement deleted": Write("DELETE", f"{ADMISSION}/validatingadmissionpolicies/thalweg-confinement"),
+    "the confinement's binding deleted": Write(
+        "DELETE", f"{ADMISSION}/validatingadmissionpolicybindings/thalweg-confinement"),
+    "a role read": Write("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/thalweg-base"),
+    "a role widened": Write(
+        "PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/thalweg-base", {"rules": []}, MERGE_PATCH),
+    "another lease taken": Write("GET", f"{LEASES}/kube-scheduler"),
+    "leases listed": Write("GET", LEASES),
+    "a token": Write(
+        "POST", "/api/v1/namespaces/thalweg-system/serviceaccounts/thalweg/token",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}),
+    "a deployment": Write("GET", "/apis/apps/v1/deployments"),
+}  # fmt: skip
+
+NOT_SCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "no room"}
+#: All that the operator does, in this order.
+ALLOWED: dict[str, Write] = {
+    "a nomination": patch(
+        {**metadata(annotations={PLANNED: "n"}), **status(nominatedNodeName="n")}, "status", MERGE_PATCH),
+    "a nomination cleared": patch(
+        {**metadata(annotations={PLANNED: None}), **status(nominatedNodeName=None)}, "status", MERGE_PATCH),
+    "a reason": patch(status(conditions=[NOT_SCHEDULED]), "status"),
+    "a wake": patch(metadata(annotations={WOKEN: "now"}), content_type=MERGE_PATCH),
+    "our gate opened": patch(spec(schedulingGates=[{"name": GATE, "$patch": "delete"}])),
+    "a binding": Write("POST", f"{PODS}/free/binding", binding()),
+    "an eviction": eviction("runs", preconditions={}),
+    "an Event": Write("POST", EVENTS, event("e2", "thalweg")),
+    "a policy's status": Write("PATCH", f"{POLICIES}/own/status", status(observedGeneration=1), MERGE_PATCH),
+    "our lease": Write("GET", f"{LEASES}/thalweg"),
+}  # fmt: skip
+
+
+async def refusal(write: Write, api: Api) -> str:
+    """The API server's words; "" where it did what it was asked for."""
+    try:
+        await write.send(api)
+    except ApiError as error:
+        if error.status not in (403, 422):
+            raise
+        return str(error)
+    return ""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
+    """A client with the account's token, once the API server has noticed its admission policy; and what it attacks."""
+    control, api = plane
+    await grant(api)
+    # A node with a place: the API server itself adds its labels to what is bound there.
+    await api.create(node("n", labels={"topology.kubernetes.io/zone": "z"}))
+    await api.create(pod("p", "100m", labels={"app": "p"}, annotations={"example.com/theirs": "a"}, scheduler="nobody",
+                         schedulingGates=[{"name": THEIRS}, {"name": GATE}]))  # fmt: skip
+    for name, namespace in (
+        ("free", "default"),
+        ("runs", "default"),
+        ("dns", "kube-system"),
+        ("ours", "thalweg-system"),
+    ):
+        await api.create(pod(name, namespace=namespace, scheduler="nobody"))
+    await Write("POST", f"{PODS}/runs/binding", binding("runs")).send(api)
+    await api.create(event("there", "kubelet"))
+    await api.create(
+        {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy", **metadata(name="own"), **spec()}
+    )
+    async with Api(await kubeconfig(control, api, tmp_path_factory.mktemp("thief"))) as thief:
+        write, words = CONFINED["a label"]
+        probe = Write(write.method, write.path, write.body, write.content_type, {"dryRun": "All"})
+
+        said = ""
+
+        async def noticed() -> bool:
+            nonlocal said
+            said = await refusal(probe, thief)
+            return words in said
+
+        await until(noticed, 30, lambda: f"the admission policy to be in force; last: {said}")
+        yield thief
+
+
+async def test_roles_refuse_what_is_not_about_the_fields_of_a_pod(thief: Api) -> None:
+    """Secrets, nodes, policies of admission, roles, other leases, commands in containers."""
+    for name, write in (WITHOUT_RIGHT | ELSEWHERE).items():
+        assert NO_RIGHT in await refusal(write, thief), name
+
+
+async def test_the_policy_refuses_what_roles_cannot_tell(thief: Api, plane: tuple[ControlPlane, Api]) -> None:
+    """Each forbidden change of a pod is refused with its sentence, and the pod stays as it is."""
+    before = await plane[1].get(f"{PODS}/p")
+    for name, (write, words) in CONFINED.items():
+        assert words in await refusal(write, thief), name
+    assert await plane[1].get(f"{PODS}/p") == before
+
+
+async def test_the_policy_holds_whatever_else_is_granted(thief: Api, plane: tuple[ControlPlane, Api]) -> None:
+    """The account is given every right on pods and Events: the admission policy refuses the same and all the rest."""
+    api = plane[1]
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", **metadata(name="too-much")}
+    rules = [{"apiGroups": ["", "events.k8s.io"], "resources": ["*"], "verbs": ["*"]}]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "too-much"}
+    await api.apply({**rbac, "kind": "ClusterRole", "rules": rules})
+    await api.apply({**rbac, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [ACCOUNT]})
+    before = await api.get(f"{PODS}/p")
+
+    async def granted() -> bool:
+        return NOTHING_ELSE in await refusal(WITHOUT_RIGHT["a deletion"], thief)
+
+    try:
+        await until(granted, 30, lambda: "the right to delete pods")
+        for name, write in WITHOUT_RIGHT.items():
+            assert NOTHING_ELSE in await refusal(write, thief), name
+        for name, (write, words) in CONFINED.items():
+            assert words in await refusal(write, thief), name
+        whole = {**before, **metadata(**{**before["metadata"], "labels": {"app": "stolen"}})}
+        assert METADATA in await refusal(Write("PUT", "", whole), thief)
+        assert STATUS in await refusal(Write("PUT", "status", {**before, **status(phase="Failed")}), thief)
+        other = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": "e3"},
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "regarding": {"namespace": "default"},
+            "action": "a",
+            "reason": "r",
+            "type": "Normal",
+            "reportingController": "kubelet",
+            "reportingInstance": "i",
+        }
+        path = "/apis/events.k8s.io/v1/namespaces/default/events"
+        assert COMPONENT in await refusal(Write("POST", path, other), thief)
+        assert await api.get(f"{PODS}/p") == before
+    finally:
+        for kind in ("clusterrolebindings", "clusterroles"):
+            await api.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/too-much")
+
+
+async def test_what_the_operator_does_is_allowed(thief: Api, plane: tuple[ControlPlane, Api]) -> None:
+    """Nominations, reasons, wakes, our gate, bindings, evictions, Events, the status of policies, the lease."""
+    for name, write in ALLOWED.items():
+        assert await refusal(write, thief) == "", name
+    opened = await plane[1].get(f"{PODS}/p")
+    assert opened["spec"]["schedulingGates"] == [{"name": THEIRS}]
+    bound = await plane[1].get(f"{PODS}/free")
+    assert bound["spec"]["nodeName"] == "n"
+    assert bound["metadata"]["labels"]["topology.kubernetes.io/zone"] == "z"
+
+
+async def test_others_are_not_confined(thief: Api, plane: tuple[ControlPlane, Api]) -> None:
+    """The admission policy is about our account alone."""
+    assert thief
+    await plane[1].patch(f"{PODS}/p", metadata(labels={"app": "mine"}))
