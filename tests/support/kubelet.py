@@ -2,8 +2,8 @@
 
 It knows what the chart's pods use: init containers, restart policies, the three probes over HTTP, volumes
 (pod_volumes), security contexts, variables from fields of the pod, SIGTERM with grace. Pods have addresses of their own
-(pod_network). Restarts pause for a second, not for minutes. kube-scheduler's image is not there: the control plane's own
-executable on the image's Debian takes its place.
+(pod_network). Restarts pause for a second, not for minutes. kube-scheduler's image is not there: the control plane's
+own executable on the image's Debian takes its place.
 """
 
 import asyncio
