@@ -31,6 +31,7 @@ from thalweg_operator.delivery.observed import ObserveEvents
 from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import OperatorError, WorkerLost
+from thalweg_operator.find_tracer import find_tracer
 from thalweg_operator.health import PAGE_LIMITS, Liveness, missing_kinds, pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
@@ -118,6 +119,7 @@ class Operator:
         self.binder = Binder(api_client, shell, self.metrics, self._events, self._progress, settings.bind_concurrency)
         self._evictor = Evictor(api_client, shell, self.metrics, self._events)
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
+        self._tracer = find_tracer(self.metrics)
         self._round_loop = RoundLoop(
             shell,
             self._policies,
@@ -129,6 +131,7 @@ class Operator:
             round_timeout=settings.round_timeout,
             liveness=Liveness(settings.round_timeout),
             observers=(self._progress, ObserveEvents(self._events)),
+            tracer=self._tracer,
         )
         self._state_dump = StateDump(settings.dump_directory, shell, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
@@ -300,4 +303,6 @@ class Operator:
         await self._worker.stop()
         await self._gate_admission.stop()
         await self._elector.release()
+        if self._tracer is not None:
+            self._tracer.close()
         _log.info("stopped")
