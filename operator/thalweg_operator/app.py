@@ -167,6 +167,10 @@ class Operator:
 
     async def run(self) -> None:
         """Runs until a signal comes or a part fails for good."""
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, self._stop.set)
+        loop.add_signal_handler(signal.SIGUSR1, self._state_dump.request)
         served = application(self.metrics, self.not_ready, self._round_loop.liveness.problem)
         runner = web.AppRunner(served, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
@@ -176,10 +180,6 @@ class Operator:
         except OSError as error:
             raise OperatorError(f"cannot listen on {self._settings.host}:{self._settings.port}: {error}") from error
         _log.info("listening", host=self._settings.host, port=self._settings.port)
-        loop = asyncio.get_running_loop()
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(each, self._stop.set)
-        loop.add_signal_handler(signal.SIGUSR1, self._state_dump.request)
         try:
             self._start()
             await self._stop.wait()
