@@ -49,6 +49,7 @@ class ApiProxy:
         requests: all requests that reached the API server, in order.
         cut: while it is set nothing passes and nothing is answered; what is sent meanwhile never arrives.
         loses: the end of a path: the answer to the next such request is lost, once.
+        date: the answers' Date header, in place of the true time; "": the true time.
         disturbance: takes each request in place of `forward`; None: all pass.
     """
 
@@ -57,7 +58,7 @@ class ApiProxy:
         self.kubeconfig = kubeconfig
         self.requests: list[ProxiedRequest] = []
         self.cut = False
-        self.loses = ""
+        self.loses = self.date = ""
         self.disturbance: Disturbance | None = None
         self._watches: set[web.Request] = set()
 
@@ -107,6 +108,8 @@ class ApiProxy:
                 raise ConnectionResetError
             response = web.StreamResponse(status=answer.status)
             response.content_type = answer.content_type
+            if self.date:
+                response.headers["Date"] = self.date
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
                 await self._while_cut()

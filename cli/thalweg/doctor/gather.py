@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 #: Objects of one answer.
 _PAGE: Final = 500
-#: Seconds that a doubtful lease is watched; its holder renews it every 2 s.
-_WATCH_LEASE: Final = 5.0
+#: A doubtful lease is looked at so often, a second apart; its holder renews it every 2 s.
+_LOOKS: Final = 5
 #: Ends the name of leases of a kube-scheduler that the chart starts, which are not Thalweg's own.
 _NOT_OURS: Final = "-kube-scheduler"
 _CONFIG_KEY: Final = "scheduler.yaml"
@@ -110,13 +110,8 @@ async def gather(api_client: ApiClient, request: Request) -> Facts:
     leases = first_leases.result()
     still_renewed = None
     if isinstance(leases, tuple) and any(looks_wrong(each, server_time) for each in leases):
-        # A wrong clock or an operator that ended: its next renewal tells.
-        await asyncio.sleep(_WATCH_LEASE)
-        later = await _fact(reader.leases())
-        if isinstance(later, tuple):
-            still_renewed = frozenset(each.name for each in later if each not in leases)
-            leases = later
-            _, server_time, local_time = await reader.clock()
+        leases, still_renewed = await reader.watch_leases(leases)
+        _, server_time, local_time = await reader.clock()
     lease = request.lease
     if not lease:  # the operator's, or that of rights/lease.yaml
         held = [each for each in leases if each.spec.holder_identity] if isinstance(leases, tuple) else []
@@ -212,6 +207,22 @@ class _ClusterReader:
         return tuple(
             each for each in every if "thalweg" in each.metadata.name and not each.metadata.name.endswith(_NOT_OURS)
         )
+
+    async def watch_leases(self, before: tuple[Lease, ...]) -> tuple[tuple[Lease, ...], frozenset[str]]:
+        """Reads the leases again until all held ones were renewed, or a renewal is overdue.
+
+        Returns:
+            The leases as last read, and the names of those that were renewed meanwhile.
+        """
+        later, held = before, {each.name for each in before if each.spec.holder_identity}
+        renewed: frozenset[str] = frozenset()
+        for _ in range(_LOOKS):
+            await asyncio.sleep(1.0)
+            later = await self.leases()
+            renewed = frozenset(each.name for each in later if each not in before)
+            if renewed >= held:
+                break
+        return later, renewed
 
     async def operator_pods(self) -> tuple[Pod, ...]:
         return await self.list("/api/v1/pods", Pod, labelSelector="app.kubernetes.io/name=thalweg")
