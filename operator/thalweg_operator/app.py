@@ -7,10 +7,11 @@ import gc
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import structlog
-from aiohttp import web
+from thalweg_listener import CannotListen, listening
 
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.api.backoff import Backoff
@@ -30,7 +31,8 @@ from thalweg_operator.delivery.observed import ObserveEvents
 from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import OperatorError, WorkerLost
-from thalweg_operator.health import Liveness, application, missing_kinds, watch_event_loop
+from thalweg_operator.find_tracer import find_tracer
+from thalweg_operator.health import PAGE_LIMITS, Liveness, missing_kinds, pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.progress import ProgressLog
@@ -57,8 +59,6 @@ _SETTLE_SECONDS = 10.0
 _TICK = 0.05
 #: Of the elector alone: renewals must not stand in line behind bindings.
 _LEASE_CONNECTIONS = 2
-#: Seconds that answers under way may take when the operator is told to stop.
-_SHUTDOWN_SECONDS = 2.0
 #: Between tries to start the worker, and to list the policies, for the first time.
 _STARTUP_BACKOFF = Backoff(first=0.5, longest=5.0)
 
@@ -119,6 +119,7 @@ class Operator:
         self.binder = Binder(api_client, shell, self.metrics, self._events, self._progress, settings.bind_concurrency)
         self._evictor = Evictor(api_client, shell, self.metrics, self._events)
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
+        self._tracer = find_tracer(self.metrics)
         self._round_loop = RoundLoop(
             shell,
             self._policies,
@@ -130,6 +131,7 @@ class Operator:
             round_timeout=settings.round_timeout,
             liveness=Liveness(settings.round_timeout),
             observers=(self._progress, ObserveEvents(self._events)),
+            tracer=self._tracer,
         )
         self._state_dump = StateDump(settings.dump_directory, shell, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
@@ -164,15 +166,21 @@ class Operator:
 
     async def run(self) -> None:
         """Runs until a signal comes or a part fails for good."""
-        served = application(self.metrics, self.not_ready, self._round_loop.liveness.problem)
-        runner = web.AppRunner(served, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await runner.setup()
-        site = web.TCPSite(runner, self._settings.host, self._settings.port)
+        on_refused = partial(self.bad_input.refuse, "page request")
+        served = pages(self.metrics, self.not_ready, self._round_loop.liveness.problem, on_refused)
+        host, port = self._settings.host, self._settings.port
         try:
-            await site.start()
-        except OSError as error:
-            raise OperatorError(f"cannot listen on {self._settings.host}:{self._settings.port}: {error}") from error
-        _log.info("listening", host=self._settings.host, port=self._settings.port)
+            async with listening(host, port, served, PAGE_LIMITS, on_refused):
+                _log.info("listening", host=host, port=port)
+                await self._run_until_stopped()
+        except CannotListen as error:
+            raise OperatorError(str(error)) from error
+        if isinstance(self._failure, OperatorError):
+            raise self._failure  # it says all there is to say
+        if self._failure is not None:
+            raise OperatorError(f"a part of the operator failed: {self._failure!r}") from self._failure
+
+    async def _run_until_stopped(self) -> None:
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, self._stop.set)
@@ -182,11 +190,6 @@ class Operator:
             await self._stop.wait()
         finally:
             await self._shut_down()
-            await runner.cleanup()
-        if isinstance(self._failure, OperatorError):
-            raise self._failure  # it says all there is to say
-        if self._failure is not None:
-            raise OperatorError(f"a part of the operator failed: {self._failure!r}") from self._failure
 
     def _start(self) -> None:
         for kind, reflector in self._reflectors.items():
@@ -300,4 +303,6 @@ class Operator:
         await self._worker.stop()
         await self._gate_admission.stop()
         await self._elector.release()
+        if self._tracer is not None:
+            self._tracer.close()
         _log.info("stopped")

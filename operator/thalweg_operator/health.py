@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from thalweg_listener import ConnectionLimits, Handler, OnRefused
 
 from thalweg_operator.metrics import Metrics
 
@@ -17,34 +18,47 @@ _SLEEP = 0.02
 STALE = 90.0
 
 
-def application(metrics: Metrics, not_ready: Callable[[], list[str]], stuck: Callable[[], str]) -> web.Application:
-    """The web application.
+#: One request a connection: whoever stays without asking holds no place.
+PAGE_LIMITS = ConnectionLimits(connections=64, idle=0.0)
+
+
+def pages(
+    metrics: Metrics, not_ready: Callable[[], list[str]], stuck: Callable[[], str], on_refused: OnRefused
+) -> Handler:
+    """Answers GET of the three pages.
 
     Args:
         not_ready: names of the kinds that are not in sync; empty when ready.
         stuck: reason why the round loop makes no progress; "" when it does.
+        on_refused: called for each request with another path or method.
     """
 
-    async def healthz(_request: web.Request) -> web.Response:
+    def healthz(_request: web.BaseRequest) -> web.Response:
         problem = stuck()
         if problem:
             return web.Response(status=503, text=f"no progress: {problem}\n")
         return web.Response(text="ok\n")
 
-    async def readyz(_request: web.Request) -> web.Response:
+    def readyz(_request: web.BaseRequest) -> web.Response:
         waiting = not_ready()
         if waiting:
             return web.Response(status=503, text=f"not in sync: {', '.join(waiting)}\n")
         return web.Response(text="ok\n")
 
-    async def serve_metrics(_request: web.Request) -> web.Response:
+    def serve_metrics(_request: web.BaseRequest) -> web.Response:
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    app = web.Application()
-    app.router.add_get("/healthz", healthz)
-    app.router.add_get("/readyz", readyz)
-    app.router.add_get("/metrics", serve_metrics)
-    return app
+    found = {"/healthz": healthz, "/readyz": readyz, "/metrics": serve_metrics}
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        page = found.get(request.path)
+        if page is not None and request.method in ("GET", "HEAD"):
+            return page(request)
+        status, problem = (404, "there is no such page") if page is None else (405, "pages are read by GET")
+        on_refused("path", request.remote or "", f"{problem}; pages: {', '.join(found)}")
+        return web.Response(status=status, text=f"{problem}\n")
+
+    return answer
 
 
 def missing_kinds(

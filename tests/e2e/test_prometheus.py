@@ -29,6 +29,7 @@ WITHOUT_SAMPLES = {
     "thalweg_evictions_total": "no pod replaces another",
     "thalweg_refused_inputs_total": "all objects can be read",
     "thalweg_unreadable_objects_total": "all objects can be read",
+    "thalweg_spans_total": "no endpoint for traces is configured",
     "thalweg_extender_certificate_expiration_timestamp_seconds": "kube-scheduler asks over HTTP here",
 }
 

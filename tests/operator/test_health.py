@@ -3,11 +3,8 @@
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession, web
-from support.operator import free_address
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.health import STALE, Liveness, application, missing_kinds
-from thalweg_operator.metrics import Metrics
+from thalweg_operator.health import STALE, Liveness, missing_kinds
 from thalweg_operator.planning.worker.client import WorkerClient
 
 
@@ -65,26 +62,6 @@ def test_rounds_of_which_none_succeeds_are_no_progress() -> None:
     progress.round_began()
     progress.round_ended(success=True)
     assert progress.problem() == ""
-
-
-async def test_the_pages_say_why() -> None:
-    """503 and a sentence, or 200."""
-    lacks, problem = ["nodes"], "one round takes 301 s"
-    runner = web.AppRunner(application(Metrics(), lambda: lacks, lambda: problem))
-    await runner.setup()
-    host, port = free_address().split(":")
-    await web.TCPSite(runner, host, int(port)).start()
-
-    async def get(path: str) -> tuple[int, str]:
-        async with ClientSession() as session, session.get(f"http://{host}:{port}{path}") as answer:
-            return answer.status, await answer.text()
-
-    assert await get("/readyz") == (503, "not in sync: nodes\n")
-    assert await get("/healthz") == (503, "no progress: one round takes 301 s\n")
-    lacks, problem = [], ""
-    assert await get("/readyz") == (200, "ok\n")
-    assert await get("/healthz") == (200, "ok\n")
-    await runner.cleanup()
 
 
 async def test_a_worker_that_cannot_be_started_is_a_lost_worker(

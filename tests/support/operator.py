@@ -58,6 +58,11 @@ class Operator:
         new, self._read = text[self._read :], len(text)
         return new
 
+    @property
+    def kubeconfig(self) -> Path:
+        """What it runs with; other operators may, too."""
+        return self._kubeconfig
+
     def worker_pids(self) -> list[int]:
         """Its solver processes."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()

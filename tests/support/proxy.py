@@ -60,7 +60,7 @@ class ApiProxy:
         self.cut = False
         self.loses = self.date = ""
         self.disturbance: Disturbance | None = None
-        self._watches: set[web.Request] = set()
+        self._watches: set[asyncio.Transport] = set()
 
     @property
     def writes(self) -> list[ProxiedRequest]:
@@ -80,22 +80,22 @@ class ApiProxy:
 
     def end_watches(self) -> None:
         """Ends all watches that are open, wherever they are."""
-        for request in self._watches:
-            if request.transport is not None:
-                request.transport.abort()
+        for transport in self._watches:
+            transport.abort()
 
     async def forward(self, request: web.Request) -> web.StreamResponse:
         """Passes a request on, and the API server's answer back."""
         body = await request.read()
         record = ProxiedRequest(time.monotonic(), request.method, request.path_qs)
         self.requests.append(record)
-        if not is_watch(request):
+        transport = request.transport
+        if not is_watch(request) or transport is None:
             return await self._relay(request, body, record)
-        self._watches.add(request)
+        self._watches.add(transport)
         try:
             return await self._relay(request, body, record)
         finally:
-            self._watches.discard(request)
+            self._watches.discard(transport)
 
     async def _relay(self, request: web.Request, body: bytes, record: ProxiedRequest) -> web.StreamResponse:
         headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
