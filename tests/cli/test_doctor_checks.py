@@ -18,7 +18,7 @@ from thalweg.doctor import run
 from thalweg.doctor.access import Right, wanted_rights
 from thalweg.doctor.checks import judge
 from thalweg.doctor.extender_probe import Answer, Outcome
-from thalweg.doctor.facts import Facts, Lease, Pod, PolicyObject, SchedulerFacts, Unread
+from thalweg.doctor.facts import Facts, Lease, NotRead, Pod, PolicyObject, SchedulerFacts
 from thalweg.doctor.findings import Finding, Verdict, exit_code
 from thalweg.doctor.installation import OLDEST, TESTED
 from thalweg.doctor.liveness import HEARTBEAT
@@ -98,7 +98,7 @@ HEALTHY = Facts(
     local_time=NOW,
     server_version=KUBERNETES_VERSION,
     cli_version="1.0.0",
-    account="thalweg-system/thalweg",
+    service_account="thalweg-system/thalweg",
     lease="",
     crd=installed(),
     expected_crd=custom_resource_definitions()[0],
@@ -116,7 +116,7 @@ HEALTHY = Facts(
     pod_group_versions=(),
 )
 GATED = (pod("gated", STEERED, schedulingGates=[{"name": "scheduling.thalweg/plan"}]),)
-UNREAD = Unread("Not read: 403: no")
+NOT_READ = NotRead("Not read: 403: no")
 
 
 def not_ok(facts: Facts) -> list[Finding]:
@@ -135,7 +135,7 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"server_version": "dev"}, "api-server", Verdict.WARN, '"dev"'),
     ({"cli_version": "2.0.0"}, "versions", Verdict.WARN, "pod default/o (1.0.0)"),
     ({"operator_pods": ()}, "versions", Verdict.SKIP, "No pod"),
-    ({"operator_pods": UNREAD}, "versions", Verdict.SKIP, "403"),
+    ({"operator_pods": NOT_READ}, "versions", Verdict.SKIP, "403"),
     ({"crd": None}, "crd", Verdict.FAIL, "is not installed"),
     ({"crd": not_served()}, "crd", Verdict.FAIL, "does not serve version v1alpha1"),
     ({"crd": installed(status={})}, "crd", Verdict.FAIL, "has not established it"),
@@ -149,19 +149,19 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
         "create pods/binding (rights",
     ),
     ({"denied": (Right("base", "list", "", "pods"),)}, "rights", Verdict.FAIL, "system:serviceaccount:thalweg-system:"),
-    ({"denied": UNREAD}, "rights", Verdict.SKIP, "403"),
+    ({"denied": NOT_READ}, "rights", Verdict.SKIP, "403"),
     ({"leases": ()}, "lease", Verdict.FAIL, "nobody holds a lease of Thalweg"),
     ({"leases": (), "lease": "a/b"}, "lease", Verdict.FAIL, "nobody holds the lease a/b"),
     ({"leases": (lease(renewed=60),)}, "lease", Verdict.FAIL, "last renewed it 60 s ago"),
     ({"leases": (lease(renewed=-60),), "still_renewed": frozenset()}, "lease", Verdict.FAIL, "No operator runs"),
     ({"leases": (lease(), lease("thalweg-2"))}, "lease", Verdict.FAIL, "kube-system/thalweg-2 (one)"),
-    ({"leases": UNREAD}, "lease", Verdict.SKIP, "403"),
+    ({"leases": NOT_READ}, "lease", Verdict.SKIP, "403"),
     ({"local_time": NOW + timedelta(minutes=1)}, "clock", Verdict.WARN, "60 s ahead of the API server's"),
     ({"local_time": NOW - timedelta(minutes=1)}, "clock", Verdict.WARN, "60 s behind the API server's"),
     ({"policies": (policy("p", accepted="False"),)}, "policies", Verdict.FAIL, "p is not accepted: spec: wrong"),
     ({"policies": (policy("p"), policy("q"))}, "policies", Verdict.WARN, "p and q have the same precedence"),
     ({"policies": (policy("p", selects={}),)}, "policies", Verdict.WARN, "spec.selects is empty"),
-    ({"policies": UNREAD}, "policies", Verdict.SKIP, "403"),
+    ({"policies": NOT_READ}, "policies", Verdict.SKIP, "403"),
     ({"pods": GATED, "policies": (policy("p", heartbeat=99),)}, "gates", Verdict.FAIL, "last heartbeat was 99 s ago"),
     ({"pods": GATED, "policies": (policy("p"),)}, "gates", Verdict.FAIL, "no heartbeat"),
     ({"pods": GATED, "leases": ()}, "gates", Verdict.FAIL, "Pod default/gated waits behind"),
@@ -172,7 +172,7 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"scheduler": None}, "served", Verdict.WARN, "Pod default/steered waits: no kube-scheduler serves"),
     ({"scheduler": None}, "extender", Verdict.SKIP, "steered needs the extender"),
     ({"scheduler": None, "policies": ()}, "extender", Verdict.SKIP, "No policy has delivery Extender"),
-    ({"scheduler": UNREAD}, "extender", Verdict.SKIP, "403"),
+    ({"scheduler": NOT_READ}, "extender", Verdict.SKIP, "403"),
     ({"scheduler": scheduler(extenders=[])}, "extender", Verdict.FAIL, "does not ask Thalweg"),
     ({"scheduler": scheduler(answer(Outcome.UNREACHABLE, 0, "x"))}, "extender", Verdict.FAIL, "does not answer"),
     ({"scheduler": scheduler(answer(Outcome.UNREACHABLE, 0), chosen=False)}, "extender", Verdict.WARN, "not answer"),
@@ -193,10 +193,10 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
         Verdict.WARN,
         "Prefer",
     ),
-    ({"node_count": UNREAD}, "node-sample", Verdict.SKIP, "403"),
+    ({"node_count": NOT_READ}, "node-sample", Verdict.SKIP, "403"),
     ({"scheduler_features": {"GangScheduling": True}}, "gang-scheduling", Verdict.WARN, "feature gate GangScheduling"),
     ({"scheduler_features": None, "pod_group_versions": ("v1beta1",)}, "gang-scheduling", Verdict.WARN, "inferred"),
-    ({"scheduler_features": UNREAD}, "gang-scheduling", Verdict.SKIP, "403"),
+    ({"scheduler_features": NOT_READ}, "gang-scheduling", Verdict.SKIP, "403"),
 ]
 
 

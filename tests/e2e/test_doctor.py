@@ -194,7 +194,7 @@ async def test_rights(cluster: Cluster, tmp_path: Path) -> None:
         await grant(cluster.api)
     weak = await kubeconfig(cluster.plane, cluster.api, tmp_path)
     found = await cluster.problems(kubeconfig=weak)
-    named(found, "rights", Verdict.SKIP, "may not create subjectaccessreviews")
+    named(found, "rights", Verdict.SKIP, "you may not create subjectaccessreviews")
     named(found, "lease", Verdict.SKIP, "403")
     assert not [each for each in found if each[1] is Verdict.FAIL]
     await healthy(cluster)

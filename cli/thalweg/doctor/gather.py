@@ -27,7 +27,7 @@ from thalweg_operator.policies.gate_manifests import GATE_NAME
 from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.access import Right, user_of, wanted_rights
 from thalweg.doctor.extender_probe import ask
-from thalweg.doctor.facts import Facts, Lease, Meta, Pod, PolicyObject, SchedulerFacts, Unread
+from thalweg.doctor.facts import Facts, Lease, Meta, NotRead, Pod, PolicyObject, SchedulerFacts
 from thalweg.doctor.liveness import looks_wrong
 from thalweg.doctor.scheduler_file import SchedulerFileError, parse
 
@@ -72,14 +72,14 @@ class Request:
     """What is to be examined.
 
     Attributes:
-        account: NAMESPACE/NAME of the operator's service account.
+        service_account: NAMESPACE/NAME of the operator's service account.
         lease: NAMESPACE/NAME of the operator's lease; "" to look for it.
         scheduler_config: file of kube-scheduler's configuration; None: the one that the chart stored, if any.
         scheduler_metrics: URL of kube-scheduler's metrics; "" if unknown.
         timeout: seconds that one answer may take.
     """
 
-    account: str
+    service_account: str
     lease: str
     scheduler_config: Path | None
     scheduler_metrics: str
@@ -121,7 +121,7 @@ async def gather(api_client: ApiClient, request: Request) -> Facts:
         local_time=local_time,
         server_version=server_version,
         cli_version=version("thalweg"),
-        account=request.account,
+        service_account=request.service_account,
         lease=request.lease,
         crd=crd.result(),
         expected_crd=custom_resource_definitions()[0],
@@ -140,15 +140,15 @@ async def gather(api_client: ApiClient, request: Request) -> Facts:
     )
 
 
-async def _fact(reading: Awaitable[T]) -> T | Unread:
+async def _fact(reading: Awaitable[T]) -> T | NotRead:
     """A fact, or why it could not be read."""
     try:
         return await reading
-    except (OperatorError, UnreadableJson, _UnreadError) as error:
-        return Unread(f"Not read: {error}")
+    except (OperatorError, UnreadableJson, _NotReadError) as error:
+        return NotRead(f"Not read: {error}")
 
 
-class _UnreadError(Exception):
+class _NotReadError(Exception):
     """A fact that does not come from the API server could not be read."""
 
 
@@ -252,8 +252,8 @@ class _ClusterReader:
         return tuple(serving)
 
     async def denied(self, lease: str) -> tuple[Right, ...]:
-        """Rights of the roles in rights/ that the account lacks."""
-        user, limit = user_of(self._request.account), asyncio.Semaphore(8)
+        """Rights of the roles in rights/ that the service account lacks."""
+        user, limit = user_of(self._request.service_account), asyncio.Semaphore(8)
 
         async def allowed(right: Right) -> bool:
             async with limit:
@@ -262,13 +262,13 @@ class _ClusterReader:
                 raw = await self._in_time(self._api_client.request("POST", path, body=body))
             return bool(JsonReader(_Review).read(raw).status.get("allowed"))
 
-        wanted = wanted_rights(self._request.account, lease)
+        wanted = wanted_rights(self._request.service_account, lease)
         try:
             answers = await asyncio.gather(*(allowed(right) for right in wanted))
         except Refused as error:
             if error.status != 403:
                 raise
-            raise _UnreadError("your account may not create subjectaccessreviews.authorization.k8s.io") from error
+            raise _NotReadError("you may not create subjectaccessreviews.authorization.k8s.io") from error
         return tuple(right for right, yes in zip(wanted, answers, strict=True) if not yes)
 
     async def scheduler(self) -> SchedulerFacts | None:
@@ -287,12 +287,12 @@ class _ClusterReader:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise _UnreadError(f"{path}: {error}") from error
+            raise _NotReadError(f"{path}: {error}") from error
         return _scheduler_facts(str(path), text, chosen=True)
 
     async def _stored_config(self) -> SchedulerFacts | None:
         """The configuration that the chart stored in a Secret of the operator's namespace."""
-        namespace, _, name = self._request.account.partition("/")
+        namespace, _, name = self._request.service_account.partition("/")
         secret = f"{name}-scheduler-config"
         try:
             raw = await self._optional(api_path("/api/v1/namespaces", namespace, "secrets", secret))
@@ -306,7 +306,7 @@ class _ClusterReader:
         try:
             text = base64.b64decode(data[_CONFIG_KEY]).decode()
         except (binascii.Error, UnicodeDecodeError) as error:
-            raise _UnreadError(f"Secret {namespace}/{secret}: data.{_CONFIG_KEY}: {error}") from error
+            raise _NotReadError(f"Secret {namespace}/{secret}: data.{_CONFIG_KEY}: {error}") from error
         return _scheduler_facts(f"Secret {namespace}/{secret}", text, chosen=False)
 
     async def scheduler_features(self) -> Mapping[str, bool] | None:
@@ -320,9 +320,9 @@ class _ClusterReader:
             async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, ssl=False) as response:
                 text = await response.text()
                 if response.status != 200:
-                    raise _UnreadError(f"{url} answers {response.status}")
+                    raise _NotReadError(f"{url} answers {response.status}")
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise _UnreadError(f"{url}: {error or f'no answer within {self._request.timeout:g} s'}") from error
+            raise _NotReadError(f"{url}: {error or f'no answer within {self._request.timeout:g} s'}") from error
         samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
         return {each.labels["name"]: each.value > 0 for each in samples if each.name == "kubernetes_feature_enabled"}
 
@@ -349,4 +349,4 @@ def _scheduler_facts(source: str, text: str, *, chosen: bool) -> SchedulerFacts:
     try:
         return SchedulerFacts(source, chosen, parse(text))
     except SchedulerFileError as error:
-        raise _UnreadError(f"{source}: {error}") from error
+        raise _NotReadError(f"{source}: {error}") from error

@@ -8,8 +8,8 @@ from typing import Final
 
 from thalweg_operator.policies.gate_manifests import GATE_NAME, wants_gate
 
-from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME, Delivery
-from thalweg.doctor.facts import Facts, Lease, Pod, SchedulerFacts, Unread
+from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME
+from thalweg.doctor.facts import Facts, Lease, NotRead, Pod, SchedulerFacts
 from thalweg.doctor.findings import Finding, Verdict
 from thalweg.doctor.governed import parsed
 
@@ -24,7 +24,7 @@ _START: Final = "Start the operator: kubectl -n NAMESPACE rollout restart deploy
 
 def live_leases(facts: Facts) -> tuple[Lease, ...]:
     """The leases that somebody holds and renews."""
-    if isinstance(facts.leases, Unread):
+    if isinstance(facts.leases, NotRead):
         return ()
     return tuple(each for each in facts.leases if _is_live(each, facts))
 
@@ -48,7 +48,7 @@ def looks_wrong(lease: Lease, server_time: datetime) -> bool:
 def lease(facts: Facts) -> Iterator[Finding]:
     """Whether exactly one operator holds and renews a lease."""
     check = "lease"
-    if isinstance(facts.leases, Unread):
+    if isinstance(facts.leases, NotRead):
         yield Finding(check, Verdict.SKIP, facts.leases.problem)
         return
     live = live_leases(facts)
@@ -113,10 +113,10 @@ def clock(facts: Facts) -> Iterator[Finding]:
 def gates(facts: Facts) -> Iterator[Finding]:
     """Whether somebody opens the scheduling gates that are closed."""
     check = "gates"
-    if isinstance(facts.pods, Unread):
+    if isinstance(facts.pods, NotRead):
         yield Finding(check, Verdict.SKIP, facts.pods.problem)
         return
-    if isinstance(facts.policies, Unread):
+    if isinstance(facts.policies, NotRead):
         yield Finding(check, Verdict.SKIP, facts.policies.problem)
         return
     gated = [pod for pod in facts.pods if pod.waiting and any(each.name == GATE for each in pod.spec.scheduling_gates)]
@@ -131,9 +131,9 @@ def gates(facts: Facts) -> Iterator[Finding]:
             f"{_pods(gated)} behind Thalweg's scheduling gate, and nobody opens it: {since}.",
             "Start the operator, or open all gates with: thalweg uninstall",
         )
-    elif wanting and isinstance(facts.missing_gate_objects, Unread):
+    elif wanting and isinstance(facts.missing_gate_objects, NotRead):
         yield Finding(check, Verdict.SKIP, facts.missing_gate_objects.problem)
-    elif wanting and not isinstance(facts.missing_gate_objects, Unread) and facts.missing_gate_objects:
+    elif wanting and not isinstance(facts.missing_gate_objects, NotRead) and facts.missing_gate_objects:
         missing = " and ".join(facts.missing_gate_objects)
         yield Finding(
             check,
@@ -157,20 +157,22 @@ def gates(facts: Facts) -> Iterator[Finding]:
 def served(facts: Facts) -> Iterator[Finding]:
     """Whether somebody serves the waiting pods that name a scheduler of ours."""
     check = "served"
-    if isinstance(facts.pods, Unread):
+    if isinstance(facts.pods, NotRead):
         yield Finding(check, Verdict.SKIP, facts.pods.problem)
         return
-    policies = () if isinstance(facts.policies, Unread) else parsed(facts.policies)
+    policies = () if isinstance(facts.policies, NotRead) else parsed(facts.policies)
     ours, steered = {SCHEDULER_NAME}, {STEERED_NAME}
     for policy in policies:
         if not policy.selects.nothing:
             names = policy.selects.scheduler_names
-            ours |= set(names) if policy.delivery is Delivery.BINDER else set()
-            steered |= set(names) if policy.delivery is Delivery.EXTENDER else set()
+            if policy.delivery.through_kube_scheduler:
+                steered |= set(names)
+            elif policy.delivery.acts:
+                ours |= set(names)
     waiting = [each for each in facts.pods if each.waiting]
     bound_by_us = [each for each in waiting if each.spec.scheduler_name in ours]
     problems = 0
-    if bound_by_us and not isinstance(facts.leases, Unread) and not live_leases(facts):
+    if bound_by_us and not isinstance(facts.leases, NotRead) and not live_leases(facts):
         problems += 1
         name = bound_by_us[0].spec.scheduler_name
         yield Finding(check, Verdict.FAIL, f"{_pods(bound_by_us)}: no operator serves the scheduler {name}.", _START)
