@@ -71,6 +71,7 @@ async def ask(extender: Extender, seconds: float) -> Answer:
                 headers={"Content-Type": "application/json"},
                 ssl=context or True,
                 server_hostname=server_name or None,
+                allow_redirects=False,
             ) as response,
         ):
             text = (await response.content.read(_SHOWN)).decode(errors="replace").strip()

@@ -27,7 +27,7 @@ from thalweg_operator.policies.gate_manifests import GATE_NAME
 from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.access import Right, user_of, wanted_rights
 from thalweg.doctor.extender_probe import ask
-from thalweg.doctor.facts import Facts, Lease, Meta, NotRead, Pod, PolicyObject, SchedulerFacts
+from thalweg.doctor.facts import Facts, Lease, Meta, Named, NotRead, Pod, PolicyObject, SchedulerFacts
 from thalweg.doctor.liveness import looks_wrong
 from thalweg.doctor.scheduler_file import SchedulerFileError, parse
 
@@ -59,6 +59,24 @@ class _Review(msgspec.Struct):
     """The answer to a SubjectAccessReview."""
 
     status: dict[str, Any]
+
+
+class _GroupVersion(msgspec.Struct):
+    """A version of an API group."""
+
+    version: str
+
+
+class _Group(msgspec.Struct):
+    """An API group in discovery."""
+
+    versions: list[_GroupVersion] = []
+
+
+class _Resources(msgspec.Struct):
+    """The kinds of a version of an API group."""
+
+    resources: list[Named] = []
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -242,13 +260,13 @@ class _ClusterReader:
     async def pod_group_versions(self) -> tuple[str, ...]:
         """Versions of scheduling.k8s.io that serve PodGroups, the preferred one first."""
         raw = await self._optional("/apis/scheduling.k8s.io")
-        group = {} if raw is None else JsonReader(dict[str, Any]).read(raw)
+        group = _Group() if raw is None else JsonReader(_Group).read(raw)
         serving = []
-        for each in group.get("versions", ()):
-            found = await self._optional(f"/apis/{each['groupVersion']}")
-            resources = {} if found is None else JsonReader(dict[str, Any]).read(found)
-            if any(resource["name"] == "podgroups" for resource in resources.get("resources", ())):
-                serving.append(each["version"])
+        for each in group.versions:
+            found = await self._optional(f"/apis/scheduling.k8s.io/{each.version}")
+            served = _Resources() if found is None else JsonReader(_Resources).read(found)
+            if any(resource.name == "podgroups" for resource in served.resources):
+                serving.append(each.version)
         return tuple(serving)
 
     async def denied(self, lease: str) -> tuple[Right, ...]:

@@ -19,7 +19,6 @@ CLOCKS_DIFFER: Final = timedelta(seconds=5)
 HEARTBEAT: Final = timedelta(seconds=30)
 #: A scheduler looks at a new pod much sooner.
 _UNSEEN: Final = timedelta(seconds=60)
-_START: Final = "Start the operator: kubectl -n NAMESPACE rollout restart deployment thalweg, or thalweg run"
 
 
 def live_leases(facts: Facts) -> tuple[Lease, ...]:
@@ -72,7 +71,7 @@ def lease(facts: Facts) -> Iterator[Finding]:
             said = f"{last.spec.holder_identity} holds the lease {last.name}, but last renewed it {ago} ago"
         else:
             said = f"nobody holds {f'the lease {facts.lease}' if facts.lease else 'a lease of Thalweg'}"
-        yield Finding(check, Verdict.FAIL, f"No operator runs: {said}.", _START)
+        yield Finding(check, Verdict.FAIL, f"No operator runs: {said}.", _start(facts))
 
 
 def clock(facts: Facts) -> Iterator[Finding]:
@@ -175,7 +174,9 @@ def served(facts: Facts) -> Iterator[Finding]:
     if bound_by_us and not isinstance(facts.leases, NotRead) and not live_leases(facts):
         problems += 1
         name = bound_by_us[0].spec.scheduler_name
-        yield Finding(check, Verdict.FAIL, f"{_pods(bound_by_us)}: no operator serves the scheduler {name}.", _START)
+        yield Finding(
+            check, Verdict.FAIL, f"{_pods(bound_by_us)}: no operator serves the scheduler {name}.", _start(facts)
+        )
     by_profile = [each for each in waiting if each.spec.scheduler_name in steered]
     if isinstance(facts.scheduler, SchedulerFacts):
         config = facts.scheduler.config
@@ -193,6 +194,13 @@ def served(facts: Facts) -> Iterator[Finding]:
         )
     if not problems:
         yield Finding(check, Verdict.OK, "Every waiting pod that names a scheduler of Thalweg is served.")
+
+
+def _start(facts: Facts) -> str:
+    namespace = facts.service_account.partition("/")[0]
+    return (
+        f"Start the operator. If it runs, read its log: kubectl -n {namespace} logs -l app.kubernetes.io/name=thalweg"
+    )
 
 
 def _unseen(pod: Pod, now: datetime) -> bool:
