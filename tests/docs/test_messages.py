@@ -24,6 +24,7 @@ NOT_MESSAGES = (
     "operator/thalweg_operator/policies/removal.py",
     "operator/thalweg_operator/policies/resync.py",
     "extender/thalweg_extender/certificates.py",
+    "extender/thalweg_extender/listener.py",
     "extender/thalweg_listener",
     "extender/thalweg_extender/server.py",
     "extender/thalweg_extender/wire.py",
