@@ -5,7 +5,7 @@
     python bench/takeover.py --nodes 20 --times 1 --faults SIGTERM                # does it work?
 
 Pods arrive steadily meanwhile. Both replicas know the pod that they run in, as in a cluster, by POD_NAMESPACE and
-POD_NAME. The leader reaches the API server by way of a relay that can be cut.
+POD_NAME. The leader reaches the API server by way of a proxy that can be cut.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Row:
     longest_binding: float
 
 
-class Relay:
+class Proxy:
     """Carries bytes to the API server until it is cut: then nothing passes and nothing is closed."""
 
     def __init__(self, port: int) -> None:
@@ -81,10 +81,10 @@ class Relay:
 
 
 class Replica:
-    """One `thalweg run --replicated`, behind its relay."""
+    """One `thalweg run --replicated`, behind its proxy."""
 
-    def __init__(self, number: int, kubeconfig: Path, relay: Relay, folder: Path) -> None:
-        self.relay, self._address = relay, free_address()
+    def __init__(self, number: int, kubeconfig: Path, proxy: Proxy, folder: Path) -> None:
+        self.proxy, self._address = proxy, free_address()
         command = ["env", "POD_NAMESPACE=default", f"POD_NAME=replica-{number}", sys.executable, "-m", "thalweg", "run"]
         command += ["--kubeconfig", str(kubeconfig), "--replicated", "--lease", _LEASE, "--listen", self._address]
         self.child = Child(f"{THALWEG}-{number}", command, folder / f"replica-{number}.log")
@@ -107,26 +107,26 @@ class Replica:
         pid = self.child.pid
         assert pid is not None
         if fault == CUT:
-            self.relay.open.clear()
+            self.proxy.open.clear()
         else:
             os.kill(pid, signal.Signals[fault])
 
     async def end(self) -> None:
         """Ends what is left of it."""
         self.child.kill()
-        self.relay.open.set()
+        self.proxy.open.set()
 
 
 @asynccontextmanager
 async def replica(number: int, control: ControlPlane, api: Api) -> AsyncIterator[Replica]:
     """A replica that is warm."""
     port = int(api.url.rpartition(":")[2])
-    relay = Relay(port)
-    server = await asyncio.start_server(relay.serve, "127.0.0.1", 0)
+    proxy = Proxy(port)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     kubeconfig = control.workdir / f"replica-{number}-kubeconfig"
-    relayed = str(server.sockets[0].getsockname()[1])
-    kubeconfig.write_text(control.kubeconfig.read_text().replace(f":{port}", f":{relayed}"))
-    found = Replica(number, kubeconfig, relay, control.workdir)
+    proxied = str(server.sockets[0].getsockname()[1])
+    kubeconfig.write_text(control.kubeconfig.read_text().replace(f":{port}", f":{proxied}"))
+    found = Replica(number, kubeconfig, proxy, control.workdir)
     try:
         await found.warm()
         yield found
