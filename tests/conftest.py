@@ -32,7 +32,7 @@ _LONG = {
     "operator/test_write_queue.py",
 }
 #: Folders of tests that want the control plane's executables.
-_REAL = {"cli", "controlplane", "e2e", "faults", "oracle"}
+_REAL = {"chart", "cli", "controlplane", "e2e", "faults", "oracle", "visible"}
 #: Folders of tests that mostly wait for a control plane.
 _WAITING = {"chart", "e2e", "faults", "visible"}
 
@@ -81,7 +81,8 @@ def _alternate(items: list[pytest.Item]) -> None:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = [path for path in files if _WAITING & set(path.parts)]
+    here = Path(__file__).parent
+    waiting = [path for path in files if path.relative_to(here).parts[0] in _WAITING]
     others = [path for path in files if path not in waiting]
     waiting.sort(key=lambda path: ("e2e" in path.parts, _plane_of(files[path][0])))
     places = {path: 0.9 * number / len(waiting) for number, path in enumerate(waiting)}

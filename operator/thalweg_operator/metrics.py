@@ -21,7 +21,6 @@ class Metrics:
         r = self.registry
         self.build = Info("thalweg_build", "Version of the operator, in its label.", registry=r)
         self.build.info({"version": version("thalweg")})
-        self.leader = Gauge("thalweg_leader", "1 while this process holds the lease and may write, else 0.", registry=r)
         self.events = Counter("thalweg_watch_events", "Events received from the API server.", ["kind"], registry=r)
         self.relists = Counter("thalweg_relists", "Lists repeated after the first.", ["kind"], registry=r)
         self.watch_age = Gauge(
@@ -164,6 +163,9 @@ class Metrics:
             registry=r,
         )
         self.reservations = Gauge("thalweg_reservations", "Planned pods not yet seen bound.", registry=r)
+        self.spans = Counter(
+            "thalweg_spans", "Spans of traces by outcome: exported or failed.", ["outcome"], registry=r
+        )
         self.told = Counter("thalweg_reasons_written", "Reasons written to waiting pods.", registry=r)
         self.loop_lag = Histogram(
             "thalweg_event_loop_lag_seconds",
