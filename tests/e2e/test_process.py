@@ -64,7 +64,7 @@ async def test_started_before_the_api_server(
     async with running_operator(kubeconfig, tmp_path / "early.log", wait=False) as early:
         await early.answers("/healthz", 200)
         said = await early.answers("/readyz", 503)
-        assert said.startswith("not in sync: nodes, pods, namespaces, ")
+        assert said.startswith("nodes: not in sync yet\npods: not in sync yet\n")
         assert said.endswith(", policies, lease\n")
         await until(lambda: "connection lost" in early.log, 20, lambda: "it to try")
         early.check()

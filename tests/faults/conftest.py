@@ -1,4 +1,4 @@
-"""One control plane, one operator behind a proxy with the account of rights/, one world for all faults of a module."""
+"""One control plane, one operator with the account of rights/ behind a proxy, and one world for all faults."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -4,19 +4,25 @@ from pathlib import Path
 
 import pytest
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.health import STALE, Liveness, missing_kinds
+from thalweg_operator.health import STALE, Liveness, kind_problems
 from thalweg_operator.planning.worker.client import WorkerClient
 
 
 def test_a_kind_is_lacking_until_it_was_complete_once_and_while_it_is_stale() -> None:
     """It falls when nothing is heard for longer than the bound, and returns when something is."""
-    heard = {"nodes": (True, 1000.0), "pods": (False, None), "podgroups.x": (True, 1000.0)}
-    assert missing_kinds(heard, 1000.0 + STALE, ["podgroups.x"]) == ["pods"]
+    heard: dict[str, tuple[bool, float | None]] = {
+        "nodes": (True, 1000.0), "pods": (False, None), "podgroups.x": (True, 1000.0)
+    }  # fmt: skip
+
+    def found(now: float) -> dict[str, str]:
+        return {kind: problem for kind, problem in kind_problems(heard, now, ["podgroups.x"]).items() if problem}
+
+    assert found(1000.0 + STALE) == {"pods": "not in sync yet"}
     heard["pods"] = (True, 1050.0)
-    assert missing_kinds(heard, 1000.0 + STALE, ["podgroups.x"]) == []
-    assert missing_kinds(heard, 1000.0 + STALE + 1, ["podgroups.x"]) == ["nodes (nothing heard for 91 s)"]
+    assert found(1000.0 + STALE) == {}
+    assert found(1000.0 + STALE + 1) == {"nodes": "nothing heard for 91 s"}
     heard["nodes"] = (True, 1091.0)
-    assert missing_kinds(heard, 1000.0 + STALE + 1, ["podgroups.x"]) == []
+    assert found(1000.0 + STALE + 1) == {}
 
 
 def test_a_loop_that_waits_for_work_is_well() -> None:

@@ -22,7 +22,7 @@ class Served:
     """The pages of an operator whose state a test sets."""
 
     address: str = ""
-    lacks: list[str] = field(default_factory=list)
+    checks: dict[str, str] = field(default_factory=dict)
     problem: str = ""
     metrics: Metrics = field(default_factory=Metrics)
 
@@ -43,19 +43,26 @@ class Served:
 async def served(head: float = PAGE_LIMITS.head) -> AsyncIterator[Served]:
     found = Served()
     on_refused = partial(BadInput(found.metrics).refuse, "page request")
-    answer = pages(found.metrics, lambda: found.lacks, lambda: found.problem, on_refused)
+    answer = pages(found.metrics, lambda: found.checks, lambda: found.problem, on_refused)
     async with listening("127.0.0.1", 0, answer, replace(PAGE_LIMITS, head=head), on_refused) as port:
         found.address = f"http://127.0.0.1:{port}"
         yield found
 
 
 async def test_the_pages_say_why() -> None:
-    """503 and a sentence, or 200."""
+    """503 and a sentence for each problem, or 200. Checks can be excluded, as kube-apiserver's can."""
     async with served() as page:
-        page.lacks, page.problem = ["nodes"], "one round takes 301 s"
-        assert await page.get("/readyz") == (503, "not in sync: nodes\n")
+        page.checks = {"nodes": "not in sync yet", "lease": "standby, another leads"}
+        page.problem = "one round takes 301 s"
+        assert await page.get("/readyz") == (503, "nodes: not in sync yet\nlease: standby, another leads\n")
+        assert await page.get("/readyz?exclude=lease") == (503, "nodes: not in sync yet\n")
+        assert await page.get("/readyz?exclude=lease&exclude=nodes&exclude=moon") == (200, "ok\n")
+        assert await page.get("/readyz?exclude=lease,nodes&exclude=nodes&exclude=moon") == (
+            503,
+            'lease: standby, another leads\nwarning: no such check to exclude: "lease,nodes", "moon"\n',
+        )
         assert await page.get("/healthz") == (503, "no progress: one round takes 301 s\n")
-        page.lacks, page.problem = [], ""
+        page.checks, page.problem = dict.fromkeys(page.checks, ""), ""
         assert await page.get("/readyz") == (200, "ok\n")
         assert await page.get("/healthz") == (200, "ok\n")
         assert "thalweg_nodes" in (await page.get("/metrics"))[1]

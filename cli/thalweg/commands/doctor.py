@@ -12,8 +12,8 @@ from thalweg import options
 @click.command()
 @options.kubeconfig
 @options.context
-@click.option("--account", default="thalweg-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
-              help="Service account of the operator.")  # fmt: skip
+@click.option("--account", "service_account", default="thalweg-system/thalweg", show_default=True,
+              metavar="NAMESPACE/NAME", help="Service account of the operator.")  # fmt: skip
 @click.option("--lease", metavar="NAMESPACE/NAME",
               help="Lease of the operator. Default: every lease with thalweg in its name.")  # fmt: skip
 @click.option("--scheduler-config", type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -29,7 +29,7 @@ from thalweg import options
 def doctor(
     kubeconfig: Path | None,
     context: str | None,
-    account: str,
+    service_account: str,
     lease: str | None,
     scheduler_config: Path | None,
     scheduler_metrics: str,
@@ -55,8 +55,8 @@ def doctor(
     from thalweg.doctor.run import run_doctor
     from thalweg.run import lease_name
 
-    lease_name(account, "--account")
+    lease_name(service_account, "--account")
     if lease is not None:
         lease_name(lease)
-    request = Request(account, lease or "", scheduler_config, scheduler_metrics, request_timeout)
+    request = Request(service_account, lease or "", scheduler_config, scheduler_metrics, request_timeout)
     run_doctor(kubeconfig, context, request, output, strict=strict)

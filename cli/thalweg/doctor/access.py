@@ -1,4 +1,4 @@
-"""The rights of the operator's account, from the roles in rights/."""
+"""The rights of the operator's service account, from the roles in rights/."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REQUIRED = ("base", "lease")
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One action that the account should be allowed.
+    """One action that the service account should be allowed.
 
     Attributes:
         file: file in rights/ that grants it, without its suffix.
@@ -58,16 +58,16 @@ class Right:
         return {**kind, "spec": {"user": user, "groups": groups, **spec}}
 
 
-def user_of(account: str) -> str:
+def user_of(service_account: str) -> str:
     """The user name of the service account NAMESPACE/NAME."""
-    return f"system:serviceaccount:{account.replace('/', ':')}"
+    return f"system:serviceaccount:{service_account.replace('/', ':')}"
 
 
-def wanted_rights(account: str, lease: str) -> tuple[Right, ...]:
+def wanted_rights(service_account: str, lease: str) -> tuple[Right, ...]:
     """The rights that the roles in rights/ grant.
 
     Args:
-        account: NAMESPACE/NAME of the operator's service account, in place of the manifests' own.
+        service_account: NAMESPACE/NAME of the operator's service account, in place of the manifests' own.
         lease: NAMESPACE/NAME of the operator's lease, in place of the manifests' own lease.
     """
     return tuple(
@@ -76,12 +76,12 @@ def wanted_rights(account: str, lease: str) -> tuple[Right, ...]:
         for manifest in manifests
         if manifest["kind"] in ("ClusterRole", "Role")
         for rule in manifest["rules"]
-        for right in _rights(file, rule, "namespace" in manifest["metadata"], account, lease)
+        for right in _rights(file, rule, "namespace" in manifest["metadata"], service_account, lease)
     )
 
 
-def _rights(file: str, rule: Mapping[str, Any], namespaced: bool, account: str, lease: str) -> Iterator[Right]:  # noqa: FBT001
-    own_namespace, _, own_name = account.partition("/")
+def _rights(file: str, rule: Mapping[str, Any], namespaced: bool, service_account: str, lease: str) -> Iterator[Right]:  # noqa: FBT001
+    own_namespace, _, own_name = service_account.partition("/")
     lease_namespace, _, lease_name = lease.partition("/")
     for verb in rule["verbs"]:
         for url in rule.get("nonResourceURLs", ()):
@@ -91,7 +91,7 @@ def _rights(file: str, rule: Mapping[str, Any], namespaced: bool, account: str, 
                 for name in rule.get("resourceNames", ("",)):
                     if resource == "leases":
                         yield Right(file, verb, group, resource, lease_name, lease_namespace)
-                    elif namespaced:  # the chart names such objects after the release, and so the account
+                    elif namespaced:  # the chart names such objects after the release, and so the service account
                         own = name.replace("thalweg", own_name)
                         yield Right(file, verb, group, resource, own, own_namespace)
                     else:
