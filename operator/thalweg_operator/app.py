@@ -117,7 +117,6 @@ class Operator:
         self._gate_admission = GateAdmission(api_client, self._policies)
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
         self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory)
-        self.metrics.leader.set_function(lambda: elector.may_write)
         self.metrics.memory_limit.set(container_memory())
         self.metrics.worker_memory_limit.set(memory)
         self.metrics.worker_memory.set_function(lambda: resident_memory(worker.pid))
