@@ -1,8 +1,8 @@
 """Writes the generated parts of the reference pages: `python docs/generate.py`.
 
 A generated part stands between two marks in a page. The truth is the CRD, the command line's own help, the metrics'
-registry, the table of what makes a cached verdict stale, the phases of a reservation, and the
-comments of the roles. tests/docs/test_reference.py fails when a page is behind.
+registry, the chart's values and alerts, the codes of reasons, the table of what makes a cached verdict stale, the
+phases of a reservation, and the comments of the roles. tests/docs/test_reference.py fails when a page is behind.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from typing import Any
 
 import click
 import yaml
-from prometheus_client import Counter
+from prometheus_client import Counter, Info
 from prometheus_client.metrics import MetricWrapperBase
 from thalweg.main import main
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.planning.waiting_pods import ALL_CODES
 from thalweg_operator.reservations.transitions import phases_table, transitions_table
 
 from flowcore.classes.invalidation import INVALIDATES
 
 DOCS = Path(__file__).parent
 RIGHTS = DOCS.parent / "rights"
+ALERTS = DOCS.parent / "charts" / "thalweg" / "files" / "alerts.yaml"
 CRD = DOCS.parent / "crds" / "flowschedulingpolicies.scheduling.thalweg.yaml"
+VALUES = DOCS.parent / "charts" / "thalweg" / "values.yaml"
 #: Keywords of the schema that limit a value, and what the page calls them.
 _BOUNDS = {
     "minimum": "at least", "maximum": "at most", "minLength": "characters at least", "maxLength": "characters at most",
@@ -142,12 +145,16 @@ def _option(option: click.Option, context: click.Context) -> str:
     return f"| {f'{name} {value}'.strip()} | {needed} | {text}{more}{f' ({limits})' if limits else ''} |"
 
 
+#: What the exposition adds to the name of a metric.
+_SUFFIXES: dict[type, str] = {Counter: "_total", Info: "_info"}
+
+
 def metrics() -> str:
     """Every metric of the operator."""
     rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in vars(Metrics()).values():
         if isinstance(metric, MetricWrapperBase):
-            name = f"{metric._name}_total" if isinstance(metric, Counter) else metric._name  # noqa: SLF001
+            name = metric._name + _SUFFIXES.get(type(metric), "")  # noqa: SLF001
             labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001
             rows.append(f"| `{name}` | {metric._type} | {labels} | {metric._documentation} |")  # noqa: SLF001
     return "\n".join(rows)
@@ -157,6 +164,25 @@ def invalidations() -> str:
     """The table of what makes a cached verdict stale."""
     rows = ["| event | filter | stale | why |", "|---|---|---|---|"]
     rows += [f"| {row.event.value} | {row.filter} | {row.scope.value} | {row.reason} |" for row in INVALIDATES]
+    return "\n".join(rows)
+
+
+def chart_values() -> str:
+    """Every value of the chart with its default and the comment above it, or that of its group."""
+    rows = ["| value | default | meaning |", "|---|---|---|"]
+    path: list[str] = []
+    comment: list[str] = []
+    for line in VALUES.read_text().splitlines():
+        words = line.strip()
+        if words.startswith("#"):
+            comment.append(words.removeprefix("#").strip())
+        elif words:
+            name, _, default = words.partition(":")
+            path[(len(line) - len(words)) // 2 :] = [name]
+            if default or comment:
+                shown = f"`{default.strip()}`" if default else ""
+                rows.append(f"| `{'.'.join(path)}` | {shown} | {' '.join(comment)} |")
+            comment = []
     return "\n".join(rows)
 
 
@@ -186,6 +212,23 @@ def _reasons(role: str) -> Iterator[str]:
             comment = []
 
 
+def alerts() -> str:
+    """Every alert of the chart."""
+    rows = ["| alert | severity | after | meaning |", "|---|---|---|---|"]
+    for group in yaml.safe_load(ALERTS.read_text())["groups"]:
+        for rule in group["rules"]:
+            name, summary = rule["alert"], rule["annotations"]["summary"]
+            text = re.sub(r"{{ \$labels\.(\w+) }}", r"`<\1>`", summary)
+            link = f"[{name}](../runbooks/{name}.md)"
+            rows.append(f"| {link} | {rule['labels']['severity']} | {rule.get('for', 'at once')} | {text} |")
+    return "\n".join(rows)
+
+
+def reason_codes() -> str:
+    """All codes of reasons."""
+    return ", ".join(f"`{code}`" for code in sorted(ALL_CODES))
+
+
 #: Each generated part: its page, its name in the marks, and what makes it.
 PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/policy-fields.md", "spec", policy_fields("spec")),
@@ -193,6 +236,9 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/policy-fields.md", "rules", policy_rules),
     ("reference/command-line.md", "commands", commands),
     ("reference/metrics.md", "metrics", metrics),
+    ("reference/chart-values.md", "values", chart_values),
+    ("reference/reasons.md", "codes", reason_codes),
+    ("how-to/watch-thalweg.md", "alerts", alerts),
     ("reference/cached-verdicts.md", "invalidations", invalidations),
     ("reference/reservations.md", "phases", phases_table),
     ("reference/reservations.md", "transitions", transitions_table),

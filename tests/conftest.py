@@ -33,7 +33,12 @@ _LONG = {
     "operator/test_write_queue.py",
 }
 #: Folders of tests that want the control plane's executables.
-_REAL = {"cli", "controlplane", "e2e", "oracle"}
+_REAL = {"cli", "controlplane", "e2e", "faults", "oracle"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of single tests."""
+    parser.addoption("--soak-minutes", type=float, default=0.5, help="how long tests/faults/test_soak.py churns")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -70,8 +75,8 @@ def _alternate(items: list[pytest.Item]) -> None:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = [path for path in files if "e2e" in path.parts]
-    others = [path for path in files if "e2e" not in path.parts]
+    waiting = [path for path in files if {"e2e", "faults"} & set(path.parts)]
+    others = [path for path in files if path not in waiting]
     # The long ones among the others, against the oracle, come last by name and would be alone at the end.
     pairs = zip_longest(waiting, reversed(others))
     items[:] = [item for pair in pairs for path in pair if path is not None for item in files[path]]

@@ -27,12 +27,14 @@ class ClusterDump:
     Attributes:
         cluster: nodes, pods and other objects.
         policies: accepted policies by name.
+        complete: whether an operator wrote it: no object is missing, and pods that no policy governs are not planned.
         warnings: sentences about skipped objects, and about objects that a later file replaced.
     """
 
     cluster: Cluster = field(default_factory=Cluster)
     policies: dict[str, Policy] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    complete: bool = False
 
     def running(self) -> list[Pod]:
         """Pods that use a node, also a node that the dump lacks."""
@@ -61,6 +63,10 @@ class GovernedDump:
     def policy_of(self, pod: Pod) -> Policy:
         """The policy that governs a pod; the built-in default if none does."""
         return self._index.of(pod, self._namespaces) or BUILT_IN
+
+    def governs(self, pod: Pod) -> bool:
+        """Whether a policy governs a pod."""
+        return self._index.of(pod, self._namespaces) is not None
 
     def victim_of(self, pod: Pod) -> Victim | None:
         """The running pod that a waiting pod replaces; None without one."""

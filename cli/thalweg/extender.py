@@ -95,9 +95,8 @@ def _listen(
         metrics.extender_seconds.labels(verb, outcome).observe(seconds)
 
     if certificates is not None:
-        for file in certificates.expirations():
-            expiration = metrics.certificate_expiration.labels(file)
-            expiration.set_function(lambda file=file: certificates.expirations()[file])
+        for file in certificates.files:
+            metrics.certificate_expiration.labels(file).set_function(partial(certificates.expiration, file))
     return listening(
         host,
         port,

@@ -30,21 +30,32 @@ def display_name(name: str) -> str:
     return "standard input" if name == "-" else name
 
 
-def read_objects(name: str) -> Iterator[dict[str, Any]]:
-    """The objects of a file; lists are flattened. Each object has a kind; nothing else is checked.
+def read_text(name: str) -> str:
+    """The text of a file.
 
     Args:
         name: path of the file; ``-``: standard input.
 
     Raises:
-        DumpError: the file cannot be read, or contains no objects.
+        DumpError: the file cannot be read.
     """
-    shown = display_name(name)
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise DumpError(f"{shown}: cannot be read: {reason}") from error
+        raise DumpError(f"{display_name(name)}: cannot be read: {reason}") from error
+
+
+def parse_objects(text: str, shown: str) -> Iterator[dict[str, Any]]:
+    """The objects of a text; lists are flattened. Each object has a kind; nothing else is checked.
+
+    Args:
+        text: JSON or YAML.
+        shown: name of the file for messages.
+
+    Raises:
+        DumpError: the text contains no objects.
+    """
     documents: list[Any]
     try:
         documents = [msgspec.json.decode(text)]

@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import click
 
+from thalweg.commands.certificates import certificates
 from thalweg.commands.demo import demo
 from thalweg.commands.explain import explain
 from thalweg.commands.replay import replay
@@ -33,6 +34,7 @@ def main() -> None:
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
+main.add_command(certificates)
 main.add_command(demo)
 main.add_command(explain)
 main.add_command(replay)

@@ -53,12 +53,12 @@ def missing_objects(dump: ClusterDump, pods: Sequence[Pod]) -> list[str]:
     Args:
         pods: waiting pods that are planned or explained.
     """
-    return [*_namespaces(dump, pods), *_storage(dump, pods)]
+    return [] if dump.complete else [*_namespaces(dump, pods), *_storage(dump, pods)]
 
 
 def pods_with_unknown_claims(dump: ClusterDump, pods: Iterable[Pod]) -> dict[str, str]:
     """Pods whose volume claims cannot be judged because the files have no claims: the reason by pod key."""
-    if _has_kind(dump, Claim):
+    if dump.complete or _has_kind(dump, Claim):
         return {}
     claims = {
         pod.key: ", ".join(each.name for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)) for pod in pods

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import click
 
+from flowcore.model.selectors import is_dns_subdomain
+
 
 class Address(NamedTuple):
     """Address to listen on; host "": all addresses."""
@@ -32,3 +34,42 @@ class AddressType(click.ParamType):  # type: ignore[type-arg]  # generic in clic
 
 
 HOST_PORT = AddressType()
+
+
+class NamespacedName(NamedTuple):
+    """Namespace and name of an object."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class NamespacedNameType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.4 alone
+    """NAMESPACE/NAME of an object."""
+
+    name = "NAMESPACE/NAME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> NamespacedName:
+        if isinstance(value, NamespacedName):
+            return value
+        namespace, _, name = str(value).partition("/")
+        if not is_dns_subdomain(namespace) or not is_dns_subdomain(name):
+            self.fail(f'"{value}" is not NAMESPACE/NAME, such as thalweg-system/thalweg', param, ctx)
+        return NamespacedName(namespace, name)
+
+
+class DnsNameType(click.ParamType):  # type: ignore[type-arg]
+    """A DNS name."""
+
+    name = "DNS-NAME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not is_dns_subdomain(str(value)):
+            self.fail(f'"{value}" is not a DNS name, such as thalweg-extender.thalweg-system.svc', param, ctx)
+        return str(value)
+
+
+NAMESPACED_NAME = NamespacedNameType()
+DNS_NAME = DnsNameType()

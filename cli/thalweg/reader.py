@@ -24,10 +24,11 @@ from flowcore.api import (
 )
 from flowcore.api.kinds import KINDS
 from flowcore.api.policies import parse_policy
+from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
 from flowcore.model.errors import PolicyError
 from flowcore.model.gang_spec import GangSource
 from thalweg.dump import DUMP_COMMAND, ClusterDump
-from thalweg.files import DumpError, display_name, json_type, read_objects
+from thalweg.files import DumpError, display_name, json_type, parse_objects, read_text
 from thalweg.policy_schema import checked_spec
 from thalweg_cost_models import find_models
 
@@ -68,10 +69,13 @@ class _Reader:
 
     def read_file(self, name: str) -> None:
         """Reads all objects of a file."""
-        file = display_name(name)
+        file, text = display_name(name), read_text(name)
+        if is_saved_state(text):
+            self._read_state(file, text)
+            return
         here: dict[_Key, dict[str, Any]] = {}
         replaced: dict[str, list[str]] = {}
-        for item in read_objects(name):
+        for item in parse_objects(text, file):
             kind, version = item["kind"], item.get("apiVersion") or ""
             _check_is_object(item, file)
             group = str(version).rpartition("/")[0]
@@ -94,6 +98,17 @@ class _Reader:
         for kind, names in replaced.items():
             which = f"{kind} {names[0]} replaces" if len(names) == 1 else f"{len(names)} {kind} objects replace"
             self._dump.warnings.append(f"{file}: {which} the version of an earlier file")
+
+    def _read_state(self, file: str, text: str) -> None:
+        """Reads what ``thalweg run --dump-directory`` wrote."""
+        dump = self._dump
+        try:
+            policies = put_lines(text.splitlines(), dump.cluster)
+        except UnreadableState as error:
+            raise DumpError(f"{file}: {error}") from error
+        dump.policies |= {policy.name: policy for policy in policies}
+        dump.complete = True
+        self._files.append(file)
 
     def dump(self) -> ClusterDump:
         """The dump, once all files are read."""

@@ -32,6 +32,7 @@ def run_operator(
     log_level: str,
     budget: float,
     records: Path | None,
+    dump_directory: Path | None,
     worker_memory: str | None,
     lease: str,
     extender: ExtenderOptions,
@@ -49,6 +50,7 @@ def run_operator(
         lease=lease_name(lease),
         round_budget=budget,
         records=records,
+        dump_directory=dump_directory,
         worker_memory=None if worker_memory is None else _memory(worker_memory),
     )
     try:

@@ -28,6 +28,8 @@ from thalweg.reader import read_dump
 from thalweg.tables import MAX_ROWS, print_truncated
 from thalweg_cost_models import find_models
 
+_UNGOVERNED = "no policy governs it"
+
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
@@ -60,6 +62,8 @@ def plan(dump: ClusterDump, now: float) -> Simulation:
     waiting = dump.waiting()
     policies = {pod.key: governed.policy_of(pod) for pod in waiting}
     skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason(policies[pod.key].delivery))}
+    if dump.complete:
+        skipped |= {pod.key: _UNGOVERNED for pod in waiting if not governed.governs(pod)}
     planned = [pod for pod in waiting if pod.key not in skipped]
     skipped |= pods_with_unknown_claims(dump, planned)
     gang_names, gangs = governed.gangs(waiting)

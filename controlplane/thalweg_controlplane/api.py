@@ -133,8 +133,8 @@ class Api:
     ) -> Any:
         """Reads `path` until `condition` holds for the answer; returns the answer.
 
-        It also waits for a missing object and for a server that is down. Raises TimeoutError after `within` seconds,
-        with the last answer in its message.
+        It also waits for a missing object, and for a server that is down or busy. Raises TimeoutError after `within`
+        seconds, with the last answer in its message.
         """
         deadline = time.monotonic() + within
         while True:
@@ -143,7 +143,7 @@ class Api:
                 if condition(last):
                     return last
             except ApiError as error:
-                if error.status not in (0, 404, 503):
+                if error.status not in (0, 404, 429, 503):
                     raise
                 last = error
             if time.monotonic() > deadline:

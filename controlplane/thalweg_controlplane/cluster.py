@@ -148,6 +148,13 @@ class ControlPlane:
         """Kills a component (SIGKILL). It has exited when this returns, and stays down until `start`."""
         self._child(component).kill()
 
+    def pid(self, component: str) -> int:
+        """The component's process id. Raises ControlPlaneError while it does not run."""
+        pid = self._child(component).pid
+        if pid is None:
+            raise ControlPlaneError(f"the component {component!r} does not run")
+        return pid
+
     async def wait_ready(self) -> None:
         """Waits until every component is ready, and until pods can be created in the namespace `default`."""
         for name, child in self._children.items():

@@ -10,6 +10,7 @@ from thalweg_controlplane.cache import Report, build_once
 from thalweg_controlplane.programs import GoProgram, build_program
 from thalweg_controlplane.toolchain import find_go, go_environment
 
+_PROMETHEUS = "v0.313.5"
 _KUBERNETES = dict(zip(("Major", "Minor"), KUBERNETES_VERSION.removeprefix("v").split("."), strict=False))
 
 TOOLS: Final = {
@@ -23,6 +24,13 @@ TOOLS: Final = {
             for package in ("chartutil", "lint/rules")
             for part, number in _KUBERNETES.items()
         ),
+    ),
+    # The tag leaves out the clients of the clouds that Prometheus can find its targets with.
+    "prometheus": GoProgram(
+        "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", _PROMETHEUS, tags="remove_all_sd"
+    ),
+    "promtool": GoProgram(
+        "promtool", "github.com/prometheus/prometheus/cmd/promtool", _PROMETHEUS, tags="remove_all_sd"
     ),
 }
 """By name of the executable."""

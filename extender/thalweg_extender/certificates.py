@@ -58,10 +58,15 @@ class Certificates:
             self._reload_if_changed()
         return self._context
 
-    def expirations(self) -> dict[str, float]:
-        """When the certificates in use expire, in seconds since the epoch: the first to expire of each file."""
-        self.context()
-        return self._expirations
+    @property
+    def files(self) -> list[str]:
+        """Names of the files with certificates: certificate, client CA."""
+        return list(self._expirations)
+
+    def expiration(self, file: str) -> float:
+        """When the first certificate of a file expires, in seconds since the epoch."""
+        self.context()  # the files may have changed
+        return self._expirations[file]
 
     def _reload_if_changed(self) -> None:
         self._checked_at = self._clock()
@@ -90,15 +95,12 @@ class Certificates:
 def _expirations(files: CertificateFiles) -> dict[str, float]:
     paths = {"certificate": files.certificate, "client CA": files.client_authority}
     try:
-        return {
-            name: min(
-                each.not_valid_after_utc.timestamp() for each in x509.load_pem_x509_certificates(path.read_bytes())
-            )
-            for name, path in paths.items()
-            if path is not None
+        certificates = {
+            name: x509.load_pem_x509_certificates(path.read_bytes()) for name, path in paths.items() if path is not None
         }
     except (OSError, ValueError) as error:
         raise BadCertificate(f"{files.certificate} or {files.client_authority} cannot be read: {error}") from error
+    return {name: min(each.not_valid_after_utc.timestamp() for each in chain) for name, chain in certificates.items()}
 
 
 def _context(files: CertificateFiles) -> ssl.SSLContext:

@@ -27,6 +27,7 @@ from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.delivery.handlers import handlers
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
+from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.health import Liveness, application, missing_kinds, watch_event_loop
@@ -44,6 +45,8 @@ from thalweg_operator.reservations.events import PoliciesChanged, Synced, TimePa
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Shell
+from thalweg_operator.state_dump import StateDump
+from thalweg_operator.watch_lag import WatchLag
 
 _log = structlog.get_logger()
 #: Seconds that bindings under way may take when the operator is told to stop.
@@ -100,6 +103,7 @@ class Operator:
         ledger = Ledger(cluster)
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._shell = shell = Shell(cluster, ledger, batcher.trigger)
+        shell.observer = WatchLag(cluster, self.metrics, shell.clock).observe
         self._policies = PolicyStore(put_in_force=lambda accepted: shell.apply(PoliciesChanged(accepted)))
         self._gate_admission = GateAdmission(api_client, self._policies)
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
@@ -127,8 +131,14 @@ class Operator:
             liveness=Liveness(settings.round_timeout),
             observers=(self._progress, ObserveEvents(self._events)),
         )
+        self._state_dump = StateDump(settings.dump_directory, shell, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
-            api_client, cluster, self._policies, self._round_loop.reports, self._gate_admission
+            api_client,
+            cluster,
+            self._policies,
+            self._round_loop.reports,
+            self._gate_admission,
+            on_written=PolicyEvents(self._events).status_written,
         )
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
         for kind, reflector in self._reflectors.items():
@@ -139,6 +149,7 @@ class Operator:
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
         self.plan_view = ExtenderView(shell, lambda: not self.not_ready())
         self._policy_resync = PolicyResync(api_client, self._policies, self.bad_input)
+        self.metrics.watch_age.labels("policies").set_function(self._policy_resync.age)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
@@ -165,6 +176,7 @@ class Operator:
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, self._stop.set)
+        loop.add_signal_handler(signal.SIGUSR1, self._state_dump.request)
         try:
             self._start()
             await self._stop.wait()
@@ -179,6 +191,7 @@ class Operator:
     def _start(self) -> None:
         for kind, reflector in self._reflectors.items():
             self._start_task(f"reflector {kind}", reflector.run())
+        self._start_task("state dump", self._state_dump.run())
         self._start_task("lease", self._elector.run())
         self._start_task("rounds", self._begin_rounds())
 

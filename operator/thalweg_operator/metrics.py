@@ -44,6 +44,8 @@ class Metrics:
             ["cause"],
             registry=r,
         )
+        for cause in ("timeout", "memory", "ended", "error"):
+            self.rounds_failed.labels(cause)  # a rate needs the zero before the first failure
         self.quarantined = Gauge(
             "thalweg_quarantined", "Pods, gangs and classes of pods that rounds leave out for now.", registry=r
         )

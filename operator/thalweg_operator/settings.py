@@ -25,6 +25,7 @@ class Settings:
         worker_memory: bytes that the worker process may use, 0 for no limit; None: half of the container's limit.
         round_budget: seconds that a round may spend on improving its plan.
         records: folder for the records of the last rounds; None: no records.
+        dump_directory: folder for dumps on demand (SIGUSR1); None: there are none.
         bind_concurrency: bindings in flight for one namespace; the limit for all namespaces is a third higher.
         steer_concurrency: the same for nominations and other writes to steered pods.
         conditions_per_second: conditions of waiting pods written per second, at most.
@@ -43,6 +44,7 @@ class Settings:
     worker_memory: int | None = None
     round_budget: float = 0.3
     records: Path | None = None
+    dump_directory: Path | None = None
     bind_concurrency: int = 32
     steer_concurrency: int = 16
     conditions_per_second: float = 100.0

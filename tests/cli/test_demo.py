@@ -161,10 +161,10 @@ CLAIMS: dict[str, tuple[str, Callable[[Table], bool]]] = {
         lambda t: t["db"] == ({"fast": 1}, {"slow": 1}) and t["cache"] == ({"slow": 1}, {"fast": 1}),
     ),
     "More pods than room": (
-        "7 pods with a priority run, not 6; one by one, 1 of batch wait.",
+        "9 pods with a priority run, not 7; one by one, 2 of batch wait.",
         lambda t: (
-            [placed(t, column, "checkout", "batch") for column in (0, 1)] == [7, 6]
-            and t["batch"][1]["wait"] == t["checkout"][1]["batch-1"] == 1
+            [placed(t, column, "checkout", "batch") for column in (0, 1)] == [9, 7]
+            and t["batch"][1]["wait"] == t["checkout"][1]["batch-1"] == 2
         ),
     ),
     "At most two in each zone": (

@@ -1,6 +1,6 @@
 """``thalweg demo``'s column ONE BY ONE, held against what the real kube-scheduler does with the same nodes and pods."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from flowcore.model.resources import Amounts, is_extended
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+PODS = "/api/v1/namespaces/demo/pods"
 #: Without policies: kube-scheduler knows none. It has no gangs either; their pods are pods to it, as one by one.
 SCENES = (
     constraints.gangs(),
@@ -103,6 +104,33 @@ def pod_manifest(name: str, of: PodSet) -> dict[str, Any]:
     return made
 
 
+async def wait_for_nodes(api: Api, names: Sequence[str]) -> None:
+    """Returns once kube-scheduler places pods on each of these nodes: its watches of nodes and of pods are separate."""
+    probes = []
+    for name in names:
+        field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [field]}}
+        probes.append(
+            pod(
+                f"probe-{name}",
+                namespace="demo",
+                scheduler="default-scheduler",
+                tolerations=[{"operator": "Exists"}],
+                affinity={"nodeAffinity": required},
+            )
+        )
+    await api.create_many(probes)
+    for probe in probes:
+        await api.wait_for(object_path(probe), lambda each: each["spec"].get("nodeName"))
+    await delete_all(api, PODS)
+
+
+async def delete_all(api: Api, path: str) -> None:
+    """Deletes a collection; returns once it is empty."""
+    await api.delete(path, gracePeriodSeconds="0")
+    await api.wait_for(path, lambda page: not page["items"])
+
+
 def judged(manifest: Mapping[str, Any]) -> bool:
     """Whether kube-scheduler has given the pod a node, or said that there is none."""
     told = {each["type"]: each["status"] for each in manifest["status"].get("conditions", ())}
@@ -115,6 +143,7 @@ async def test_the_claim_holds_against_the_real_kube_scheduler(api: Api, scene: 
     compared = compare(scene)
     nodes = [node_manifest(each) for each in scene.nodes]
     await api.create_many(nodes)
+    await wait_for_nodes(api, [each.name for each in scene.nodes])
     sets = {each.name: each for each in scene.sets}
     in_turn = sorted(scene.snapshot().pending, key=lambda each: (-each.pod_class.priority, each.created))
     made = [pod_manifest(each.key.removeprefix("demo/"), sets[scene.row(each.key)]) for each in in_turn]
@@ -124,8 +153,8 @@ async def test_the_claim_holds_against_the_real_kube_scheduler(api: Api, scene: 
         seen = await api.wait_for(object_path(manifest), judged)
         cell, home = cells[scene.row(each.key)], seen["spec"].get("nodeName", "")
         cell[home] = cell.get(home, 0) + 1
-    for manifest in (*made, *nodes):
-        await api.delete(object_path(manifest), gracePeriodSeconds="0")
+    await delete_all(api, PODS)
+    await delete_all(api, "/api/v1/nodes")
     real = Outcome(cells)
     assert {name: real.waiting(name) for name in sets} == {name: compared.one_by_one.waiting(name) for name in sets}
     assert scene.claim(compared.thalweg, real)

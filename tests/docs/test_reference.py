@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.faults import FAULTS
 
 from flowcore.api import pod_limits
 from flowcore.model import gang_spec
@@ -88,6 +89,13 @@ def test_limits() -> None:
     rows = dict(re.findall(r"^\| `(MAX_\w+)` \| [^|]+ \| ([\d,]+) \|", page, re.MULTILINE))
     limits = {name: value for name, value in vars(pod_limits).items() if name.startswith("MAX_")}
     assert {name: int(value.replace(",", "")) for name, value in rows.items()} == limits
+
+
+def test_faults() -> None:
+    """failures.md has a row for each fault that is tested, with its limit in seconds."""
+    page = (REFERENCE / "failures.md").read_text().partition("## Faults that are tested")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| (\d+) \|", page, re.MULTILINE)
+    assert rows == [(fault.name, f"{fault.within:g}") for fault in FAULTS]
 
 
 def test_label_values_of_metrics() -> None:

@@ -5,37 +5,20 @@ operator, by way of a ``DelayingProxy``, and what the policy says beside that: a
 are governed, and every reservation has ended when a test does. A test that breaks things for good makes its own.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from support.cluster_scenario import ClusterScenario, install_crds, running_scenario
-from support.controlplane import binaries, running
-from support.operator import STARTED, Operator, free_address, running_operator
+from support.controlplane import binaries, oracle, running
+from support.operator import Operator, free_address, running_operator
+from support.operator_logs import pytest_runtest_makereport
 from support.steering import DelayingProxy, no_reservations, scheduler_config
 from thalweg_controlplane import Api, Binaries, ControlPlane, Oracle
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 
-__all__ = ["binaries"]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """A failing test shows what the operator said meanwhile."""
-    report = yield
-    for operator in STARTED:
-        said = operator.new_log()
-        if report.failed:
-            report.sections.append((f"operator, during {report.when}", said[-8000:]))
-    return report
-
-
-@pytest.fixture(scope="session")
-def oracle(binaries: Binaries) -> Iterator[Oracle]:
-    with Oracle(binaries) as oracle:
-        yield oracle
+__all__ = ["binaries", "oracle", "pytest_runtest_makereport"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

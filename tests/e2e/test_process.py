@@ -39,18 +39,15 @@ async def test_probes_and_metrics(scene: ClusterScenario) -> None:
     assert sum(more(name) for name in after if name.startswith("thalweg_rounds_total")) >= 1
     assert more("thalweg_watch_events_total pods") >= 6 + 4
     assert (after["thalweg_nodes"], after["thalweg_pods"]) == (2, 6)
-    assert after["thalweg_waiting_pods NodeResourcesFit"] == 2
+    assert after[waiting] == 2
+    assert after["thalweg_leader"] == 1
     assert after["thalweg_event_loop_longest_lag_seconds"] > 0
     assert after["process_resident_memory_bytes"] > 0
     await scene.delete(*(f"p{number}" for number in range(6)))
 
     async def empty() -> bool:
         now = await scene.operator.metrics()
-        return (now["thalweg_pods"], now["thalweg_reservations"], now["thalweg_waiting_pods NodeResourcesFit"]) == (
-            0,
-            0,
-            0,
-        )
+        return not any(now[name] for name in ("thalweg_pods", "thalweg_reservations", waiting))
 
     await until(empty, 20, lambda: "the gauges to follow")
 

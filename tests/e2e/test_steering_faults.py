@@ -129,20 +129,6 @@ async def test_an_ignorable_extender_is_gone(
         await plane[0].restart("kube-scheduler")
 
 
-@pytest.mark.parametrize("how", ["restarted", "killed"])
-async def test_kube_scheduler_goes_and_comes(scene: ClusterScenario, plane: tuple[ControlPlane, Api], how: str) -> None:
-    """In the middle of 200 pods that fill the cluster exactly."""
-    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="4")
-    async with arriving(scene, [scene.pod(f"p{number}", "100m") for number in range(200)], 4):
-        await some_bound(scene, 60)
-        if how == "killed":
-            await plane[0].kill("kube-scheduler")
-            await plane[0].start("kube-scheduler")
-        else:
-            await plane[0].restart("kube-scheduler")
-    assert len(await scene.nodes_of(within=60)) == 200
-
-
 async def test_both_deliveries_and_others_at_once(scene: ClusterScenario) -> None:
     """Bound by us, steered and unmanaged pods together fill the cluster exactly, the operator restarted meanwhile."""
     await scene.nodes(*(f"n{number}" for number in range(10)), cpu="3")

@@ -13,7 +13,8 @@ from support.fake_api import Answer, answering, hang_up, serving
 from support.operator import until
 from thalweg_operator.api import events as module
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.api.events import EventWriter
+from thalweg_operator.api.event_limits import BURST
+from thalweg_operator.api.events import EventWriter, Subject
 from thalweg_operator.metrics import Metrics
 
 from flowcore.model.pods import Pod, PodClass
@@ -136,3 +137,28 @@ async def test_warnings_do_not_wait_for_their_portion(case: Case) -> None:
     case.write("ns", 3, warning=True)
     await case.written(3)
     assert {event["type"] for event in case.events} == {"Warning"}
+
+
+async def test_one_object_gets_few_events(case: Case) -> None:
+    """What is beyond the limit of an object is dropped and counted; other objects get theirs."""
+    pod = Pod("ns", "busy", "busy-uid", PodClass())
+    given = [case.writer.write(pod, "Scheduled", f"{number}", action="Binding", warning=True) for number in range(30)]
+    assert given == [True] * BURST + [False] * (30 - BURST)
+    assert case.count("limited") == 30 - BURST
+    assert case.write("ns", 1, warning=True) == 1
+    await case.written(BURST + 1)
+
+
+async def test_an_object_without_a_namespace(case: Case) -> None:
+    """Its Event is in the namespace default, and names no namespace for the object."""
+    subject = Subject("scheduling.thalweg/v1alpha1", "FlowSchedulingPolicy", "", "batch", "uid")
+    case.writer.write_about(subject, "Contradiction", "why", action="Reconciling", warning=True)
+    await case.written(1)
+    (event,) = case.events
+    assert event["metadata"]["namespace"] == "default"
+    assert event["involvedObject"] == {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowSchedulingPolicy",
+        "name": "batch",
+        "uid": "uid",
+    }

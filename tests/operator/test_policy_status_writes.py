@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 from support import virtual_time
 from thalweg_operator.api.outages import Outages
+from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.policies.store import PolicyStore
+from thalweg_operator.policies.store import PolicyRecord, PolicyStore
 
 from flowcore.cluster.cluster import Cluster
 
@@ -79,3 +80,23 @@ def test_while_the_api_server_is_away_one_write_is_tried_at_a_time() -> None:
         task.cancel()
 
     virtual_time.run(main())
+
+
+def test_a_change_of_a_condition_is_an_event() -> None:
+    """False is a warning, true again a normal Event. No change is no Event, nor is a true condition at first."""
+    written: list[tuple[str, str, bool]] = []
+
+    class Events:
+        def write_about(self, subject: Any, reason: str, message: str, *, action: str, warning: bool) -> bool:
+            written.append((subject.name, message, warning))
+            return True
+
+    events, record = PolicyEvents(Events()), PolicyRecord("batch", "u", 1, None, 0, "")  # type: ignore[arg-type]
+    good = {"conditions": [{"type": "Accepted", "status": "True", "reason": "Valid", "message": "Fine."}]}
+    bad = {"conditions": [{"type": "Accepted", "status": "False", "reason": "Invalid", "message": "Not so."}]}
+    events.status_written(record, None, good)
+    assert written == []
+    for before, after in ((good, bad), (bad, bad), (bad, good), (None, bad)):
+        events.status_written(record, before, after)
+    warning, normal = ("batch", "Accepted is False: Not so.", True), ("batch", "Accepted is True: Fine.", False)
+    assert written == [warning, normal, warning]

@@ -433,6 +433,35 @@ def test_asked_about_before_its_wave(world: FakeCluster) -> None:
     assert [write.pod.name for write in world.writes] == ["p1"]
 
 
+@pytest.mark.parametrize("asked", ["about other nodes", "about none"])
+def test_refused_until_the_others_of_its_wave_have_come(world: FakeCluster, asked: str) -> None:
+    """A pod of a later wave went first, to a node near its own: its own node is not refused for good.
+
+    Its nomination is written again. Once it is the only one of its wave, a refusal counts.
+    """
+    names, nodes = ("p0", "p1", "early"), ("a", "b", "b")
+    pods = [world.pod(name, f"u-{name}") for name in names]
+    world.deliver_watch()
+    for pod, node in zip(pods, nodes, strict=True):
+        assert world.state.reserve(pod, node, Owner.STEERING)
+    turns = ((1, 1), (1, 1), (1, 2))
+    world.add_plan([PlannedPod(*each) for each in zip(pods, nodes, turns, strict=True)])
+    world.settle()
+    assert world.schedule("ns/early") == (Outcome.STEERED, ["b"])
+    for held, told in ((True, []), (False, [("ns/p1", "b")])):
+        words = "2 node(s) didn't match pod topology spread constraints"
+        if asked == "about other nodes":
+            # Only "a" keeps the spread, and that is another pod's.
+            assert world.schedule("ns/p1", "a") == (Outcome.HELD, [])
+            words += f", 1 {HELD_MESSAGE}"
+        world.change("ns/p1", nominated_node="", unschedulable_message=f"0/3 nodes are available: {words}")
+        world.deliver_watch()
+        world.advance(0.4)
+        assert (world.api["ns/p1"].nominated_node == "b") == held
+        assert world.rejected == told
+        assert world.schedule("ns/p0") == (Outcome.STEERED, ["a"])
+
+
 def test_chains_do_not_wait_for_each_other(world: FakeCluster) -> None:
     """But a later plan's wait for all of the earlier ones: what it counts on may still be on its way."""
     pods = [world.pod(f"p{number}", f"u{number}") for number in range(5)]

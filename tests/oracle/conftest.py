@@ -1,23 +1,14 @@
 """The oracle of the session, and the count of verdicts in the closing lines."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.controlplane import binaries
-from thalweg_controlplane import Binaries, Oracle
+from support.controlplane import binaries, oracle
 
-__all__ = ["binaries"]
+__all__ = ["binaries", "oracle"]
 
 _COMPARED = pytest.StashKey[dict[str, Counter[str]]]()
-
-
-@pytest.fixture(scope="session")
-def oracle(binaries: Binaries) -> Iterator[Oracle]:
-    """kube-scheduler's own filters, in a child process."""
-    with Oracle(binaries) as oracle:
-        yield oracle
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@ from flowcore.model.policies import SCHEDULER_NAME
 
 POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
 _WITHIN = 30.0
+#: Until thousands of pods are gone.
+_GONE_WITHIN = 300.0
 _WORKLOADS = ("apps/deployments", "apps/statefulsets", "apps/replicasets", "batch/jobs")
 
 
@@ -188,7 +190,7 @@ class ClusterScenario:
                 await self.api.delete(f"/api/v1/namespaces/{each}/pods", gracePeriodSeconds="0")
             return not left
 
-        await until(no_pods, _WITHIN, lambda: "all pods to be gone")
+        await until(no_pods, _GONE_WITHIN, lambda: "all pods to be gone")
         await self.api.wait_for("/api/v1/nodes", lambda page: not page["items"])
 
 

@@ -1,12 +1,12 @@
 """Fixtures for tests that want a real control plane. Import them into a conftest.py by name."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from thalweg_controlplane import Api, Binaries, BuildError, ControlPlane, find_or_build
+from thalweg_controlplane import Api, Binaries, BuildError, ControlPlane, Oracle, find_or_build
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +19,13 @@ def binaries(request: pytest.FixtureRequest) -> Binaries:
             pytest.fail(f"no control plane to test against: {error}", pytrace=False)
         _show(request.config, f"SKIPPING every test against a real control plane: {error}")
         pytest.skip(f"no control plane to test against: {error}")
+
+
+@pytest.fixture(scope="session")
+def oracle(binaries: Binaries) -> Iterator[Oracle]:
+    """kube-scheduler's own filters, in a child process."""
+    with Oracle(binaries) as oracle:
+        yield oracle
 
 
 def build_in_sight(config: pytest.Config) -> None:

@@ -23,12 +23,20 @@ class Operator:
     """`thalweg run` against one API server. It keeps its port and its log over restarts.
 
     Without a `lease` each start takes a new one: no test waits for the lease of one that was killed to end.
+    `program` is what Python runs as `thalweg`.
     """
 
     def __init__(
-        self, kubeconfig: Path, log: Path, address: str = "", lease: str = "", extender: Sequence[str] = ()
+        self,
+        kubeconfig: Path,
+        log: Path,
+        address: str = "",
+        lease: str = "",
+        extender: Sequence[str] = (),
+        program: Sequence[str] = ("-m", "thalweg"),
     ) -> None:
         self._kubeconfig, self._log, self._lease, self._extender = kubeconfig, log, lease, extender
+        self._program = program
         self.address = address or free_address()
         self._read = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,7 +67,7 @@ class Operator:
         """Starts it without waiting for anything."""
         assert self._process is None or self._process.poll() is not None, "the operator runs already"
         lease = self._lease or f"kube-system/thalweg-{uuid.uuid4()}"
-        command = [sys.executable, "-m", "thalweg", "run", "--kubeconfig", str(self._kubeconfig), "--lease", lease]
+        command = [sys.executable, *self._program, "run", "--kubeconfig", str(self._kubeconfig), "--lease", lease]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--listen", self.address, "--log-format", "text", *self._extender],
@@ -148,12 +156,13 @@ async def running_operator(
     address: str = "",
     lease: str = "",
     extender: Sequence[str] = (),
+    program: Sequence[str] = ("-m", "thalweg"),
 ) -> AsyncIterator[Operator]:
     """An operator that is ready (or, without `wait`, one that was only started), ended when the block is left.
 
     `extender` are its options --extender-*.
     """
-    operator = Operator(kubeconfig, log, address, lease, extender)
+    operator = Operator(kubeconfig, log, address, lease, extender, program)
     STARTED.append(operator)
     try:
         if wait:

@@ -1,13 +1,13 @@
-"""A proxy between the operator and the API server: it counts what passes, and cuts the line when told to."""
+"""A proxy between the operator and the API server: it counts what passes, cuts the line or disturbs it when told to."""
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 import yaml
@@ -15,6 +15,10 @@ from aiohttp import web
 from support.fake_api import hang_up
 from thalweg_controlplane import ControlPlane
 from thalweg_controlplane.api import Api
+
+Forward: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Disturbance: TypeAlias = Callable[[web.Request, Forward], Awaitable[web.StreamResponse]]
+"""Answers a request, by passing it on or otherwise. A ConnectionError ends the connection without an answer."""
 
 
 @dataclass(slots=True)
@@ -45,6 +49,7 @@ class ApiProxy:
         requests: all requests that reached the API server, in order.
         cut: while it is set nothing passes and nothing is answered; what is sent meanwhile never arrives.
         loses: the end of a path: the answer to the next such request is lost, once.
+        disturbance: takes each request in place of `forward`; None: all pass.
     """
 
     def __init__(self, api: Api, session: aiohttp.ClientSession, kubeconfig: Path) -> None:
@@ -53,6 +58,8 @@ class ApiProxy:
         self.requests: list[ProxiedRequest] = []
         self.cut = False
         self.loses = ""
+        self.disturbance: Disturbance | None = None
+        self._watches: set[web.Request] = set()
 
     @property
     def writes(self) -> list[ProxiedRequest]:
@@ -60,18 +67,36 @@ class ApiProxy:
         return [each for each in self.requests if each.is_write]
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
+        disturbance = self.disturbance
         try:
-            return await self._serve(request)
-        except ConnectionError:
+            await request.read()
+            if self.cut:
+                await self._while_cut()
+                raise ConnectionResetError
+            return await (self.forward(request) if disturbance is None else disturbance(request, self.forward))
+        except (ConnectionError, aiohttp.ClientError):  # the client has left, or the API server is away
             return await hang_up(request)
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    def end_watches(self) -> None:
+        """Ends all watches that are open, wherever they are."""
+        for request in self._watches:
+            if request.transport is not None:
+                request.transport.abort()
+
+    async def forward(self, request: web.Request) -> web.StreamResponse:
+        """Passes a request on, and the API server's answer back."""
         body = await request.read()
-        if self.cut:
-            await self._while_cut()
-            raise ConnectionResetError
         record = ProxiedRequest(time.monotonic(), request.method, request.path_qs)
         self.requests.append(record)
+        if not is_watch(request):
+            return await self._relay(request, body, record)
+        self._watches.add(request)
+        try:
+            return await self._relay(request, body, record)
+        finally:
+            self._watches.discard(request)
+
+    async def _relay(self, request: web.Request, body: bytes, record: ProxiedRequest) -> web.StreamResponse:
         headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
         async with self._session.request(
             request.method, self._api.url + request.path_qs, data=body or None, headers=headers
@@ -92,6 +117,11 @@ class ApiProxy:
     async def _while_cut(self) -> None:
         while self.cut:  # noqa: ASYNC110 - tests set it
             await asyncio.sleep(0.02)
+
+
+def is_watch(request: web.Request) -> bool:
+    """Whether it asks for a stream of changes."""
+    return "watch" in request.query
 
 
 @asynccontextmanager

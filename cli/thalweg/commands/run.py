@@ -23,6 +23,9 @@ from thalweg.option_types import HOST_PORT, Address
               help="Time that a round may spend on improving its plan.")  # fmt: skip
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder that keeps the last 20 rounds, for `thalweg replay`.")  # fmt: skip
+@click.option("--dump-directory", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder for dumps of the state, for `thalweg simulate` and `thalweg replay`. SIGUSR1 asks for "
+                   "one.")  # fmt: skip
 @click.option("--extender-listen", type=HOST_PORT,
               help="Address that serves kube-scheduler's extender, for delivery Extender. Default: no "
                    "extender.")  # fmt: skip
@@ -50,6 +53,7 @@ def run(
     log_level: str,
     round_budget: float,
     records: Path | None,
+    dump_directory: Path | None,
     worker_memory: str | None,
     lease: str,
     extender_listen: Address | None,
@@ -80,5 +84,15 @@ def run(
         extender_listen, extender_cert, extender_key, extender_client_ca, extender_insecure, extender_bind
     )
     run_operator(
-        kubeconfig, context, listen, log_format, log_level, round_budget, records, worker_memory, lease, extender
+        kubeconfig,
+        context,
+        listen,
+        log_format,
+        log_level,
+        round_budget,
+        records,
+        dump_directory,
+        worker_memory,
+        lease,
+        extender,
     )

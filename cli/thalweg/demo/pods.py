@@ -160,13 +160,13 @@ def oversubscribed() -> Scene:
         "told why.",
         (
             node("node-1", 4, 16),
-            node("batch-1", 10, 40, {"for": "batch"}, taints=dedicated),
+            node("batch-1", 14, 56, {"for": "batch"}, taints=dedicated),
             Node("cordoned", unschedulable=True, allocatable=(("cpu", 8000), ("memory", 32 * GI), ("pods", 110))),
         ),
         (
             PodSet("report", 2, "priority 0", PodClass(asks(2, 2))),
             PodSet("checkout", 2, "priority 1000", PodClass(asks(2, 2), priority=1000, tolerations=tolerated)),
-            PodSet("batch", 5, "priority 100", PodClass(asks(2, 2), priority=100, tolerations=tolerated,
+            PodSet("batch", 7, "priority 100", PodClass(asks(2, 2), priority=100, tolerations=tolerated,
                                                         node_selector=(("for", "batch"),))),
             PodSet("lost", 1, "zone mars", PodClass(asks(2, 2), node_selector=(("zone", "mars"),))),
         ),

@@ -1,8 +1,9 @@
-"""Events about pods, as ``kubectl describe pod`` shows them.
+"""Events about pods and policies, as ``kubectl describe`` shows them.
 
-Events are best effort and must not slow bindings down. When the queue is full, they are dropped and counted. Warnings
-are written at once, because their senders limit their rate. Normal Events come in bursts, one per binding. They are
-written at a steady rate, and at a lower rate while more arrive, because bindings use the same API server.
+Events are best effort and must not slow bindings down. They are dropped and counted when the queue is full, and when
+one object got too many (event_limits.py). Warnings are written at once, because their senders limit their rate. Normal
+Events come in bursts, one per binding. They are written at a steady rate, and at a lower rate while more arrive,
+because bindings use the same API server.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import structlog
 from flowcore.model.pods import Pod
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient, api_path
+from thalweg_operator.api.event_limits import EventLimits
 from thalweg_operator.api.fair_queue import FairQueue
 from thalweg_operator.api.write_queue import Finished, Outcome, WriteQueue, retry_after_error
 from thalweg_operator.constants import COMPONENT
@@ -49,8 +51,26 @@ def timestamp(seconds: float | None = None) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+class Subject(NamedTuple):
+    """The object that an Event is about; ``namespace`` is "" for an object without one."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    @property
+    def events_namespace(self) -> str:
+        """Namespace of its Events; that of objects without a namespace is "default", as in client-go."""
+        return self.namespace or "default"
+
+
 class _Event(NamedTuple):
-    pod: Pod
+    subject: Subject
     reason: str
     message: str
     action: str
@@ -69,17 +89,23 @@ class EventWriter:
         #: to alternate between namespaces.
         self._pending: FairQueue[_Event] = FairQueue(1)
         self._queue_lengths: Counter[str] = Counter()
+        self._limits = EventLimits()
         self._arrived = 0
 
     def write(self, pod: Pod, reason: str, message: str, *, action: str, warning: bool = False) -> bool:
-        """Enqueues an Event; returns False if it was dropped because the queue is full.
+        """Enqueues an Event about a pod: see ``write_about``."""
+        subject = Subject("v1", "Pod", pod.namespace, pod.name, pod.uid)
+        return self.write_about(subject, reason, message, action=action, warning=warning)
+
+    def write_about(self, subject: Subject, reason: str, message: str, *, action: str, warning: bool = False) -> bool:
+        """Enqueues an Event; returns False if it was dropped.
 
         Args:
             reason: one word in CamelCase that says why.
             message: a sentence; cut to the length that the API server accepts.
             action: one word in CamelCase that says what was done.
         """
-        namespace = pod.namespace
+        namespace = subject.events_namespace
         self._arrived += not warning
         if (
             len(self._queue) + self._pending.length >= MAX_PENDING
@@ -87,8 +113,11 @@ class EventWriter:
         ):
             self._metrics.events_written.labels(reason, "dropped").inc()
             return False
+        if not self._limits.allows(subject.uid):
+            self._metrics.events_written.labels(reason, "limited").inc()
+            return False
         self._queue_lengths[namespace] += 1
-        event = _Event(pod, reason, message[:_LONGEST], action, warning, time.time())
+        event = _Event(subject, reason, message[:_LONGEST], action, warning, time.time())
         if warning:
             self._queue.put(event, namespace)
         else:
@@ -115,7 +144,7 @@ class EventWriter:
             if entry is None:
                 return
             self._pending.finish(entry, 0.0, succeeded=None)
-            self._queue.put(entry.item, entry.item.pod.namespace)
+            self._queue.put(entry.item, entry.item.subject.events_namespace)
 
     async def _try(self, event: _Event, tries: int) -> Outcome:
         outcome: Outcome = Finished.UNSENT
@@ -123,7 +152,7 @@ class EventWriter:
             outcome = await self._send(event, tries)
         finally:
             if isinstance(outcome, Finished):
-                self._forget(event.pod.namespace)
+                self._forget(event.subject.events_namespace)
         return outcome
 
     def _forget(self, namespace: str) -> None:
@@ -132,7 +161,7 @@ class EventWriter:
             del self._queue_lengths[namespace]
 
     async def _send(self, event: _Event, tries: int) -> Outcome:
-        path = api_path("/api/v1/namespaces", event.pod.namespace, "events")
+        path = api_path("/api/v1/namespaces", event.subject.events_namespace, "events")
         try:
             await self._api_client.request("POST", path, body=msgspec.json.encode(_manifest(event)))
         except (ConnectionLost, Refused) as error:
@@ -140,28 +169,29 @@ class EventWriter:
             if outcome.counts_as_failure and tries + 1 < _MAX_ATTEMPTS:
                 return outcome
             self._metrics.events_written.labels(event.reason, "failed").inc()
-            _log.warning("event not written", pod=event.pod.key, problem=str(error))
+            _log.warning("event not written", object=str(event.subject), problem=str(error))
             return Finished.FAILED if outcome.counts_as_failure else Finished.ANSWERED
         self._metrics.events_written.labels(event.reason, "written").inc()
         return Finished.ANSWERED
 
 
 def _manifest(event: _Event) -> dict[str, object]:
-    pod, when = event.pod, timestamp(event.when)
+    subject, when = event.subject, timestamp(event.when)
+    namespace = {"namespace": subject.namespace} if subject.namespace else {}
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
+        "metadata": {"generateName": f"{subject.name}.", "namespace": subject.events_namespace},
         "type": "Warning" if event.warning else "Normal",
         "reason": event.reason,
         "action": event.action,
         "message": event.message,
         "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": pod.name,
-            "namespace": pod.namespace,
-            "uid": pod.uid,
+            "apiVersion": subject.api_version,
+            "kind": subject.kind,
+            "name": subject.name,
+            "uid": subject.uid,
+            **namespace,
         },
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,

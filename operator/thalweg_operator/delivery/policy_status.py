@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -23,6 +24,9 @@ from thalweg_operator.policies.store import PolicyRecord, PolicyStore
 _EVERY = 1.0
 #: Between tries after the API server refused a status.
 _BACKOFF = Backoff(first=1.0, longest=30.0)
+
+
+OnWritten: TypeAlias = Callable[[PolicyRecord, dict[str, Any] | None, dict[str, Any]], None]
 
 
 @dataclass(slots=True)
@@ -46,7 +50,10 @@ class PolicyStatus:
         policies: PolicyStore,
         reports: RoundReports,
         gate_admission: GateAdmission,
+        on_written: OnWritten = lambda _record, _before, _status: None,
     ) -> None:
+        """``on_written``: is told of each status that was written, with the one before."""
+        self._on_written = on_written
         self._api_client, self._cluster, self._policies, self._reports = api_client, cluster, policies, reports
         self._gate_admission = gate_admission
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -106,6 +113,8 @@ class PolicyStatus:
         path = api_path(POLICIES_PATH, record.name, "status")
         try:
             await self._api_client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+            uid, before = self._written.get(record.name, ("", None))
+            self._on_written(record, before if uid == record.uid else None, status)
             self._written[record.name] = (record.uid, status)
         except Refused as error:
             if error.status == 404:

@@ -61,7 +61,7 @@ class RecordWriter:
             OSError: the folder cannot be written to.
         """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        request = msgspec.structs.replace(request, steps=reply.steps)
+        request = msgspec.structs.replace(request, steps=reply.steps, record_in="")
         path = self._folder / f"round-{self._prefix}-{request.number:09}.msgpack"
         unfinished = self._folder / f"{self._prefix}.part"
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -27,7 +28,7 @@ from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
 from thalweg_operator.planning.round_request import PlanningInput, RequestBuilder, has_changes
-from thalweg_operator.planning.waiting_pods import BACKING_OFF, QUARANTINED, WaitingPods, blocked_code
+from thalweg_operator.planning.waiting_pods import BACKING_OFF, QUARANTINED, WaitingMetrics, blocked_code
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.planning.yielding import bursts, yielding
@@ -119,11 +120,16 @@ class RoundLoop:
         cluster, ledger = shell.cluster, shell.ledger
         self._builder = RequestBuilder(cluster, ledger, policies, budget, self._deadline, shell.clock, wall_clock)
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
-        self._worker_in_sync = False
+        self._worker_in_sync, self._record_in = False, ""
         self._round_started = 0.0
-        self._round_metrics, self._waiting = RoundMetrics(metrics, tracer), WaitingPods(metrics, shell.clock)
+        self._round_metrics, self._waiting = RoundMetrics(metrics, tracer), WaitingMetrics(metrics, shell.clock)
         self.liveness = liveness or Liveness(round_timeout)
         self.reports = RoundReports()
+
+    def record_next_round(self, folder: Path) -> None:
+        """Has the next round recorded in a folder, also if there is nothing to plan."""
+        self._record_in = str(folder)
+        self._batcher.trigger()
 
     async def run(self) -> None:
         """Runs until cancelled; starts and restarts the worker as needed."""
@@ -166,7 +172,8 @@ class RoundLoop:
         request, pod_count = pending_round.request, len(pending_round.pods)
         if pending_round.has_more:
             self._batcher.trigger()
-        if not (pending_round.pods or has_changes(request)):
+        request.record_in, self._record_in = self._record_in, ""
+        if not (pending_round.pods or has_changes(request) or request.record_in):
             self._finish_round(pending_round, None)
             return
         try:

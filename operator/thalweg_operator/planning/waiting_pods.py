@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from flowcore.explain.codes import CODES
@@ -45,7 +46,7 @@ def blocked_code(pod: Pod, policy: Policy) -> str:
     return NEEDS_KUBE_SCHEDULER if pod.skip_reason(policy.delivery) else GATE_OPENING
 
 
-class WaitingPods:
+class WaitingMetrics:
     """What the last round left pending."""
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
@@ -56,7 +57,7 @@ class WaitingPods:
         self._oldest: dict[str, float] = {}
         for code in ALL_CODES:
             metrics.waiting.labels(code).set(0)
-            metrics.longest_wait.labels(code).set_function(lambda code=code: self._longest(code))
+            metrics.longest_wait.labels(code).set_function(partial(self._longest, code))
 
     def round_ended(self, waiting: Iterable[tuple[Pod, str]]) -> None:
         """Takes over all pods that wait now, each with its code."""

@@ -63,6 +63,10 @@ class PolicyResync:
             await self.once()
             await asyncio.sleep(_RESYNC)
 
+    def age(self) -> float:
+        """Seconds since ``last_confirmed``; infinite before the first good list."""
+        return float("inf") if self.last_confirmed is None else asyncio.get_running_loop().time() - self.last_confirmed
+
     async def once(self) -> bool:
         """Lists once; returns whether that succeeded. A failure is logged."""
         try:

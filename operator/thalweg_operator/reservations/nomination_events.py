@@ -145,9 +145,11 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
         books.last_question = now
     if reservation is not None and reservation.phase is Phase.RESERVED:
         books.hit_rate += HIT_RATE_WEIGHT * ((1.0 if steered else 0.0) - books.hit_rate)
+    # Pods that went before their wave may be in this one's way until the others of its wave have come too.
+    too_early = event.outcome == "held" and books.waves.others_under_way(key)
     if event.outcome == "held":
         record = ledger.record(pod)
-        record.held_at, record.held_nomination = now, asked.nominated
+        record.held_at, record.refused_node = now, "" if too_early else asked.nominated
     elif (known := ledger.known_record(pod)) is not None:
         known.held_at = None
     if reservation is not None and steered:
@@ -156,7 +158,7 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
     if reservation is not None and asked.nominated == reservation.node:
         if reservation.crowded:
             withdraw(step, pod)
-        else:
+        elif not too_early:
             # It knew of the nomination and asks about other nodes: its own filters reject this one.
             ledger.change(key, rejected=True)
             check_later(step, key, GRACE)

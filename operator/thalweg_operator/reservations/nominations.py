@@ -142,7 +142,7 @@ def check(step: Step, key: str) -> None:
             give_up(step, key, "rejected" if reservation.rejected else "expired")
     elif pod.nominated_node == reservation.node or reservation.writing:
         return  # an older nomination for this node left the same annotation: the write under way is not lost
-    elif _was_unaware(step, pod, reservation) and reservation.retries < _MAX_RETRIES:
+    elif reservation.retries < _MAX_RETRIES and _is_inconclusive(step, pod, reservation):
         step.effects.append(CountNomination("erased"))
         step.ledger.change(key, retries=reservation.retries + 1)
         nominate(step, pod)
@@ -150,17 +150,21 @@ def check(step: Step, key: str) -> None:
         give_up(step, key, "rejected")
 
 
-def _was_unaware(step: Step, pod: Pod, reservation: Reservation) -> bool:
-    """Whether kube-scheduler held the pod without knowing of the nomination: when that attempt ends, it erases it.
+def _is_inconclusive(step: Step, pod: Pod, reservation: Reservation) -> bool:
+    """Whether the attempt that erased the nomination did not refuse the node for good.
 
-    The attempt also writes why the pod was not placed. A message other than ours is from kube-scheduler's own filters.
+    It did not know of the nomination, was held, and erased it at its end. Or pods that went before their wave keep this
+    one off its node, until the others of its wave have come. The attempt also writes why the pod was not placed: a
+    message other than ours is from kube-scheduler's own filters.
     """
+    if step.ledger.nominations.waves.others_under_way(pod.key) or UNSEEN_MESSAGE in pod.unschedulable_message:
+        return True
     record = step.ledger.known_record(pod)
-    return UNSEEN_MESSAGE in pod.unschedulable_message or (
+    return (
         record is not None
         and record.held_at is not None
         and HELD_MESSAGE in pod.unschedulable_message
-        and record.held_nomination != reservation.node
+        and record.refused_node != reservation.node
         and record.held_at > reservation.since - _ATTEMPT_SECONDS
     )
 

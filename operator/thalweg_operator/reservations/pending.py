@@ -29,8 +29,8 @@ class PendingRecord:
         plannable_since: when it could first be planned, by the wall clock; None: no round has asked.
         backoff_until, backoff_tries: end of its pause, and how often a write for it was refused.
         rejected_nodes: by name.
-        held_at, held_nomination: when kube-scheduler was last answered with no node, and the nomination that this
-            attempt knew of; None: it does not sleep for that.
+        held_at, refused_node: when kube-scheduler was last answered with no node, and the nominated node that its own
+            filters refused for good in this attempt; None: it does not sleep for that.
         may_choose: kube-scheduler may choose a node: the plan has none, and the policy prefers only.
         opening: reservation for which its gate is being opened, 0 for none; None: it is not being opened.
         opening_refused: the API server refuses to open its gate, and is asked again with pauses.
@@ -44,7 +44,7 @@ class PendingRecord:
     backoff_tries: int = 0
     rejected_nodes: dict[str, RejectedNode] = field(default_factory=dict)
     held_at: float | None = None
-    held_nomination: str = ""
+    refused_node: str = ""
     may_choose: bool = False
     opening: int | None = None
     opening_refused: bool = False

@@ -24,10 +24,11 @@ _LONGEST_WAVE = 20.0
 
 @dataclass(slots=True, eq=False)
 class _Chain:
-    """Waves to come, and keys of the pods that the wave under way still waits for."""
+    """Waves to come, and keys of pods that have not passed: of the wave under way, and of overdue ones."""
 
     waves: deque[dict[str, Pod]] = field(default_factory=deque)
     under_way: set[str] = field(default_factory=set)
+    overdue: set[str] = field(default_factory=set)
     begun: float = 0.0
 
 
@@ -38,7 +39,7 @@ class WaveQueue:
         self._plans: deque[dict[_Chain, None]] = deque()
         #: The wave of each pod whose wave is to come.
         self._waves: dict[str, dict[str, Pod]] = {}
-        #: The chain of each pod whose wave is under way.
+        #: The chain of each pod whose wave has begun, until the pod passes.
         self._chains: dict[str, _Chain] = {}
         #: Chains of the first plan whose next wave may begin.
         self._due: deque[_Chain] = deque()
@@ -59,10 +60,18 @@ class WaveQueue:
     def passed(self, key: str) -> None:
         """The next wave does not wait for this pod any more."""
         chain = self._chains.pop(key, None)
-        if chain is not None:
-            chain.under_way.discard(key)
+        if chain is None:
+            return
+        chain.overdue.discard(key)
+        if key in chain.under_way:
+            chain.under_way.remove(key)
             if not chain.under_way:
                 self._due.append(chain)
+
+    def others_under_way(self, key: str) -> bool:
+        """Whether other pods of the same chain, of this wave or of earlier ones, have not passed either."""
+        chain = self._chains.get(key)
+        return chain is not None and len(chain.under_way) + len(chain.overdue) > 1
 
     def swap(self, key: str, other: str) -> None:
         """Swaps the waves of two pods whose waves are to come."""
@@ -78,10 +87,12 @@ class WaveQueue:
             now: the time, in seconds.
             last_question: when kube-scheduler last asked about any planned pod: while it asks, it comes to them all.
         """
-        for chain in {id(chain): chain for chain in self._chains.values()}.values():
-            if now - max(chain.begun, last_question) >= _WAVE_SECONDS or now - chain.begun >= _LONGEST_WAVE:
-                for key in list(chain.under_way):
-                    self.passed(key)
+        for chain in dict.fromkeys(self._chains.values()):
+            is_overdue = now - max(chain.begun, last_question) >= _WAVE_SECONDS or now - chain.begun >= _LONGEST_WAVE
+            if chain.under_way and is_overdue:
+                chain.overdue |= chain.under_way
+                chain.under_way.clear()
+                self._due.append(chain)
 
     def begin(self, now: float, is_queued: Callable[[Pod], bool]) -> list[Pod]:
         """Pods to nominate now, in their order.

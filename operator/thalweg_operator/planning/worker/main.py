@@ -53,7 +53,7 @@ def serve(
         memory: bytes that this process may use; 0: no limit.
     """
     replica = Replica()
-    record_writer = None if records is None else record.RecordWriter(records)
+    writers: dict[Path, record.RecordWriter] = {}
     parts: list[RoundRequest] = []
     while True:
         header = source.read(LENGTH.size)
@@ -78,9 +78,14 @@ def serve(
         body = reply_encoder.encode(reply)
         sink.write(LENGTH.pack(len(body)) + body)
         sink.flush()
-        if record_writer is not None and not reply.problem:
+        for folder in folders(request, records) if not reply.problem else ():
             with suppress(OSError):  # a full disk must not keep pods waiting
-                record_writer.write(replica.full_request(request), reply)
+                writers.setdefault(folder, record.RecordWriter(folder)).write(replica.full_request(request), reply)
+
+
+def folders(request: RoundRequest, records: Path | None) -> set[Path]:
+    """Folders in which the round is to be recorded."""
+    return {*([] if records is None else [records]), *([Path(request.record_in)] if request.record_in else [])}
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ class RoundRequest(msgspec.Struct):
         reset: the worker drops all that it knows first.
         budget: seconds after which no further step of the round begins.
         deadline: seconds after which the round fails, even within a step; 0: none.
+        record_in: folder for a record of the round; "": the worker's own folder, if it has one.
         steps: number of steps to take whatever the time, for a replay; 0: the budget decides.
         seed: of the random choices of the round.
         namespaces: labels of namespaces that changed; None: the namespace is gone.
@@ -105,6 +106,7 @@ class RoundRequest(msgspec.Struct):
     persistent_usage: tuple[PersistentUsage, ...] | None = None
     backfill_history: BackfillHistory = BackfillHistory()
     deadline: float = 0.0
+    record_in: str = ""
     #: Whether more parts follow (see ``split_request``).
     has_more: bool = False
 

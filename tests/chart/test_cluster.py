@@ -1,0 +1,311 @@
+"""The chart on the real API server: every object that it can render; `helm install`, `upgrade` and `uninstall`.
+
+Nothing runs the pods here, so hooks are left out. cert-manager and Prometheus Operator are not there: their kinds are
+stood for by CRDs that keep every field, so of those objects only the envelope is checked by the server.
+"""
+
+import asyncio
+import itertools
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from support.cluster_listing import everything
+from support.helm import CHART, NAMESPACE, Helm, HelmError, Manifest, pod_templates
+from support.operator import until
+from thalweg_controlplane import Api, ApiError, ControlPlane
+from thalweg_controlplane.api import APPLY_PATCH
+from thalweg_controlplane.objects import collection_path, object_path
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/flowschedulingpolicies.scheduling.thalweg"
+POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/thalweg"
+SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/thalweg-extender-tls"
+VIEW = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view"
+#: Kinds of others that the chart makes objects of.
+FOREIGN = {
+    "cert-manager.io/v1": ("Certificate", "Issuer"),
+    "monitoring.coreos.com/v1": ("PodMonitor", "ServiceMonitor", "PrometheusRule"),
+}
+MODES = ({"mode": "Binder"}, {"mode": "Extender"}, {"mode": "SecondScheduler"})
+SOURCES: tuple[dict[str, Any], ...] = (
+    {},
+    {"certificates.source": "CertManager"},
+    {"certificates.source": "CertManager", "certificates.certManager.issuerRef.name": "theirs"},
+    {"certificates.source": "Secret", "certificates.secret": {"server": "s", "client": "c"}},
+)
+MONITORING: tuple[dict[str, Any], ...] = (
+    {},
+    {"monitoring.podMonitor.enabled": True, "monitoring.prometheusRule.enabled": True},
+    {"monitoring.serviceMonitor.enabled": True, "monitoring.dashboard.enabled": True},
+)
+SIZES: tuple[dict[str, Any], ...] = (
+    {},
+    {
+        "replicas": 1,
+        "strategy.type": "Recreate",
+        "podDisruptionBudget.enabled": False,
+        "topologySpread": False,
+        "priorityClassName": "",
+        "networkPolicy.egress.restrict": True,
+        "networkPolicy.metricsFrom": [{"namespaceSelector": {}}],
+        "affinity": {"nodeAffinity": {}},
+        "tolerations": [{"operator": "Exists"}],
+        "extender.service.clusterIP": "10.96.7.7",
+        "extraEnv": [{"name": "TZ", "value": "UTC"}],
+        "podAnnotations": {"a": "b"},
+    },
+)
+RIGHTS: tuple[dict[str, Any], ...] = (
+    {"crds.keep": True},
+    {"rights.create": False, "rights.policyRoles": False, "crds.install": False},
+)
+
+
+def foreign_crds() -> list[Manifest]:
+    """CRDs for the kinds of others, without a schema."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    crds = []
+    for api_version, kinds in FOREIGN.items():
+        group, version = api_version.split("/")
+        for kind in kinds:
+            names = {"kind": kind, "plural": f"{kind.lower()}s", "singular": kind.lower(), "listKind": f"{kind}List"}
+            served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
+            crds.append(
+                {
+                    "apiVersion": "apiextensions.k8s.io/v1",
+                    "kind": "CustomResourceDefinition",
+                    "metadata": {"name": f"{names['plural']}.{group}"},
+                    "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+                }
+            )
+    return crds
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def namespace(plane: tuple[ControlPlane, Api]) -> str:
+    """The release's namespace, which allows restricted pods only, with the kinds of others served."""
+    _, api = plane
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
+    for each in foreign_crds():
+        await api.create(each)
+    for api_version, kinds in FOREIGN.items():
+        for kind in kinds:
+            await api.wait_for(f"/apis/{api_version}/{kind.lower()}s", lambda _: True)
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
+    await api.wait_for(path, lambda _: True)
+    return NAMESPACE
+
+
+def matrix() -> Iterator[tuple[dict[str, Any], ...]]:
+    """Choices of mode, certificates, monitoring, sizes and rights. Any two of different kinds occur together."""
+    for mode, source, rights in itertools.product(range(3), range(4), range(2)):
+        monitoring, size = (mode + source) % 3, (mode + source + rights) % 2
+        yield MODES[mode], SOURCES[source], MONITORING[monitoring], SIZES[size], RIGHTS[rights]
+
+
+async def test_the_matrix_has_all_pairs() -> None:
+    """What the next test renders: each choice with each choice of another kind."""
+    kinds = (MODES, SOURCES, MONITORING, SIZES, RIGHTS)
+    for first, second in itertools.combinations(range(len(kinds)), 2):
+        pairs = {(key(each[first]), key(each[second])) for each in matrix()}
+        assert len(pairs) == len(kinds[first]) * len(kinds[second])
+
+
+def key(manifest: Manifest) -> str:
+    return json.dumps(manifest, sort_keys=True)
+
+
+async def test_the_api_server_takes_every_object(helm: Helm, plane: tuple[ControlPlane, Api], namespace: str) -> None:
+    """Over a matrix of values, each different object passes server-side apply with strict checks of its fields."""
+    _, api = plane
+    objects: dict[str, Manifest] = {}
+    pods: dict[str, Manifest] = {}
+    for parts in matrix():
+        values = {name: value for part in parts for name, value in part.items()}
+        rendered = await asyncio.to_thread(helm.template, values)
+        names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in rendered]
+        assert len(set(names)) == len(names), values
+        objects |= {key(each): each for each in rendered}
+        pods |= {key(each): each for each in pod_templates(rendered)}
+    assert len(objects) > 60
+    params = {"dryRun": "All", "fieldManager": "test", "force": "true", "fieldValidation": "Strict"}
+    for each in objects.values():
+        await api.request("PATCH", object_path(each), each, params=params, content_type=APPLY_PATCH)
+    # Accounts must be there for pods to be admitted.
+    for name in {pod["spec"].get("serviceAccountName", "default") for pod in pods.values()} - {"default"}:
+        await api.apply(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+        )
+    for number, each in enumerate(pods.values()):
+        metadata = {**each["metadata"], "name": f"p{number}", "namespace": namespace}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": each["spec"]}
+        await api.request("POST", collection_path(pod), pod, params={"dryRun": "All", "fieldValidation": "Strict"})
+    await api.delete(f"/api/v1/namespaces/{namespace}/serviceaccounts", labelSelector="!never")
+
+
+async def test_the_namespace_is_restricted(plane: tuple[ControlPlane, Api], namespace: str) -> None:
+    """The check before means something: a pod without the restricted security context is refused there."""
+    _, api = plane
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": namespace},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "serviceAccountName": "default"},
+    }
+    with pytest.raises(ApiError, match=r'violates PodSecurity "restricted'):
+        await api.request("POST", collection_path(pod), pod, params={"dryRun": "All"})
+
+
+class Release:
+    """The release `thalweg` on the test's cluster."""
+
+    def __init__(self, helm: Helm, plane: ControlPlane) -> None:
+        self._helm, self._plane = helm, plane
+
+    async def __call__(self, *words: str | Path, **values: Any) -> str:
+        """A helm command in the release's namespace, with these values."""
+        given = self._helm.values(values)
+        where = ("--namespace", NAMESPACE, *words[1:], *given)
+        return await asyncio.to_thread(self._helm.run, words[0], *where, kubeconfig=self._plane.kubeconfig)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def release(helm: Helm, plane: tuple[ControlPlane, Api], namespace: str) -> AsyncIterator[Release]:
+    """No release yet; at the end it is uninstalled, and nothing of it is left of any kind."""
+    control, api = plane
+    before = await everything(api)
+    release = Release(helm, control)
+    yield release
+    await release("uninstall", "thalweg", "--no-hooks", "--ignore-not-found")
+    difference: set[Any] = set()
+
+    async def as_before() -> bool:
+        nonlocal difference
+        difference = await everything(api) ^ before
+        return not difference
+
+    await until(as_before, 60, lambda: f"{sorted(difference)} to go")
+
+
+def policy(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowSchedulingPolicy",
+        "metadata": {"name": name},
+        "spec": {"delivery": "Observe", **spec},
+    }
+
+
+STRICT = "kube-scheduler schedules NO pod"
+IGNORABLE = "kube-scheduler schedules all pods as if there were no plan"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"mode": "Binder"}, set()),
+        ({"mode": "Extender"}, {IGNORABLE}),
+        ({"mode": "Extender", "extender.ignorable": False}, {STRICT}),
+        ({"mode": "SecondScheduler"}, {STRICT}),
+    ],
+    ids=["binder", "ignorable", "strict", "second"],
+)
+async def test_install_and_uninstall(
+    release: Release, plane: tuple[ControlPlane, Api], values: dict[str, Any], said: set[str]
+) -> None:
+    """One command installs CRDs and all objects; its notes say what strict and ignorable mean, and three steps.
+
+    Viewers may read policies then. Uninstall leaves nothing: the fixture looks.
+    """
+    _, api = plane
+    notes = (await release("install", "thalweg", CHART, **values)).partition("\nNOTES:\n")[2]
+    assert re.findall(r"^  (\d)\. ", notes, re.MULTILINE) == ["1", "2", "3"]
+    assert "<no value>" not in notes
+    assert {each for each in (STRICT, IGNORABLE) if each in notes} == said
+    await api.wait_for(POLICIES, lambda _: True)
+    await api.create(policy("mine"))
+
+    def reads_policies(role: Any) -> bool:
+        return any("flowschedulingpolicies" in rule.get("resources", ()) for rule in role["rules"])
+
+    await api.wait_for(VIEW, reads_policies)
+    await api.wait_for(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/thalweg", lambda each: each["status"])
+    await release("uninstall", "thalweg", "--no-hooks")
+    await api.wait_for(VIEW, lambda role: not reads_policies(role))
+
+
+async def test_upgrade(release: Release, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+    """From a chart with an older CRD: the CRD is new, and policies, certificates, Lease and given values are kept."""
+    _, api = plane
+    older = tmp_path / "thalweg"
+    shutil.copytree(CHART, older)  # follows the symbolic links
+    (path,) = (older / "files" / "crds").iterdir()
+    crd = yaml.safe_load(path.read_text())
+    new = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].pop("precedence")
+    path.write_text(yaml.safe_dump(crd))
+    chart = yaml.safe_load((older / "Chart.yaml").read_text())
+    (older / "Chart.yaml").write_text(yaml.safe_dump({**chart, "version": "0.0.9", "appVersion": "0.0.9"}))
+    await release("install", "thalweg", older, mode="Extender", replicas=3)
+    await api.wait_for(POLICIES, lambda _: True)
+    made = await api.create(policy("kept"))
+    with pytest.raises(ApiError, match="unknown field"):
+        await api.request("POST", POLICIES, policy("new", precedence=1), params={"fieldValidation": "Strict"})
+    # What the Job and the operator write.
+    await api.patch(SECRET, {"data": {"tls.crt": "eA=="}})
+    await api.patch(LEASE, {"spec": {"holderIdentity": "somebody"}})
+
+    await release("upgrade", "thalweg", CHART, "--reset-then-reuse-values", logLevel="debug")
+    await api.wait_for(CRD, lambda each: new["default"] == _precedence(each).get("default"))
+    for again in (True, False):
+        assert (await api.get(f"{POLICIES}/kept"))["metadata"]["uid"] == made["metadata"]["uid"]
+        assert (await api.get(SECRET))["data"] == {"tls.crt": "eA=="}
+        assert (await api.get(LEASE))["spec"]["holderIdentity"] == "somebody"
+        deployment = await api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/thalweg")
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        assert (deployment["spec"]["replicas"], "--log-level=debug" in container["args"]) == (3, True)
+        if again:
+            await release("upgrade", "thalweg", CHART, "--reuse-values")
+    created = {"dryRun": "All", "fieldValidation": "Strict"}
+    await api.request("POST", POLICIES, policy("new", precedence=1), params=created)
+    jobs = await api.list(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
+    assert len(jobs) == 1, "the older revision's Job is gone"
+
+
+def _precedence(crd: Any) -> dict[str, Any]:
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    found: dict[str, Any] = schema["properties"]["spec"]["properties"].get("precedence", {})
+    return found
+
+
+async def test_kept_policies(release: Release, plane: tuple[ControlPlane, Api]) -> None:
+    """With crds.keep the policies outlive the release, and the next release takes the CRD over."""
+    _, api = plane
+    await release("install", "thalweg", CHART, **{"crds.keep": True})
+    await api.wait_for(POLICIES, lambda _: True)
+    made = await api.create(policy("kept"))
+    await release("uninstall", "thalweg", "--no-hooks")
+    await release("install", "thalweg", CHART)
+    assert (await api.get(f"{POLICIES}/kept"))["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+async def test_one_release_a_cluster(release: Release, plane: tuple[ControlPlane, Api]) -> None:
+    """A second release is refused before it makes anything: two operators would overcommit nodes."""
+    _, api = plane
+    await release("install", "thalweg", CHART)
+    before = await everything(api)
+    with pytest.raises(
+        HelmError, match=r"invalid ownership metadata.*must equal \"other\": current value is \"thalweg\""
+    ):
+        await release("install", "other", CHART)
+    assert {each for each in await everything(api) - before if "release.v1.other" not in each[2]} == set()
+    await release("uninstall", "other", "--no-hooks", "--ignore-not-found")

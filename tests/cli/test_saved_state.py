@@ -1,0 +1,105 @@
+"""The state that an operator writes: read again it is the same cluster, with the same plan."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from support.cli import node, pod
+from support.draw import Case, crowded_cases
+from support.profiles import examples
+from support.verdicts import read_pods
+from thalweg.dump import ClusterDump
+from thalweg.main import main
+from thalweg.reader import read_dump
+from thalweg.simulate import plan
+
+from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node, to_storage_object
+from flowcore.api.kinds import KINDS
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.saved_state import VERSION, put_lines, to_lines
+from flowcore.model.policies import Policy
+
+#: Plural, as drawn cases name them -> kind.
+STORAGE = {kind.plural.casefold(): kind.kind for kind in KINDS}
+
+
+def cluster_of(case: Case) -> Cluster:
+    cluster = Cluster()
+    for manifest in case.nodes:
+        cluster.put_node(to_node(msgspec.convert(manifest, WireNode), Interner()))
+    for manifest in case.namespaces:
+        wire = msgspec.convert(manifest, WireNamespace)
+        cluster.set_namespace(wire.metadata.name, to_labels(wire.metadata.labels))
+    for plural, manifests in case.storage.items():
+        for manifest in manifests:
+            stored = to_storage_object(STORAGE[plural.casefold()], manifest)
+            if stored is not None:
+                cluster.put_storage(stored)
+    for each_pod in read_pods([*case.pods, *case.pending]):
+        cluster.put_pod(each_pod)
+    return cluster
+
+
+def read_again(cluster: Cluster) -> tuple[Cluster, list[Policy]]:
+    again = Cluster()
+    return again, put_lines([line.decode() for line in to_lines(cluster, {}, 0.0)], again)
+
+
+@settings(max_examples=examples(60))
+@given(crowded_cases())
+def test_a_state_read_again_is_the_same(case: Case) -> None:
+    """Every object of any drawn cluster comes back as it was, and so does the plan for it."""
+    cluster = cluster_of(case)
+    again, policies = read_again(cluster)
+    assert policies == []
+    assert (again.nodes, again.pods, again.namespaces) == (cluster.nodes, cluster.pods, cluster.namespaces)
+    assert again.storage.objects == cluster.storage.objects
+    plans = [plan(ClusterDump(each), 0.0) for each in (cluster, again)]
+    assert plans[0].result.placements == plans[1].result.placements
+    assert plans[0].result.unplaced == plans[1].result.unplaced
+
+
+def state(folder: Path, *manifests: dict[str, object], planned: dict[str, str] | None = None) -> Path:
+    """The state of the cluster with these objects, in a file."""
+    dump = folder / "dump.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
+    file = folder / "state.jsonl"
+    file.write_bytes(b"".join(to_lines(read_dump((str(dump),)).cluster, planned or {}, 0.0)))
+    return file
+
+
+def test_pods_on_their_way_have_their_room(tmp_path: Path) -> None:
+    """A pod that is expected on a node counts there: the next one does not get its room. Others than ours are left."""
+    pods = [pod(name, "3", schedulerName=scheduler) for name, scheduler in (("a", "thalweg"), ("b", "thalweg"))]
+    other = pod("c", "1", schedulerName="default-scheduler")
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    file = state(tmp_path, node("n"), namespace, *pods, other, planned={"default/a": "n"})
+    done = CliRunner().invoke(main, ["simulate", "-f", str(file), "-o", "json"])
+    assert done.exit_code == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["placements"] == {}
+    assert answer["pending"]["default/b"]["reason"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert answer["pending"]["default/c"]["reason"] == "no policy governs it"
+    assert "default/a" not in answer["pending"]
+    assert answer["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda text: text.replace(f'"version":{VERSION}', '"version":99'), "line 1: version 99 of the format"),
+        (lambda text: text.replace('"saved":"Node"', '"saved":"Moon"'), "line 2: Invalid value 'Moon'"),
+        (lambda text: text[:-20], "line 3: Input data was truncated"),
+    ],
+)
+def test_a_state_that_cannot_be_read(tmp_path: Path, change: object, problem: str) -> None:
+    """Exit code 2 and a line that names the file, the line and the problem."""
+    file = state(tmp_path, node("n"), pod("p"))
+    assert callable(change)
+    file.write_text(change(file.read_text()))
+    done = CliRunner().invoke(main, ["simulate", "-f", str(file)])
+    assert done.exit_code == 2
+    assert f"{file}: {problem}" in done.stderr

@@ -1,0 +1,138 @@
+"""A real Prometheus scrapes a real operator at work: every expression of dashboard and alerts has an answer."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+from support.cluster_scenario import ClusterScenario
+from support.operator import Operator, until
+from support.prometheus import JOB, NAMESPACE, Prometheus, running_prometheus
+from support.repository import ROOT
+from support.tools import prometheus as executable
+
+from flowcore.model.policies import SCHEDULER_NAME
+
+__all__ = ["executable"]
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLANE = {"scheduler": True}
+STEERED: dict[str, str] = {}
+FILES = ROOT / "charts" / "thalweg" / "files"
+#: Metrics without samples here, and why.
+WITHOUT_SAMPLES = {
+    "thalweg_relists_total": "no watch fails",
+    "thalweg_write_retries_total": "no write fails",
+    "thalweg_evictions_total": "no pod replaces another",
+    "thalweg_refused_inputs_total": "all objects can be read",
+    "thalweg_unreadable_objects_total": "all objects can be read",
+    "thalweg_extender_certificate_expiration_timestamp_seconds": "kube-scheduler asks over HTTP here",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def prometheus(
+    executable: Path, operator: Operator, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Prometheus]:
+    folder = tmp_path_factory.mktemp("prometheus")
+    async with running_prometheus(executable, folder, operator.address, FILES / "alerts.yaml") as prometheus:
+        yield prometheus
+
+
+def expressions() -> Iterator[str]:
+    """Of the dashboard, with its variables chosen as Grafana does."""
+    for panel in json.loads((FILES / "dashboard.json").read_text())["panels"]:
+        for target in panel.get("targets", ()):
+            yield (
+                target["expr"].replace("$namespace", NAMESPACE).replace("$job", JOB).replace("$__rate_interval", "1m")
+            )
+
+
+async def test_every_expression_has_an_answer(scene: ClusterScenario, prometheus: Prometheus) -> None:
+    """Pods are bound by the binder and by kube-scheduler, others wait: each panel shows something, each rule works."""
+    await scene.nodes("a", "b", cpu="2")
+    for number in range(3):
+        await scene.create(f"bound-{number}", "200m", scheduler=SCHEDULER_NAME)
+        await scene.create(f"steered-{number}", "200m")
+    await scene.create("waits", "64", scheduler=SCHEDULER_NAME)
+    await scene.nodes_of(*(f"{kind}-{number}" for kind in ("bound", "steered") for number in range(3)))
+    await scene.reason_of("waits", "Insufficient cpu")
+
+    missing: list[str] = []
+
+    async def all_answered() -> bool:
+        missing[:] = [
+            expression
+            for expression in expressions()
+            if not any(name in expression for name in WITHOUT_SAMPLES) and not await prometheus.query(expression)
+        ]
+        return not missing
+
+    await until(all_answered, 60, lambda: f"samples for {missing}")
+    for expression in expressions():
+        await prometheus.query(expression)  # also the others are accepted
+    (wait,) = await prometheus.query('thalweg_waiting_pods{reason="NodeResourcesFit"}')
+    assert wait["value"][1] == "1"
+
+    async def evaluated() -> bool:
+        return all(rule["health"] != "unknown" for rule in await prometheus.rules())
+
+    await until(evaluated, 30, lambda: "the rules to be evaluated")
+    rules = {rule["name"]: rule for rule in await prometheus.rules()}
+    assert rules.keys() == {
+        rule["alert"]
+        for group in yaml.safe_load((FILES / "alerts.yaml").read_text())["groups"]
+        for rule in group["rules"]
+    }
+    assert {rule["health"] for rule in rules.values()} == {"ok"}, rules
+    assert rules["ThalwegNoLeader"]["state"] == rules["ThalwegSnapshotStale"]["state"] == "inactive"
+
+
+async def test_tenants_add_no_series(scene: ClusterScenario) -> None:
+    """Whatever stands in the objects of tenants, no text of it is in a metric, and other texts bring no more series."""
+    mark = "tenantmark"
+    await scene.nodes("a", cpu="2")
+
+    async def write(wave: int) -> None:
+        text = f"{mark}{wave}"
+        for number, changes in enumerate(
+            (
+                {"labels": {f"{text}/l": text}, "annotations": {f"{text}/a": text}},
+                {"annotations": {"scheduling.thalweg/gang": text, "scheduling.thalweg/min-member": text}},
+                {"annotations": {"scheduling.thalweg/replaces": text}},
+                {"annotations": {"scheduling.thalweg/replaces": f"no name {text}"}},
+                {"nodeSelector": {text: text}},
+                {"nodeName": ""} | {"schedulingGates": [{"name": f"{text}/gate"}]},
+                {"extended": {f"{text}.example/device": "1"}},
+                {"tolerations": [{"key": text, "operator": "Exists"}], "cpu": "64"},
+                {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": text, "whenUnsatisfiable": "DoNotSchedule",
+                                                "labelSelector": {"matchLabels": {text: text}}}]},
+            )
+        ):  # fmt: skip
+            for scheduler in (SCHEDULER_NAME, scene.scheduler):
+                name = f"{text}-{number}-{scheduler}"
+                await scene.create(name, **{"scheduler": scheduler, **changes})
+                scene.ignored_reasons.add(name)
+        await scene.policy(f"{mark}-{wave}", selects={"podSelector": {"matchLabels": {text: text}}})
+
+    async def series() -> set[str]:
+        return {name for name in await scene.operator.metrics() if not name.endswith("_created")}
+
+    async def settled(wave: int) -> set[str]:
+        await scene.create(f"last-{wave}", "10m", scheduler=SCHEDULER_NAME)
+        await scene.node_of(f"last-{wave}")
+        await scene.reason_of(f"{mark}{wave}-7-{SCHEDULER_NAME}", "Insufficient cpu")
+        await scene.delete(*[each["metadata"]["name"] for each in await scene.pods()])
+        return await series()
+
+    await write(0)
+    before = await settled(0)
+    await write(1)
+    after = await settled(1)
+    assert not {name for name in after if mark in name}
+    assert {name.split()[0] for name in after - before} <= {"thalweg_events_total", "thalweg_rounds_total"}, (
+        after - before
+    )

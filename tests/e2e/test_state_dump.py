@@ -1,0 +1,117 @@
+"""A dump on demand of a running operator: ``simulate`` makes the operator's plan of it, ``replay`` its round."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from support.cli import thalweg
+from support.cluster_scenario import ClusterScenario
+from support.operator import Operator, running_operator, until
+from thalweg_controlplane import Api, ControlPlane
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("operator") / "dumps"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operator(plane: tuple[ControlPlane, Api], dumps: Path) -> AsyncIterator[Operator]:
+    options = ("--dump-directory", str(dumps))
+    async with running_operator(plane[0].kubeconfig, dumps.parent / "log", extender=options) as operator:
+        yield operator
+
+
+def files(folder: Path) -> set[Path]:
+    """Complete files in a folder, which need not exist."""
+    return {path for path in folder.glob("*") if path.suffix != ".part"}
+
+
+async def dump(operator: Operator, dumps: Path) -> tuple[Path, Path]:
+    """Asks for a dump; the new files of state and round."""
+    before = files(dumps)
+    os.kill(operator.pid, signal.SIGUSR1)
+    new: dict[str, Path] = {}
+
+    def written() -> bool:
+        new.update({path.suffix: path for path in files(dumps) - before})
+        return {".jsonl", ".msgpack"} <= new.keys()
+
+    await until(written, 30, lambda: f"a state and a round; there are {new}")
+    return new[".jsonl"], new[".msgpack"]
+
+
+async def test_simulate_and_replay(scene: ClusterScenario, dumps: Path) -> None:
+    """Pods that are only observed stay unplaced: both commands place them where the operator's Events say."""
+    await scene.nodes("small", cpu="2")
+    await scene.nodes("large", cpu="8")
+    await scene.create("runs", "1")
+    await scene.node_of("runs")
+    await scene.policy("observed", selects={"podSelector": {"matchLabels": {"mine": "yes"}}}, delivery="Observe")
+    names = [f"{size}-{number}" for size in ("1", "3") for number in range(2)]
+    for name in names:
+        scene.ignored_reasons.add(name)
+        await scene.create(name, name.partition("-")[0], labels={"mine": "yes"})
+    await scene.create("waits", "64")
+    reason = await scene.reason_of("waits", "Insufficient cpu")
+
+    told: dict[str, str] = {}
+
+    async def all_told() -> bool:
+        for name in names:
+            for event in await scene.events_of(name):
+                if event["reason"] == "Observed":
+                    told[f"{scene.namespace}/{name}"] = event["message"].rpartition(" ")[2]
+        return len(told) == len(names)
+
+    await until(all_told, 30, lambda: f"Events of {names}; there are {told}")
+    state, record = await dump(scene.operator, dumps)
+    for path in (state, record):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    simulated, replayed = (
+        await asyncio.to_thread(thalweg, command, *words, "-o", "json")
+        for command, words in (("simulate", ("-f", state)), ("replay", (record,)))
+    )
+    assert (simulated.returncode, replayed.returncode) == (0, 0), simulated.stderr + replayed.stderr
+    plan, again = json.loads(simulated.stdout), json.loads(replayed.stdout)
+    assert again["same"], again["differences"]
+    assert plan["placements"] == again["placements"]
+    assert plan["placements"].keys() == told.keys()
+    key = f"{scene.namespace}/waits"
+    assert plan["pending"][key]["reason"] == again["left"][key] == reason
+    assert plan["warnings"] == []
+    explained = await asyncio.to_thread(thalweg, "explain", key, "-f", state, "-o", "json")
+    assert explained.returncode == 0, explained.stderr
+    await scene.delete(*names)
+
+
+async def test_a_dump_has_no_more_than_scheduling_reads(scene: ClusterScenario, dumps: Path) -> None:
+    """Nothing of a pod's environment or command is in its files."""
+    container = {
+        "name": "main",
+        "image": "example.invalid/main",
+        "command": ["a-hidden-command"],
+        "env": [{"name": "PASSWORD", "value": "a-hidden-value"}],
+    }
+    await scene.create("waits", containers=[container], nodeSelector={"not": "there"})
+    await scene.reason_of("waits")
+    for path in await dump(scene.operator, dumps):
+        content = path.read_bytes()
+        assert b"a-hidden" not in content
+        assert b"not" in content
+
+
+async def test_without_a_directory(plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+    """The signal does no harm: a line in the log says which option is missing."""
+    async with running_operator(plane[0].kubeconfig, tmp_path / "log") as operator:
+        os.kill(operator.pid, signal.SIGUSR1)
+        await until(lambda: "without --dump-directory" in operator.log, 20, lambda: "the line in the log")
+        operator.check()

@@ -1,0 +1,180 @@
+"""Churn without an end: pods, gangs, nodes and policies come and go, and operators are killed or told to end.
+
+Between two spells of churn everything comes to rest: then each pod is bound or was told why not, gangs are whole or
+absent, and memory is measured. Nothing is ever bound twice, and no node is ever overcommitted.
+"""
+
+import asyncio
+import random
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from support.arrivals import create_all, insist
+from support.cluster_checks import check_history, check_not_overcommitted
+from support.cluster_scenario import POLICIES, ClusterScenario, policy
+from support.fault_world import FaultWorld
+from support.gang_scenarios import GANG, members
+from support.operator import until
+from thalweg_controlplane.objects import node
+from thalweg_operator.planning.worker.limits import resident_memory
+
+from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
+
+#: Nodes that stay, nodes that may be there beside them, pods that may be there at once, pods of a gang.
+_STAYING, _PASSING, _MOST_PODS, _GANG_SIZE = 6, 4, 250, 4
+_SCHEDULERS = (SCHEDULER_NAME, STEERED_NAME)
+
+
+_COST_MODELS = ("CPUMemory", "LoadSpreading", "BinPacking")
+#: Samples of a process that do not count: its caches fill meanwhile.
+_WARM_UP = 2
+
+
+@dataclass
+class Soak:
+    """One churning cluster.
+
+    Attributes:
+        counts: how often each thing was done.
+        memory: (seconds since the beginning, resident bytes) at each rest, by process.
+    """
+
+    world: FaultWorld
+    scene: ClusterScenario
+    seed: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    memory: dict[int, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        self._draw, self._number, self._passing = random.Random(self.seed), 0, list[str]()
+        self.began = time.monotonic()
+        #: Pods that were created and not deleted, by gang; a single pod is a gang of its own.
+        self._there: dict[str, list[str]] = {}
+
+    async def begin(self) -> None:
+        """The nodes that stay."""
+        await self.scene.nodes(*(f"staying-{at}" for at in range(_STAYING)), cpu="5")
+
+    async def churn(self, seconds: float, *, restart_operator: bool) -> None:
+        """Things come and go for so long; in the middle of it the operator ends, if it is to."""
+        end = time.monotonic() + seconds
+        restarting = asyncio.create_task(self._restart_operator(seconds / 2)) if restart_operator else None
+        moves = (
+            *(self._pods_come, self._pods_come, self._gang_comes, self._pods_go),
+            *(self._node_comes, self._node_goes, self._policy_changes),
+        )
+        while time.monotonic() < end:
+            await self._draw.choice(moves)()
+            await asyncio.sleep(self._draw.uniform(0, 0.2))
+        if restarting is not None:
+            await restarting
+
+    async def rest(self) -> int:
+        """Waits until all is settled, and checks it; how many pods run."""
+        await self._collect_garbage()
+        await self.scene.wait_settled()
+        partial_gangs: dict[str, int] = {}
+
+        async def whole() -> bool:
+            nonlocal partial_gangs
+            gangs = Counter[str]()
+            for each in await self.scene.pods():
+                gangs[each["metadata"].get("annotations", {}).get(GANG, "")] += bool(each["spec"].get("nodeName"))
+            partial_gangs = {gang: bound for gang, bound in gangs.items() if gang and bound not in (0, _GANG_SIZE)}
+            return not partial_gangs
+
+        await until(whole, 60, lambda: f"gangs to be whole or absent: {partial_gangs}")
+        nodes, pods = await self.world.api.list("/api/v1/nodes"), await self.scene.pods()
+        check_not_overcommitted(nodes, pods)
+        check_history(self.scene.history, nodes)
+        at = time.monotonic() - self.began
+        for pid in (self.world.operator.pid, *self.world.operator.worker_pids()):
+            self.memory[pid].append((at, resident_memory(pid)))
+        return sum(bool(each["spec"].get("nodeName")) for each in pods)
+
+    def growth(self) -> float:
+        """Bytes an hour: the slope that the memory of all processes at rest has in common, after their warm-up."""
+        over, under = 0.0, 0.0
+        for samples in self.memory.values():
+            settled = samples[_WARM_UP:]
+            mean_at = sum(at for at, _ in settled) / max(1, len(settled))
+            mean = sum(held for _, held in settled) / max(1, len(settled))
+            over += sum((at - mean_at) * (held - mean) for at, held in settled)
+            under += sum((at - mean_at) ** 2 for at, _ in settled)
+        return 3600 * over / under if under else 0.0
+
+    def progress(self, running: int) -> str:
+        """A line about what was done so far."""
+        seconds = int(time.monotonic() - self.began)
+        done = ", ".join(f"{number} {what}" for what, number in sorted(self.counts.items()))
+        return f"{seconds // 60:3}:{seconds % 60:02}  {running} pods run, {self.world.memory() >> 20} MiB; {done}"
+
+    # --- what comes and goes ---
+
+    def _name(self, kind: str) -> str:
+        self._number += 1
+        self.counts[kind] += 1
+        return f"{kind.replace(' ', '-')}-{self._number}"
+
+    async def _pods_come(self) -> None:
+        room = _MOST_PODS - sum(map(len, self._there.values()))
+        names = [self._name("pods") for _ in range(min(room, self._draw.randint(1, 20)))]
+        self._there.update({name: [name] for name in names})
+        scheduler, cpu = self._draw.choice(_SCHEDULERS), self._draw.choice(("100m", "200m", "500m"))
+        await create_all(self.scene, [self.scene.pod(name, cpu, scheduler=scheduler) for name in names])
+
+    async def _gang_comes(self) -> None:
+        if sum(map(len, self._there.values())) + _GANG_SIZE > _MOST_PODS:
+            return
+        pods = members(self.scene, gang := self._name("gangs"), _GANG_SIZE, scheduler=self._draw.choice(_SCHEDULERS))
+        self._there[gang] = [each["metadata"]["name"] for each in pods]
+        await create_all(self.scene, pods)
+
+    async def _pods_go(self) -> None:
+        gangs = list(self._there)
+        await self._delete(self._draw.sample(gangs, min(len(gangs), self._draw.randint(1, 20))))
+
+    async def _node_comes(self) -> None:
+        if len(self._passing) < _PASSING:
+            self._passing.append(name := self._name("nodes"))
+            await insist(lambda: self.world.api.create(node(name, cpu="4")))
+
+    async def _node_goes(self) -> None:
+        if self._passing:
+            name = self._passing.pop(0)
+            await insist(lambda: self.world.api.delete(f"/api/v1/nodes/{name}"))
+            await self._collect_garbage()
+
+    async def _policy_changes(self) -> None:
+        selects = {"schedulerNames": [SCHEDULER_NAME], "podSelector": {}}
+        if self._draw.random() < 0.3:
+            await insist(lambda: self.world.api.delete(f"{POLICIES}/changing"))
+        else:
+            cost = {"model": self._draw.choice(_COST_MODELS)}
+            await insist(lambda: self.world.api.apply(policy("changing", selects=selects, cost=cost)))
+        self.counts["changes of a policy"] += 1
+
+    async def _restart_operator(self, after: float) -> None:
+        await asyncio.sleep(after)
+        if self.counts["operators ended"] % 2:
+            await self.world.operator.stop()
+        else:
+            await self.world.operator.kill()
+        self.counts["operators ended"] += 1
+        await self.world.operator.start()
+
+    async def _collect_garbage(self) -> None:
+        """Deletes pods of nodes that are gone, as the pod garbage collector does, and the gangs that they belong to."""
+        nodes = {each["metadata"]["name"] for each in await self.world.api.list("/api/v1/nodes")}
+        lost = {
+            each["metadata"].get("annotations", {}).get(GANG, each["metadata"]["name"])
+            for each in await self.scene.pods()
+            if each["spec"].get("nodeName") and each["spec"]["nodeName"] not in nodes
+        }
+        await self._delete(sorted(lost & self._there.keys()))
+
+    async def _delete(self, gangs: list[str]) -> None:
+        for name in [name for gang in gangs for name in self._there.pop(gang)]:
+            path = self.scene.path(name)
+            await insist(lambda path=path: self.world.api.delete(path, gracePeriodSeconds="0"))

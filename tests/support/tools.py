@@ -1,0 +1,32 @@
+"""Fixtures for tests that want a tool built from source. Import them into a conftest.py by name."""
+
+import os
+from pathlib import Path
+
+import pytest
+from thalweg_controlplane import BuildError, find_or_build_tool
+
+
+def tool(name: str, config: pytest.Config) -> Path:
+    """The executable of a tool. Where it cannot be had the test is skipped, but never in CI."""
+
+    def show(line: str) -> None:
+        with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            print(f"\n[{name}] {line}", end="", flush=True)  # noqa: T201
+
+    try:
+        return find_or_build_tool(name, show)
+    except BuildError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"no {name}: {error}", pytrace=False)
+        pytest.skip(f"no {name}: {error}")
+
+
+@pytest.fixture(scope="session")
+def prometheus(request: pytest.FixtureRequest) -> Path:
+    return tool("prometheus", request.config)
+
+
+@pytest.fixture(scope="session")
+def promtool(request: pytest.FixtureRequest) -> Path:
+    return tool("promtool", request.config)

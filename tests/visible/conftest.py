@@ -1,0 +1,3 @@
+from support.tools import promtool
+
+__all__ = ["promtool"]
