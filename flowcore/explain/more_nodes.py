@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from flowcore.cluster.snapshot import Snapshot
 from flowcore.filters import (
     Verdicts,
@@ -31,42 +33,22 @@ from flowcore.filters.registry import NODE_UNREADABLE
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
 
-_Cures = Callable[[str, InterPodConstraints], bool]
+
+def _of(*reasons: str) -> Callable[[str], bool]:
+    return lambda reason: reason in reasons
 
 
-def _always(_reason: str, _constraints: InterPodConstraints) -> bool:
+def _always(_reason: str) -> bool:
     return True
 
 
-def _never(_reason: str, _constraints: InterPodConstraints) -> bool:
-    return False
-
-
-def _of(*reasons: str) -> _Cures:
-    return lambda reason, _constraints: reason in reasons
-
-
-def _spread(reason: str, constraints: InterPodConstraints) -> bool:
-    """A node of a domain that has too many pods is no better than the others; a node without the label is."""
-    if reason == pod_topology_spread.REASON_NO_LABEL:
-        return True
-    return reason == pod_topology_spread.REASON and any(each.topology_key == HOSTNAME for each in constraints.spread)
-
-
-def _affinity(reason: str, constraints: InterPodConstraints) -> bool:
-    """An empty node brings nothing that a pod wants to be with; it is away from what a pod keeps off by hostname."""
-    if reason == inter_pod_affinity.REASON_ANTI_AFFINITY:
-        return any(each.topology_key == HOSTNAME for each in constraints.anti_affinity)
-    # The terms of running pods are not known here. Most are about the hostname.
-    return reason == inter_pod_affinity.REASON
-
-
 #: By filter: whether a node that comes may pass where the nodes that are there were rejected for a reason.
-CURES: Mapping[str, _Cures] = {
+CURES: Mapping[str, Callable[[str], bool]] = {
     NODE_UNREADABLE: _always,
     node_unschedulable.NAME: _always,
-    node_name.NAME: _never,
+    node_name.NAME: _of(),
     taint_toleration.NAME: _always,
     node_affinity.NAME: _always,
     node_ports.NAME: _always,
@@ -77,15 +59,17 @@ CURES: Mapping[str, _Cures] = {
         volume_binding.REASON_AFFINITY, volume_binding.REASON_NO_VOLUME, volume_binding.REASON_NO_SPACE
     ),
     volume_zone.NAME: _of(volume_zone.REASON),
-    pod_topology_spread.NAME: _spread,
-    inter_pod_affinity.NAME: _affinity,
     node_declared_features.NAME: _always,
-    # Asked for itself: limits hold on new nodes too, but for those by hostname.
+    # What pods in the domains of a new node forbid is asked for itself.
+    pod_topology_spread.NAME: _always,
+    inter_pod_affinity.NAME: _always,
     policy_constraints.NAME: _always,
 }
 
 
-def more_nodes_help(verdicts: Verdicts, signature: PodSignature, snapshot: Snapshot, count: int = 1) -> bool:
+def more_nodes_help(
+    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, verdicts: Verdicts, count: int = 1
+) -> bool:
     """Whether other nodes may take so many pods of a class that the nodes that are there do not take.
 
     Args:
@@ -94,11 +78,19 @@ def more_nodes_help(verdicts: Verdicts, signature: PodSignature, snapshot: Snaps
     constraints = signature.constraints or InterPodConstraints()
     if constraints.contradiction or constraints.unreadable_affinity or constraints.unreadable_spread:
         return False
-    beside, room = policy_constraints.room_for_new_nodes(signature, snapshot.pod_index, snapshot.table)
+    table, pod_index = snapshot.table, snapshot.pod_index
+    beside, room = policy_constraints.room_for_new_nodes(signature, pod_index, table)
     if room < count:
         return False
+    beside &= ~inter_pod_affinity.closed_to_new_nodes(signature, pod_index, table)
+    by_domain = tuple(each for each in constraints.spread if each.topology_key != HOSTNAME)
+    if by_domain:
+        zonal = replace(signature, constraints=replace(constraints, spread=by_domain))
+        for rejection in pod_topology_spread.rejections(pod_class, zonal, pod_index, table):
+            if rejection.reason == pod_topology_spread.REASON:
+                beside &= ~rejection.nodes
     for name, rejections in verdicts.by_filter:
         for rejection in rejections:
-            if not CURES[name](rejection.reason, constraints):
+            if not CURES[name](rejection.reason):
                 beside &= ~rejection.nodes
-    return not len(snapshot.table.nodes) or bool(beside.any())
+    return not len(table.nodes) or bool(beside.any())

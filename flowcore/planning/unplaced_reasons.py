@@ -63,7 +63,11 @@ class UnplacedReasons:
         if held is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
             name = problem.atomic_groups.all[held.group].name
             reason = reason_for(group, before=self._after_with_held, after=self._after_with_held, runner=run_filter)
-            return Reason(f"{reason.text} Room is held for {name}, which has waited for a long time.", ROOM_HELD, more_nodes_help=True)
+            return Reason(
+                f"{reason.text} Room is held for {name}, which has waited for a long time.",
+                ROOM_HELD,
+                more_nodes_help=True,
+            )
         return reason_for(group, before=problem.snapshot, after=self._after_with_held, runner=run_filter)
 
     def _domain_reason(self, gang: Gang, at: int) -> Reason:
@@ -95,9 +99,10 @@ class UnplacedReasons:
         """Whether other nodes may take so many pods of these demands."""
         return all(
             more_nodes_help(
-                run_filters(group.pod_class, self._after, group.signature, self._problem.cache.run_filter),
+                group.pod_class,
                 group.signature,
                 self._after,
+                run_filters(group.pod_class, self._after, group.signature, self._problem.cache.run_filter),
                 count,
             )
             for at, count in counts.items()

@@ -10,6 +10,7 @@ import msgspec
 from flowcore.classes.columns import CacheStats
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
+from flowcore.explain import Reason
 from flowcore.planning import Round, RoundResult, run_round
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
