@@ -66,6 +66,9 @@ class _FixedAdvice:
             "unmanaged, taken": Advice(infeasible_nodes=taken),
         }
 
+    def unavailable(self) -> str:
+        return ""
+
     def advise(self, asked: ExtenderPod, names: Sequence[str]) -> Advice:  # noqa: ARG002
         return self._guidance[asked.name]
 

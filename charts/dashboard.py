@@ -136,6 +136,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Reasons written a second", "ops",
                   (("reasons", "sum(rate(thalweg_reasons_written_total{SCOPE}[$__rate_interval]))"),)),
             Panel("Verdicts computed a second", "ops", _rates("thalweg_cached_verdict_rows_total", "filter")),
+            Panel("Spans of traces a second", "ops", _rates("thalweg_spans_total", "outcome")),
             Panel("Version", "none", (("{{version}} {{pod}}", "thalweg_build_info{SCOPE}"),)),
         ),
     ),

@@ -33,7 +33,9 @@ _LONG = {
     "operator/test_write_queue.py",
 }
 #: Folders of tests that want the control plane's executables.
-_REAL = {"cli", "controlplane", "e2e", "faults", "oracle"}
+_REAL = {"chart", "cli", "controlplane", "e2e", "faults", "oracle", "visible"}
+#: Folders of tests that mostly wait for a control plane.
+_WAITING = {"chart", "e2e", "faults", "visible"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,12 +73,24 @@ def _is_fast(item: pytest.Item) -> bool:
 
 
 def _alternate(items: list[pytest.Item]) -> None:
-    """One file that computes, one that waits, and so on; within a file the order stays."""
+    """One file that computes, one that waits, and so on; within a file the order stays.
+
+    Files that want the same control plane follow each other: tests/e2e/conftest.py keeps one at a time.
+    """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = [path for path in files if {"e2e", "faults"} & set(path.parts)]
+    here = Path(__file__).parent
+    waiting = [path for path in files if path.relative_to(here).parts[0] in _WAITING]
     others = [path for path in files if path not in waiting]
+    waiting.sort(key=lambda path: _plane_of(files[path][0]))
     # The long ones among the others, against the oracle, come last by name and would be alone at the end.
     pairs = zip_longest(waiting, reversed(others))
     items[:] = [item for pair in pairs for path in pair if path is not None for item in files[path]]
+
+
+def _plane_of(item: pytest.Item) -> tuple[bool, bool, str]:
+    """What a file says about the control plane that it wants; last come those that nobody can use afterwards."""
+    module = getattr(item, "module", None)
+    options = sorted(getattr(module, "PLANE", {}).items())
+    return hasattr(module, "BREAKS_PLANE"), hasattr(module, "STEERED"), str(options)

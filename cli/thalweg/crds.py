@@ -18,7 +18,16 @@ def gate_admission() -> list[dict[str, Any]]:
     return [manifest for manifest in _manifests("rights") if manifest["kind"].startswith("MutatingAdmissionPolicy")]
 
 
+def rights_by_file() -> dict[str, list[dict[str, Any]]]:
+    """The manifests in rights/ by the name of their file, without its suffix."""
+    return {path.stem: list(yaml.safe_load_all(path.read_text())) for path in _files("rights")}
+
+
 def _manifests(folder: str) -> list[dict[str, Any]]:
+    return [manifest for path in _files(folder) for manifest in yaml.safe_load_all(path.read_text())]
+
+
+def _files(folder: str) -> list[Path]:
     packaged = Path(__file__).parent / folder
     source = packaged if packaged.is_dir() else Path(__file__).parents[2] / folder
-    return [manifest for path in sorted(source.glob("*.yaml")) for manifest in yaml.safe_load_all(path.read_text())]
+    return sorted(source.glob("*.yaml"))

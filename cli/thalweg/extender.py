@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +12,10 @@ from pathlib import Path
 import click
 import structlog
 from thalweg_extender import CertificateFiles, Certificates, ExtenderError, listening
+from thalweg_operator.api.endpoint_slice import ExtenderEndpoint
 from thalweg_operator.app import Operator
 
+from flowcore.model.selectors import is_dns_subdomain
 from thalweg.option_types import Address
 
 _log = structlog.get_logger()
@@ -29,6 +31,7 @@ class ExtenderOptions:
         client_authority: CA of the client certificates (PEM).
         insecure: whether clients need no certificate, on any address.
         bind: whether the verb bind is served.
+        service: NAMESPACE/SERVICE that is to lead to this process while it leads; None: it is left alone.
     """
 
     listen: Address | None = None
@@ -37,6 +40,38 @@ class ExtenderOptions:
     client_authority: Path | None = None
     insecure: bool = False
     bind: bool = False
+    service: str | None = None
+
+
+def extender_endpoint(options: ExtenderOptions, environment: Mapping[str, str]) -> ExtenderEndpoint | None:
+    """What the Service of --extender-endpoints is to lead to; None without that option.
+
+    Raises:
+        click.BadParameter, click.UsageError: the option, or the address of the pod in POD_IP, cannot be used.
+    """
+    if options.service is None:
+        return None
+    hint = "--extender-endpoints"
+    namespace, _, service = options.service.partition("/")
+    if not is_dns_subdomain(namespace) or not is_dns_subdomain(service):
+        raise click.BadParameter(
+            f'"{options.service}" is not NAMESPACE/SERVICE, such as thalweg-system/thalweg-extender', param_hint=hint
+        )
+    if options.listen is None or _is_loopback(options.listen.host):
+        raise click.UsageError(f"{hint} needs --extender-listen with an address that others reach, such as :8443")
+    text = environment.get("POD_IP", "")
+    advice = "take it from the field status.podIP of the pod"
+    if not text:
+        raise click.UsageError(f"{hint} needs the environment variable POD_IP, the address of this pod: {advice}")
+    try:
+        address = ip_address(text)
+    except ValueError as error:
+        raise click.UsageError(f'the environment variable POD_IP, "{text}", is not an IP address: {advice}') from error
+    if address.is_loopback or address.is_unspecified or address.is_link_local or address.is_multicast:
+        raise click.UsageError(
+            f'the environment variable POD_IP, "{text}", is not an address that others reach: {advice}'
+        )
+    return ExtenderEndpoint(namespace, service, address, options.listen.port)
 
 
 def serve_extender(options: ExtenderOptions) -> Callable[[Operator], AbstractAsyncContextManager[object]]:
@@ -46,8 +81,8 @@ def serve_extender(options: ExtenderOptions) -> Callable[[Operator], AbstractAsy
         click.UsageError: the options contradict each other, or leave the extender open to every client.
     """
     if options.listen is None:
-        given = (options.certificate, options.key, options.client_authority, options.insecure, options.bind)
-        if any(given):
+        tls = (options.certificate, options.key, options.client_authority, options.insecure)
+        if any((*tls, options.bind, options.service)):
             raise click.UsageError("options --extender-* need --extender-listen: without it no extender runs")
         return lambda _operator: nullcontext()
     host, port = options.listen

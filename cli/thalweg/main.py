@@ -8,6 +8,7 @@ import click
 
 from thalweg.commands.certificates import certificates
 from thalweg.commands.demo import demo
+from thalweg.commands.doctor import doctor
 from thalweg.commands.explain import explain
 from thalweg.commands.replay import replay
 from thalweg.commands.run import run
@@ -30,12 +31,14 @@ def main() -> None:
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
       thalweg up                                     start a local control plane
       thalweg run --kubeconfig ~/.kube/config        run the operator
+      thalweg doctor --kubeconfig ~/.kube/config     check the installation in a cluster
       thalweg scheduler-config                       print the configuration that connects kube-scheduler
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
 main.add_command(certificates)
 main.add_command(demo)
+main.add_command(doctor)
 main.add_command(explain)
 main.add_command(replay)
 main.add_command(run)

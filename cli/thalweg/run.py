@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 import structlog
 from thalweg_extender import ExtenderError
+from thalweg_operator.api.catch_up import OwnPod
 from thalweg_operator.api.leader_election import LeaseName
 from thalweg_operator.app import run
 from thalweg_operator.errors import OperatorError
@@ -19,7 +22,7 @@ from thalweg_operator.settings import Settings
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import nanos, whole_from_nanos
 from flowcore.model.selectors import is_dns_subdomain
-from thalweg.extender import ExtenderOptions, serve_extender
+from thalweg.extender import ExtenderOptions, extender_endpoint, serve_extender
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.option_types import Address
 
@@ -36,6 +39,8 @@ def run_operator(
     worker_memory: str | None,
     lease: str,
     extender: ExtenderOptions,
+    *,
+    replicated: bool,
 ) -> None:
     """Runs the operator until a signal. A failure gives one log line and exit code 1."""
     serve = serve_extender(extender)
@@ -48,6 +53,9 @@ def run_operator(
         host=listen.host or "0.0.0.0",  # noqa: S104
         port=listen.port,
         lease=lease_name(lease),
+        replicated=replicated,
+        own_pod=_own_pod(os.environ),
+        endpoint=extender_endpoint(extender, os.environ),
         round_budget=budget,
         records=records,
         dump_directory=dump_directory,
@@ -62,6 +70,20 @@ def run_operator(
         sys.exit(130)
 
 
+def _own_pod(environment: Mapping[str, str]) -> OwnPod | None:
+    """The pod of the environment variables POD_NAMESPACE and POD_NAME; None without them."""
+    namespace, name = environment.get("POD_NAMESPACE", ""), environment.get("POD_NAME", "")
+    if not namespace and not name:
+        return None
+    for variable, text in (("POD_NAMESPACE", namespace), ("POD_NAME", name)):
+        if not is_dns_subdomain(text):
+            raise click.UsageError(
+                f'the environment variable {variable}, "{text}", is not a name: POD_NAMESPACE and POD_NAME together '
+                "name the pod that this process runs in"
+            )
+    return OwnPod(namespace, name)
+
+
 def _memory(text: str) -> int:
     """Bytes of --worker-memory."""
     try:
@@ -74,11 +96,11 @@ def _memory(text: str) -> int:
     return memory
 
 
-def lease_name(text: str) -> LeaseName:
-    """The lease of the option --lease, NAMESPACE/NAME."""
+def lease_name(text: str, option: str = "--lease") -> LeaseName:
+    """The lease of the option --lease, or another object: NAMESPACE/NAME."""
     namespace, _, name = text.partition("/")
     if not is_dns_subdomain(namespace) or not is_dns_subdomain(name):
-        raise click.BadParameter(f'"{text}" is not NAMESPACE/NAME, such as kube-system/thalweg', param_hint="--lease")
+        raise click.BadParameter(f'"{text}" is not NAMESPACE/NAME, such as kube-system/thalweg', param_hint=option)
     return LeaseName(namespace, name)
 
 

@@ -1,8 +1,8 @@
 """The extender: it answers kube-scheduler's requests from plans that are made in advance.
 
 ``wire`` has the request and response types, ``answers`` computes responses (pure), ``server`` serves the verbs over
-HTTP, and ``listener`` accepts connections by ``certificates`` and within ``limits``. The caller passes a ``PlanView``,
-so this package does not depend on the operator.
+HTTP, and ``listener`` accepts connections (thalweg_listener) by ``certificates`` and within ``limits``. The caller
+passes a ``PlanView``, so this package does not depend on the operator.
 """
 
 from thalweg_extender.answers import INFEASIBLE_MESSAGE, Outcome

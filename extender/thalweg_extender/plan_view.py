@@ -19,12 +19,15 @@ OnRefused = Callable[[str, str, str], None]
 class PlanView(Protocol):
     """Read access to the plan. Its methods must return at once: kube-scheduler schedules no other pod meanwhile."""
 
-    def advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice | str:
-        """Advice for a pod and its candidate nodes, or the reason why there is no advice now.
+    def unavailable(self) -> str:
+        """Why no verb can be answered now; "": it can.
 
         A reason gets status 503, which sends the pod into kube-scheduler's error back-off; to hold a pod, return
-        Advice. The call changes no state: repeated, it returns the same.
+        Advice.
         """
+
+    def advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice:
+        """Advice for a pod and its candidate nodes. The call changes no state: repeated, it returns the same."""
 
     def answered(self, extender_pod: ExtenderPod, advice: Advice, outcome: Outcome, passed: Sequence[str]) -> None:
         """Called before each response of filter is sent, with its advice, outcome and the nodes that pass."""

@@ -18,7 +18,7 @@ from aiohttp.http import HttpProcessingError
 from flowcore.model.advice import Advice, ExtenderPod
 from thalweg_extender import wire
 from thalweg_extender.answers import Outcome, to_filter, to_preempt, to_prioritize
-from thalweg_extender.errors import BadRequest, ExtenderError
+from thalweg_extender.errors import BadRequest
 from thalweg_extender.limits import Limits
 from thalweg_extender.plan_view import Bind, OnAnswer, OnRefused, PlanView
 
@@ -31,10 +31,6 @@ _log = structlog.get_logger()
 #: Outcome of a request in a word, and the body of the response.
 _Answer = tuple[str, bytes]
 _VerbHandler = Callable[[bytes], Awaitable[_Answer]]
-
-
-class _Unavailable(ExtenderError):
-    """The plan view has no advice at present."""
 
 
 class VerbDispatcher:
@@ -52,7 +48,8 @@ class VerbDispatcher:
     def __init__(
         self, plan_view: PlanView, bind: Bind | None, limits: Limits, on_answer: OnAnswer, on_refused: OnRefused
     ) -> None:
-        self._limits, self._on_answer, self._on_refused = limits, on_answer, on_refused
+        self._plan_view, self._limits = plan_view, limits
+        self._on_answer, self._on_refused = on_answer, on_refused
         answers = _Verbs(plan_view, bind)
         verbs: dict[str, _VerbHandler] = {
             "filter": answers.filter,
@@ -89,7 +86,11 @@ class VerbDispatcher:
         try:
             body = await self._read(request)
             started = time.perf_counter()
-            outcome, response = await _respond(verb, answer, body)
+            reason = self._plan_view.unavailable()
+            if reason:
+                outcome, response = "unready", _problem_response(503, reason)
+            else:
+                outcome, response = await _respond(verb, answer, body)
         except _BodyError as problem:
             self._on_answer(verb, "refused", 0.0)
             refused, keep = problem.reason, False
@@ -215,10 +216,7 @@ class _Verbs:
         return "refused" if error else "bound", wire.encode(wire.ExtenderBindingResult(error))
 
     def _advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice:
-        advice = self._plan_view.advise(extender_pod, node_names)
-        if isinstance(advice, str):
-            raise _Unavailable(advice)
-        return advice
+        return self._plan_view.advise(extender_pod, node_names)
 
 
 async def _respond(verb: str, answer: _VerbHandler, body: bytes) -> tuple[str, web.Response]:
@@ -228,8 +226,6 @@ async def _respond(verb: str, answer: _VerbHandler, body: bytes) -> tuple[str, w
         outcome, text = await answer(body)
     except BadRequest:
         raise
-    except _Unavailable as reason:
-        return "unready", _problem_response(503, str(reason))
     except Exception:  # noqa: BLE001 - one bad request must not stop the server
         _log.exception("request failed", verb=verb)
         return "failed", _problem_response(500, "the extender failed; its log says why")

@@ -7,18 +7,23 @@ import gc
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import structlog
-from aiohttp import web
+from thalweg_listener import CannotListen, listening
 
+from flowcore.api.kinds import POD
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.catch_up import CatchUp
 from thalweg_operator.api.client import ApiClient, connect
+from thalweg_operator.api.endpoint_slice import EndpointWriter
 from thalweg_operator.api.events import EventWriter
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.leader_election import LeaderElector
+from thalweg_operator.api.lease_watch import watch_lease
 from thalweg_operator.api.watched import OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.delivery.conditions import ConditionWriter
@@ -30,7 +35,8 @@ from thalweg_operator.delivery.observed import ObserveEvents
 from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import OperatorError, WorkerLost
-from thalweg_operator.health import Liveness, application, missing_kinds, watch_event_loop
+from thalweg_operator.find_tracer import find_tracer
+from thalweg_operator.health import LEASE, PAGE_LIMITS, Liveness, kind_problems, pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.progress import ProgressLog
@@ -51,14 +57,16 @@ from thalweg_operator.watch_lag import WatchLag
 _log = structlog.get_logger()
 #: Seconds that bindings under way may take when the operator is told to stop.
 _DRAIN_SECONDS = 10.0
+#: Seconds that kube-scheduler may take to bind the pods that were let through last.
+_PASSING_SECONDS = 0.5
 #: Seconds that nominations which are taken back after a restart may take.
 _SETTLE_SECONDS = 10.0
 #: Seconds between two looks at what is due.
 _TICK = 0.05
-#: Of the elector alone: renewals must not stand in line behind bindings.
-_LEASE_CONNECTIONS = 2
-#: Seconds that answers under way may take when the operator is told to stop.
-_SHUTDOWN_SECONDS = 2.0
+#: Seconds after which a standby forgets what changed in its snapshot: a worker is told the whole of it first.
+_DISCARD_SECONDS = 30.0
+#: Of the elector alone: renewals must not stand in line behind bindings. One watches the lease.
+_LEASE_CONNECTIONS = 3
 #: Between tries to start the worker, and to list the policies, for the first time.
 _STARTUP_BACKOFF = Backoff(first=0.5, longest=5.0)
 
@@ -83,7 +91,8 @@ async def run(
     ):
         _log.info("cluster", server=connection.server, context=connection.credentials.context, source=settings.source)
         aside.outages = connection.outages  # one API server, one line where it is away
-        operator = Operator(settings, connection, LeaderElector(aside, fence, settings.lease))
+        elector = LeaderElector(aside, fence, settings.lease, waits=settings.replicated)
+        operator = Operator(settings, connection, elector)
         async with companion(operator):
             await operator.run()
 
@@ -108,7 +117,6 @@ class Operator:
         self._gate_admission = GateAdmission(api_client, self._policies)
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
         self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory)
-        self.metrics.leader.set_function(lambda: elector.may_write)
         self.metrics.memory_limit.set(container_memory())
         self.metrics.worker_memory_limit.set(memory)
         self.metrics.worker_memory.set_function(lambda: resident_memory(worker.pid))
@@ -119,6 +127,7 @@ class Operator:
         self.binder = Binder(api_client, shell, self.metrics, self._events, self._progress, settings.bind_concurrency)
         self._evictor = Evictor(api_client, shell, self.metrics, self._events)
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
+        self._tracer = find_tracer(self.metrics)
         self._round_loop = RoundLoop(
             shell,
             self._policies,
@@ -130,6 +139,7 @@ class Operator:
             round_timeout=settings.round_timeout,
             liveness=Liveness(settings.round_timeout),
             observers=(self._progress, ObserveEvents(self._events)),
+            tracer=self._tracer,
         )
         self._state_dump = StateDump(settings.dump_directory, shell, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
@@ -147,32 +157,53 @@ class Operator:
         self.metrics.pods.set_function(lambda: len(cluster.pods))
         self.metrics.gated_pods.set_function(lambda: sum(pod.gated for pod in cluster.waiting.values()))
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
-        self.plan_view = ExtenderView(shell, lambda: not self.not_ready())
+        self.metrics.leader.set_function(lambda: float(elector.may_write))
+        self.plan_view = ExtenderView(shell, self._problem)
+        self._catch_up = CatchUp(api_client, self._reflectors[POD.plural], settings.own_pod)
+        self._leads = False
         self._policy_resync = PolicyResync(api_client, self._policies, self.bad_input)
         self.metrics.watch_age.labels("policies").set_function(self._policy_resync.age)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
 
-    def not_ready(self) -> list[str]:
-        """What is missing: kinds that were not listed yet or are stale, and the lease."""
+    def readiness(self) -> dict[str, str]:
+        """What is wrong with each watched kind, the policies and the lease; "": nothing."""
         now = asyncio.get_running_loop().time()
         heard = {kind: (each.synced.is_set(), each.last_confirmed) for kind, each in self._reflectors.items()}
         heard["policies"] = (self._policy_resync.last_confirmed is not None, self._policy_resync.last_confirmed)
-        missing = missing_kinds(heard, now, never_stale=OPTIONAL_KINDS)
-        return missing if self._elector.may_write else [*missing, "lease"]
+        return kind_problems(heard, now, never_stale=OPTIONAL_KINDS) | {LEASE: self._lease_problem()}
+
+    def _lease_problem(self) -> str:
+        elector = self._elector
+        if elector.may_write:
+            return "" if self._leads else "held, the snapshot is being brought up to date"
+        if elector.holder == elector.identity:
+            return "it could not be renewed"
+        return f"standby, {elector.holder} leads" if elector.holder else "not acquired yet"
+
+    def _problem(self) -> str:
+        """Why kube-scheduler cannot be answered now; "": it can."""
+        problems = (f"{name}: {problem}" for name, problem in self.readiness().items() if problem)
+        return next(problems, "")
 
     async def run(self) -> None:
         """Runs until a signal comes or a part fails for good."""
-        served = application(self.metrics, self.not_ready, self._round_loop.liveness.problem)
-        runner = web.AppRunner(served, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await runner.setup()
-        site = web.TCPSite(runner, self._settings.host, self._settings.port)
+        on_refused = partial(self.bad_input.refuse, "page request")
+        served = pages(self.metrics, self.readiness, self._round_loop.liveness.problem, on_refused)
+        host, port = self._settings.host, self._settings.port
         try:
-            await site.start()
-        except OSError as error:
-            raise OperatorError(f"cannot listen on {self._settings.host}:{self._settings.port}: {error}") from error
-        _log.info("listening", host=self._settings.host, port=self._settings.port)
+            async with listening(host, port, served, PAGE_LIMITS, on_refused):
+                _log.info("listening", host=host, port=port)
+                await self._run_until_stopped()
+        except CannotListen as error:
+            raise OperatorError(str(error)) from error
+        if isinstance(self._failure, OperatorError):
+            raise self._failure  # it says all there is to say
+        if self._failure is not None:
+            raise OperatorError(f"a part of the operator failed: {self._failure!r}") from self._failure
+
+    async def _run_until_stopped(self) -> None:
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, self._stop.set)
@@ -182,18 +213,19 @@ class Operator:
             await self._stop.wait()
         finally:
             await self._shut_down()
-            await runner.cleanup()
-        if isinstance(self._failure, OperatorError):
-            raise self._failure  # it says all there is to say
-        if self._failure is not None:
-            raise OperatorError(f"a part of the operator failed: {self._failure!r}") from self._failure
 
     def _start(self) -> None:
-        for kind, reflector in self._reflectors.items():
-            self._start_task(f"reflector {kind}", reflector.run())
         self._start_task("state dump", self._state_dump.run())
         self._start_task("lease", self._elector.run())
-        self._start_task("rounds", self._begin_rounds())
+        self._start_task("rounds", self._work())
+
+    async def _work(self) -> None:
+        # What is read after the lease was acquired need not be read again (``CatchUp``).
+        await self._elector.tried.wait()
+        await self._read_cluster()
+        await self._stand_by()
+        await self._catch_up.run(self._elector.held_since)
+        await self._lead()
 
     async def _load_cost_models(self) -> None:
         """Starts the worker, which takes as long as a large cluster takes to list, and learns which cost models it has.
@@ -215,9 +247,13 @@ class Operator:
         for name, problem in self._policies.models.problems.items():
             _log.warning("cost model not used", model=name, problem=problem)
 
-    async def _begin_rounds(self) -> None:
-        # Before all is known nothing may be placed: a node without its pods looks empty, and a pod whose policy was not
-        # read yet looks ungoverned.
+    async def _read_cluster(self) -> None:
+        """Returns when all is known. Before, nothing may be placed.
+
+        A node without its pods looks empty, and a pod whose policy was not read yet looks ungoverned.
+        """
+        for kind, reflector in self._reflectors.items():
+            self._start_task(f"reflector {kind}", reflector.run())
         await self._load_cost_models()
         self._start_task("policies", watch_policies(self._api_client, self._policies))
         failures = 0
@@ -227,13 +263,24 @@ class Operator:
         self._start_task("policy resync", self._policy_resync.run())
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
-        await self._elector.held.wait()  # all that follows writes
         # What is known now mostly stays: keep the collector from walking it again and again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._shell.cluster.nodes), pods=len(self._shell.cluster.pods))
         self._start_task("event loop watch", watch_event_loop(self.metrics))
+
+    async def _stand_by(self) -> None:
+        """Returns when the lease is held: all that follows writes."""
+        if self._settings.replicated and not self._elector.held.is_set():
+            self._start_task("lease watch", watch_lease(self._elector))
+        while not self._elector.held.is_set():
+            self._round_loop.discard_changes()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DISCARD_SECONDS):
+                    await self._elector.held.wait()
+
+    async def _lead(self) -> None:
         carriers = handlers(
             self.binder,
             self._nominator,
@@ -244,6 +291,10 @@ class Operator:
         )
         self._shell.lead(carriers)
         self._shell.apply(Synced())
+        self._leads = True
+        _log.info("leading")
+        if self._settings.endpoint is not None:
+            self._start_task("endpoints", EndpointWriter(self._api_client, self._settings.endpoint).run())
         self._start_task("events", self._events.run())
         self._start_task("progress", self._progress.run())
         self._start_task("binder", self.binder.run())
@@ -285,19 +336,38 @@ class Operator:
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return
+        self._leads = False  # kube-scheduler is not answered any more
         for task in tasks:
             if task.get_name() == "rounds":
                 task.cancel()
-        with suppress(TimeoutError):
+        answered = await self._drain()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._gate_admission.stop()
+        if answered:
+            await self._elector.release()
+        elif self._elector.may_write:
+            # A binding that is carried out later than the release would take room that the next leader plans with.
+            _log.warning("lease not released: a binding was not answered; the lease ends by itself")
+        await self._worker.stop()
+        if self._tracer is not None:
+            self._tracer.close()
+        _log.info("stopped")
+
+    async def _drain(self) -> bool:
+        """Ends what is under way; whether all bindings were answered."""
+        try:
             # Without the lease nothing more is sent: there is nothing to wait for.
             async with asyncio.timeout(_DRAIN_SECONDS if self._elector.may_write else 0):
                 await self.binder.drain()
                 await self._nominator.drain()
                 await self._evictor.drain()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._worker.stop()
-        await self._gate_admission.stop()
-        await self._elector.release()
-        _log.info("stopped")
+        except TimeoutError:
+            return not self.binder.unanswered
+        # Pods that kube-scheduler is binding. The next leader does not know of them until it sees them bound.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PASSING_SECONDS):
+                while self._shell.ledger.in_flight.is_passing:  # noqa: ASYNC110 - the watch shows it
+                    await asyncio.sleep(0.01)
+        return True

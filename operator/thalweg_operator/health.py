@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from thalweg_listener import ConnectionLimits, Handler, OnRefused
 
 from thalweg_operator.metrics import Metrics
 
@@ -17,53 +19,71 @@ _SLEEP = 0.02
 STALE = 90.0
 
 
-def application(metrics: Metrics, not_ready: Callable[[], list[str]], stuck: Callable[[], str]) -> web.Application:
-    """The web application.
+#: Name of the check of /readyz that fails while this process does not lead. Others have the names of kinds.
+LEASE: Final = "lease"
+#: One request a connection: whoever stays without asking holds no place.
+PAGE_LIMITS = ConnectionLimits(connections=64, idle=0.0)
+
+
+def pages(
+    metrics: Metrics, readiness: Callable[[], Mapping[str, str]], stuck: Callable[[], str], on_refused: OnRefused
+) -> Handler:
+    """Answers GET of the three pages.
 
     Args:
-        not_ready: names of the kinds that are not in sync; empty when ready.
+        readiness: problem of each check of /readyz by its name; "": none.
         stuck: reason why the round loop makes no progress; "" when it does.
+        on_refused: called for each request with another path or method.
     """
 
-    async def healthz(_request: web.Request) -> web.Response:
+    def healthz(_request: web.BaseRequest) -> web.Response:
         problem = stuck()
         if problem:
             return web.Response(status=503, text=f"no progress: {problem}\n")
         return web.Response(text="ok\n")
 
-    async def readyz(_request: web.Request) -> web.Response:
-        waiting = not_ready()
-        if waiting:
-            return web.Response(status=503, text=f"not in sync: {', '.join(waiting)}\n")
-        return web.Response(text="ok\n")
+    def readyz(request: web.BaseRequest) -> web.Response:
+        # As kube-apiserver does: the parameter may be repeated, and an unknown name changes nothing.
+        checks, excluded = readiness(), request.query.getall("exclude", [])
+        problems = [f"{name}: {problem}\n" for name, problem in checks.items() if problem and name not in excluded]
+        if not problems:
+            return web.Response(text="ok\n")
+        unknown = ", ".join(f'"{name}"' for name in dict.fromkeys(excluded) if name not in checks)
+        warning = f"warning: no such check to exclude: {unknown}\n" if unknown else ""
+        return web.Response(status=503, text="".join(problems) + warning)
 
-    async def serve_metrics(_request: web.Request) -> web.Response:
+    def serve_metrics(_request: web.BaseRequest) -> web.Response:
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    app = web.Application()
-    app.router.add_get("/healthz", healthz)
-    app.router.add_get("/readyz", readyz)
-    app.router.add_get("/metrics", serve_metrics)
-    return app
+    found = {"/healthz": healthz, "/readyz": readyz, "/metrics": serve_metrics}
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        page = found.get(request.path)
+        if page is not None and request.method in ("GET", "HEAD"):
+            return page(request)
+        status, problem = (404, "there is no such page") if page is None else (405, "pages are read by GET")
+        on_refused("path", request.remote or "", f"{problem}; pages: {', '.join(found)}")
+        return web.Response(status=status, text=f"{problem}\n")
+
+    return answer
 
 
-def missing_kinds(
+def kind_problems(
     last_heard: Mapping[str, tuple[bool, float | None]], now: float, never_stale: Collection[str] = ()
-) -> list[str]:
-    """Kinds that were never complete or are stale; stale kinds with the reason.
+) -> dict[str, str]:
+    """What is wrong with the snapshot of each kind: it was never complete, or is stale; "": nothing.
 
     Args:
         last_heard: per kind: whether it was ever complete, and the time of its last confirmation by the API server.
         now: seconds of the same clock.
         never_stale: kinds that have to be complete once and never count as stale.
     """
-    missing = []
+    problems = {}
     for kind, (complete, last) in last_heard.items():
-        if not complete:
-            missing.append(kind)
-        elif kind not in never_stale and last is not None and now - last > STALE:
-            missing.append(f"{kind} (nothing heard for {now - last:.0f} s)")
-    return missing
+        problems[kind] = "" if complete else "not in sync yet"
+        if complete and kind not in never_stale and last is not None and now - last > STALE:
+            problems[kind] = f"nothing heard for {now - last:.0f} s"
+    return problems
 
 
 class Liveness:

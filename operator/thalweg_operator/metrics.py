@@ -164,6 +164,9 @@ class Metrics:
             registry=r,
         )
         self.reservations = Gauge("thalweg_reservations", "Planned pods not yet seen bound.", registry=r)
+        self.spans = Counter(
+            "thalweg_spans", "Spans of traces by outcome: exported or failed.", ["outcome"], registry=r
+        )
         self.told = Counter("thalweg_reasons_written", "Reasons written to waiting pods.", registry=r)
         self.loop_lag = Histogram(
             "thalweg_event_loop_lag_seconds",

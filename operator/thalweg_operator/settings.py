@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from thalweg_operator.api.catch_up import OwnPod
+from thalweg_operator.api.endpoint_slice import ExtenderEndpoint
 from thalweg_operator.api.leader_election import LeaseName
 
 
@@ -19,6 +21,9 @@ class Settings:
         source: what named the kubeconfig, for the log.
         host, port: address of /healthz, /readyz and /metrics.
         lease: lease that the operator holds while it writes; one per cluster.
+        replicated: whether to wait as a standby while another process holds the lease, instead of ending.
+        own_pod: the pod that this process runs in; None: none.
+        endpoint: what the extender's Service leads to while this process leads; None: that is left alone.
         idle_window: seconds without a change after which a round starts.
         max_window: longest time in seconds from the first change to the start of a round.
         round_timeout: upper limit of a round in seconds; the deadline of a round is usually shorter (deadline.py).
@@ -38,6 +43,9 @@ class Settings:
     host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
     port: int = 8080
     lease: LeaseName = field(default_factory=LeaseName)
+    replicated: bool = False
+    own_pod: OwnPod | None = None
+    endpoint: ExtenderEndpoint | None = None
     idle_window: float = 0.02
     max_window: float = 0.2
     round_timeout: float = 60.0

@@ -16,12 +16,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
+from support.cli import thalweg
 from support.cluster_listing import everything
-from support.helm import CHART, NAMESPACE, Helm, HelmError, Manifest, pod_templates
+from support.helm import CHART, NAMESPACE, Helm, HelmError, Manifest, one, pod_templates
 from support.operator import until
 from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_controlplane.api import APPLY_PATCH
-from thalweg_controlplane.objects import collection_path, object_path
+from thalweg_controlplane.objects import collection_path, object_path, pod
+
+from flowcore.model.policies import GATE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -135,35 +138,30 @@ async def test_the_api_server_takes_every_object(helm: Helm, plane: tuple[Contro
         rendered = await asyncio.to_thread(helm.template, values)
         names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in rendered]
         assert len(set(names)) == len(names), values
-        objects |= {key(each): each for each in rendered}
+        objects |= {key(each): each for each in rendered if each["kind"] != "Pod"}
         pods |= {key(each): each for each in pod_templates(rendered)}
     assert len(objects) > 60
     params = {"dryRun": "All", "fieldManager": "test", "force": "true", "fieldValidation": "Strict"}
     for each in objects.values():
         await api.request("PATCH", object_path(each), each, params=params, content_type=APPLY_PATCH)
     # Accounts must be there for pods to be admitted.
-    for name in {pod["spec"].get("serviceAccountName", "default") for pod in pods.values()} - {"default"}:
+    for name in {each["spec"].get("serviceAccountName", "default") for each in pods.values()} - {"default"}:
         await api.apply(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
         )
     for number, each in enumerate(pods.values()):
         metadata = {**each["metadata"], "name": f"p{number}", "namespace": namespace}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": each["spec"]}
-        await api.request("POST", collection_path(pod), pod, params={"dryRun": "All", "fieldValidation": "Strict"})
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": each["spec"]}
+        await api.request("POST", collection_path(made), made, params={"dryRun": "All", "fieldValidation": "Strict"})
     await api.delete(f"/api/v1/namespaces/{namespace}/serviceaccounts", labelSelector="!never")
 
 
 async def test_the_namespace_is_restricted(plane: tuple[ControlPlane, Api], namespace: str) -> None:
     """The check before means something: a pod without the restricted security context is refused there."""
     _, api = plane
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p", "namespace": namespace},
-        "spec": {"containers": [{"name": "c", "image": "i"}], "serviceAccountName": "default"},
-    }
+    lax = pod("lax", namespace=namespace, serviceAccountName="default")
     with pytest.raises(ApiError, match=r'violates PodSecurity "restricted'):
-        await api.request("POST", collection_path(pod), pod, params={"dryRun": "All"})
+        await api.request("POST", collection_path(lax), lax, params={"dryRun": "All"})
 
 
 class Release:
@@ -296,6 +294,87 @@ async def test_kept_policies(release: Release, plane: tuple[ControlPlane, Api]) 
     await release("uninstall", "thalweg", "--no-hooks")
     await release("install", "thalweg", CHART)
     assert (await api.get(f"{POLICIES}/kept"))["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+async def test_the_mode_can_change(release: Release, plane: tuple[ControlPlane, Api]) -> None:
+    """From Binder to SecondScheduler and back: every object of the second mode is gone again."""
+    _, api = plane
+    await release("install", "thalweg", CHART)
+    binder = await release("get", "manifest", "thalweg")
+    await release("upgrade", "thalweg", CHART, mode="SecondScheduler")
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/thalweg-kube-scheduler"
+    await api.wait_for(path, lambda each: each["spec"]["replicas"] == 2)
+    await release("upgrade", "thalweg", CHART, mode="Binder")
+    assert await release("get", "manifest", "thalweg") == binder
+    with pytest.raises(ApiError, match="not found"):
+        await api.get(path)
+    assert [each["metadata"]["name"] for each in await api.list(f"/api/v1/namespaces/{NAMESPACE}/services")] == [
+        "thalweg"
+    ]
+
+
+async def test_after_kubectl_apply(release: Release, plane: tuple[ControlPlane, Api]) -> None:
+    """Who applied crds/ and rights/ by hand installs with --take-ownership; without it Helm names the first object."""
+    _, api = plane
+    for folder in ("crds", "rights"):
+        for path in sorted((CHART / "files" / folder).glob("*.yaml")):
+            for each in yaml.safe_load_all(path.read_text()):
+                if each["kind"] != "Namespace":
+                    await api.apply(each)
+    with pytest.raises(HelmError, match="exists and cannot be imported into the current release: invalid ownership"):
+        await release("install", "thalweg", CHART, mode="Extender")
+    await release("install", "thalweg", CHART, "--take-ownership", mode="Extender")
+    # What lies in another namespace than the release is not the chart's.
+    for each in yaml.safe_load_all((CHART / "files" / "rights" / "lease.yaml").read_text()):
+        await api.delete(object_path(each))
+
+
+async def account_kubeconfig(control: ControlPlane, api: Api, name: str, folder: Path) -> Path:
+    """The plane's, with the token of an account of the release."""
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{name}/token"
+    config = yaml.safe_load(control.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": (await api.request("POST", path, request))["status"]["token"]}
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(json.dumps(config))
+    return kubeconfig
+
+
+async def test_the_doctor_has_the_rights_that_it_needs(
+    release: Release, plane: tuple[ControlPlane, Api], tmp_path: Path, helm: Helm
+) -> None:
+    """The command of `helm test`, with its account's token and no other right, finds that no operator leads.
+
+    It may read all that it asks for, and finds all rights of the operator's account.
+    """
+    control, api = plane
+    await release("install", "thalweg", CHART, mode="Extender")
+    kubeconfig = await account_kubeconfig(control, api, "thalweg-test", tmp_path)
+    (container,) = one(helm.template({"mode": "Extender"}), "Pod", "thalweg-test")["spec"]["containers"]
+    done = await asyncio.to_thread(thalweg, *container["args"], "--kubeconfig", kubeconfig, "-o", "json")
+    assert done.returncode == 1, done.stderr
+    found = {each["check"]: each["verdict"] for each in json.loads(done.stdout)}
+    wanted = dict.fromkeys(("api-server", "crd", "rights", "policies", "gates", "served"), "OK") | {"lease": "FAIL"}
+    assert {check: found[check] for check in wanted} == wanted
+
+
+async def test_the_uninstaller_has_the_rights_that_it_needs(
+    release: Release, plane: tuple[ControlPlane, Api], tmp_path: Path, helm: Helm
+) -> None:
+    """The command of the pre-delete Job, with its account's token and no other right, opens a thousand gates."""
+    control, api = plane
+    await release("install", "thalweg", CHART, mode="Extender")
+    await api.create_many([pod(f"p{number}", schedulingGates=[{"name": GATE}]) for number in range(1000)])
+    kubeconfig = await account_kubeconfig(control, api, "thalweg-uninstall", tmp_path)
+    job = one(helm.template({"mode": "Extender"}), "Job", "thalweg-uninstall")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    done = await asyncio.to_thread(thalweg, *container["args"], "--kubeconfig", kubeconfig, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["gatesOpened"], answer["admissionObjectsRemoved"], answer["problems"]) == (1000, 2, [])
+    assert not any(each["spec"].get("schedulingGates") for each in await api.list("/api/v1/pods"))
+    await release("uninstall", "thalweg", "--no-hooks")  # what the Job removed is no problem for Helm
+    await api.delete("/api/v1/namespaces/default/pods")
 
 
 async def test_one_release_a_cluster(release: Release, plane: tuple[ControlPlane, Api]) -> None:

@@ -12,8 +12,19 @@ PAGES = sorted(
 #: Files of the repository that name pages of docs/ in comments, docstrings and messages.
 SOURCES = sorted(
     path
-    for folder in ("flowcore", "operator", "extender", "cli", "controlplane", "bench", "tests", "crds", "rights")
-    for pattern in ("*.py", "*.yaml")
+    for folder in (
+        "flowcore",
+        "operator",
+        "extender",
+        "cli",
+        "controlplane",
+        "bench",
+        "tests",
+        "crds",
+        "rights",
+        "charts",
+    )
+    for pattern in ("*.py", "*.yaml", "*.tpl", "NOTES.txt")
     for path in (ROOT / folder).rglob(pattern)
 )
 

@@ -14,6 +14,7 @@ REFERENCE = ROOT / "docs" / "reference"
 NOT_MESSAGES = (
     "operator/thalweg_operator/api",
     "operator/thalweg_operator/app.py",
+    "operator/thalweg_operator/find_tracer.py",
     "operator/thalweg_operator/health.py",
     "operator/thalweg_operator/metrics.py",
     "operator/thalweg_operator/settings.py",
@@ -24,12 +25,14 @@ NOT_MESSAGES = (
     "operator/thalweg_operator/policies/resync.py",
     "extender/thalweg_extender/certificates.py",
     "extender/thalweg_extender/listener.py",
+    "extender/thalweg_listener",
     "extender/thalweg_extender/server.py",
     "extender/thalweg_extender/wire.py",
     "flowcore/api/csi_migration.py",
     "flowcore/api/storage_objects.py",
     "flowcore/api/volumes.py",
     "flowcore/classes/invalidation.py",
+    "flowcore/cluster/saved_state.py",
     "flowcore/solve",
     "operator/thalweg_operator/reservations/transitions.py",
 )

@@ -20,6 +20,8 @@ from flowcore.model.policies import GATE, PLANNED, WOKEN
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+BREAKS_PLANE = True
+
 THEIRS = "example.com/later"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"

@@ -11,6 +11,7 @@ from typing import Any
 from support.cluster_scenario import install_crds
 from support.controlplane import running
 from support.operator import Operator, free_address, running_operator, until
+from support.rights import acting_account
 from thalweg.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, Binaries, ControlPlane
 from thalweg_controlplane.certificates import Authority, Pair
@@ -102,11 +103,15 @@ async def cluster(binaries: Binaries, folder: Path) -> AsyncIterator[Cluster]:
         *("--extender-client-ca", str(authority.certificate)),
     ]
     config = configuration(url, authority.certificate, client)
-    async with running(binaries, controller_manager=False, kwok=False, scheduler_config=config) as (plane, api):
+    bare = {"controller_manager": False, "kwok": False}
+    async with (
+        running(binaries, **bare, scheduler_config=config, audit=True) as (plane, api),
+        acting_account(plane, api, folder) as account,
+    ):
         await install_crds(api)
         await api.create_many([node(name) for name in ("a", "b")])
         await api.create(POLICY)
-        async with running_operator(plane.kubeconfig, folder / "operator.log", extender=options) as operator:
+        async with running_operator(account, folder / "operator.log", extender=options) as operator:
             yield Cluster(plane, api, operator, url, folder, authority, server, client)
 
 

@@ -29,6 +29,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 #: The disruption controller counts what budgets allow; KWOK makes pods ready.
 PLANE = {"controller_manager": True, "kwok": True}
+#: Kinds of PodGroups are installed.
+BREAKS_PLANE = True
 NATIVE, COSCHEDULING, VOLCANO = (
     "scheduling.k8s.io/v1alpha2",
     "scheduling.x-k8s.io/v1alpha1",

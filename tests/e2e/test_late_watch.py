@@ -11,6 +11,7 @@ import pytest
 from support.cluster_scenario import install_crds, policy
 from support.controlplane import running
 from support.operator import Operator, free_address, running_operator, until
+from support.rights import acting_account
 from support.steering import DelayingProxy, count, scheduler_config
 from thalweg_controlplane import Api, Binaries
 from thalweg_controlplane.objects import node, object_path, pod
@@ -24,12 +25,16 @@ async def behind_a_relay(binaries: Binaries, folder: Path) -> AsyncIterator[tupl
     async with DelayingProxy(free_address()) as asking:
         config = scheduler_config(asking)
         async with (
-            running(binaries, controller_manager=False, kwok=False, scheduler_config=config) as (plane, api),
+            running(binaries, controller_manager=False, kwok=False, scheduler_config=config, audit=True) as (
+                plane,
+                api,
+            ),
+            acting_account(plane, api, folder) as account,
             DelayingProxy(plane.url.removeprefix("https://")) as relay,
         ):
             await install_crds(api)
             kubeconfig = folder / "kubeconfig"
-            kubeconfig.write_text(plane.kubeconfig.read_text().replace(plane.url, f"https://{relay.address}"))
+            kubeconfig.write_text(account.read_text().replace(plane.url, f"https://{relay.address}"))
             extender = ("--extender-listen", asking.to)
             async with running_operator(kubeconfig, folder / "operator.log", extender=extender) as operator:
                 yield api, operator, relay

@@ -59,12 +59,12 @@ async def test_started_before_the_api_server(
     await scene.operator.stop()
     await scene.nodes("a")
     await scene.create("waiting")
-    kubeconfig = plane[0].kubeconfig
+    kubeconfig = scene.operator.kubeconfig
     await plane[0].kill("kube-apiserver")
     async with running_operator(kubeconfig, tmp_path / "early.log", wait=False) as early:
         await early.answers("/healthz", 200)
         said = await early.answers("/readyz", 503)
-        assert said.startswith("not in sync: nodes, pods, namespaces, ")
+        assert said.startswith("nodes: not in sync yet\npods: not in sync yet\n")
         assert said.endswith(", policies, lease\n")
         await until(lambda: "connection lost" in early.log, 20, lambda: "it to try")
         early.check()
@@ -75,12 +75,13 @@ async def test_started_before_the_api_server(
     await scene.operator.start()
 
 
-async def test_sigterm_while_the_api_server_is_away(plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_sigterm_while_the_api_server_is_away(
+    plane: tuple[ControlPlane, Api], account: Path, tmp_path: Path
+) -> None:
     """Told to stop before it ever got anywhere, it stops."""
-    kubeconfig = plane[0].kubeconfig
     await plane[0].kill("kube-apiserver")
     try:
-        async with running_operator(kubeconfig, tmp_path / "operator.log", wait=False) as operator:
+        async with running_operator(account, tmp_path / "operator.log", wait=False) as operator:
             await operator.answers("/readyz", 503)
             await until(lambda: "connection lost" in operator.log, 20, lambda: "it to try")
             assert await operator.stop() == 0
@@ -112,7 +113,7 @@ async def test_without_the_crd(scene: ClusterScenario, plane: tuple[ControlPlane
     await api.delete(CRD)
     await until(lambda: _absent(api, CRD), 30, lambda: "the CRD to be gone")
     await scene.nodes("a")
-    async with running_operator(plane[0].kubeconfig, tmp_path / "without.log") as operator:
+    async with running_operator(scene.operator.kubeconfig, tmp_path / "without.log") as operator:
         await scene.create("before")
         assert await scene.node_of("before") == "a"
         assert "FlowSchedulingPolicy is not installed" in operator.log

@@ -23,7 +23,8 @@ from flowcore.model.policies import GATE, SCHEDULER_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PLANE = {"scheduler": True, "kwok": True, "audit": True}
+PLANE = {"scheduler": True, "kwok": True}
+BREAKS_PLANE = True
 STEERED = {"waiting": "Gate"}
 POD_GROUPS = Path(__file__).parent.parent / "support" / "pod_groups.yaml"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg"

@@ -17,6 +17,8 @@ from flowcore.model.policies import GATE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+BREAKS_PLANE = True
+
 RULES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
 NAME = "kube-system/thalweg-removed"
@@ -77,10 +79,10 @@ async def nothing_left(api: Api) -> None:
     assert made["spec"].get("schedulingGates", []) == []
 
 
-async def test_after_the_operator_was_stopped(plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_after_the_operator_was_stopped(plane: tuple[ControlPlane, Api], account: Path, tmp_path: Path) -> None:
     """A thousand gated pods are opened, our admission policies are gone, and a second run finds nothing to do."""
     control, api = plane
-    async with running_operator(control.kubeconfig, tmp_path / "operator.log", lease=NAME) as operator:
+    async with running_operator(account, tmp_path / "operator.log", lease=NAME) as operator:
         await prepare(api, 1000)
         code, _, said = await uninstall(control)
         assert code == 1
@@ -103,10 +105,10 @@ async def test_after_the_operator_was_stopped(plane: tuple[ControlPlane, Api], t
     await clean(api)
 
 
-async def test_by_force_while_an_operator_runs(plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+async def test_by_force_while_an_operator_runs(plane: tuple[ControlPlane, Api], account: Path, tmp_path: Path) -> None:
     """The lease is taken from it: it ends by itself before anything is removed, and makes nothing anew."""
     control, api = plane
-    async with running_operator(control.kubeconfig, tmp_path / "operator.log", lease=NAME) as operator:
+    async with running_operator(account, tmp_path / "operator.log", lease=NAME) as operator:
         await prepare(api, 100)
         code, done, said = await uninstall(control, "--force")
         assert (code, done["problems"]) == (0, []), said

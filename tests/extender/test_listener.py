@@ -7,14 +7,13 @@ import gzip
 import json
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 import pytest
-from support.callers import PASSING_ADVICE, Refusals, files, post_filter, trusting
+from support.callers import PASSING_ADVICE, Refusals, files, opened, post_filter, trusting
 from support.extender import UNPACED_LIMITS, StubPlanView, filter_request, pod, served
 from support.operator import until
 from thalweg_controlplane.certificates import Authority
@@ -26,21 +25,6 @@ from flowcore.model.advice import Advice
 @pytest.fixture
 def ours(tmp_path: Path) -> Authority:
     return Authority(tmp_path, "ours")
-
-
-@asynccontextmanager
-async def opened(address: str, number: int, says: bytes = b"") -> AsyncIterator[list[asyncio.StreamReader]]:
-    """So many connections that say no more than this."""
-    host, _, port = address.split("/")[2].partition(":")
-    async with AsyncExitStack() as stack:
-        readers = []
-        for _ in range(number):
-            reader, writer = await asyncio.open_connection(host, int(port))
-            stack.callback(writer.close)
-            if says:
-                writer.write(says)
-            readers.append(reader)
-        yield readers
 
 
 HEAD = b"POST /extender/filter HTTP/1.1\r\nHost: a\r\n"
@@ -110,7 +94,7 @@ async def test_a_head_that_does_not_end_and_a_body_that_does_not() -> None:
         assert await asyncio.wait_for(dribbles(HEAD + b"X-Slow: "), 30) == b""
         body = await asyncio.wait_for(dribbles(HEAD + b"Content-Length: 100000\r\n\r\n{"), 30)
         assert not body or body.startswith(b"HTTP/1.1 408 ")
-    assert refused.fields["body time"] == 1
+    assert refused.fields == {"head time": 1, "body time": 1}
 
 
 async def test_requests_beyond_those_in_flight_are_503() -> None:
@@ -242,6 +226,30 @@ async def test_nothing_else_is_served_there(method: str, path: str, status: int)
         http.request(method, address.removesuffix("/extender") + path) as answer,
     ):
         assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS, to a plain listener
+        b"GET / HTTP/9.9\r\n\r\n",
+        HEAD + b"Content-Length: many\r\n\r\n",
+        HEAD + b"X-Long: " + b"x" * 20_000 + b"\r\n\r\n",
+        HEAD + b"".join(b"X-%d: x\r\n" % at for at in range(5_000)) + b"\r\n",
+    ],
+    ids=["TLS", "version", "length", "long header", "many headers"],
+)
+async def test_what_is_no_http_is_refused_in_a_few_words(says: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Counted once each, without a traceback in the log, and the next caller is answered."""
+    refused = Refusals()
+    async with served(StubPlanView(PASSING_ADVICE), on_refused=refused) as address:
+        for _ in range(3):
+            async with opened(address, 1, says) as (reader,):
+                answer = await asyncio.wait_for(reader.read(), 30)
+            assert answer.split()[1] == b"400", answer
+        assert await post_filter(address) == 200
+    assert refused.fields == {"HTTP": 3}
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_what_is_refused_is_told_by_its_field() -> None:

@@ -135,15 +135,22 @@ async def test_what_is_not_json_is_refused_with_a_sentence(verb: str) -> None:
 
 
 async def test_a_guide_that_cannot_answer_yet_is_503_with_its_reason() -> None:
-    """For each verb that asks it."""
-    async with served(guide := StubPlanView("the snapshot is not in sync yet: pods")) as address:
+    """For each verb; nothing is looked at, and nothing is bound."""
+    bound: list[str] = []
+
+    async def bind(_namespace: str, name: str, _uid: str, _node: str) -> str:
+        bound.append(name)
+        return ""
+
+    async with served(guide := StubPlanView("lease: standby, another leads"), bind=bind) as address:
         for verb, body in (
             ("filter", filter_request(NAMES)),
             ("prioritize", filter_request(NAMES)),
             ("preempt", preempt_request({})),
+            ("bind", b'{"PodNamespace":"a","PodName":"b","PodUID":"c","Node":"d"}'),
         ):
-            assert await post(address, verb, body) == (503, "the snapshot is not in sync yet: pods\n")
-    assert guide.answers == []
+            assert await post(address, verb, body) == (503, "lease: standby, another leads\n")
+    assert (guide.asked, guide.answers, bound) == ([], [], [])
 
 
 async def test_a_guide_that_fails_is_500_and_one_line_in_the_log() -> None:

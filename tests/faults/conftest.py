@@ -1,4 +1,4 @@
-"""One control plane, one operator behind a proxy, and one world for all faults of a module."""
+"""One control plane, one operator with the account of rights/ behind a proxy, and one world for all faults."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +12,7 @@ from support.fault_world import FaultWorld
 from support.operator import free_address, running_operator
 from support.operator_logs import pytest_runtest_makereport
 from support.proxy import proxied
+from support.rights import acting_account, user_of
 from support.steering import DelayingProxy, scheduler_config
 from thalweg_controlplane import Binaries
 
@@ -24,9 +25,10 @@ async def world(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) ->
     async with (
         DelayingProxy(free_address()) as relay,
         running(
-            binaries, controller_manager=False, scheduler=True, kwok=False, scheduler_config=scheduler_config(relay)
+            binaries, controller_manager=False, kwok=False, scheduler_config=scheduler_config(relay), audit=True
         ) as (plane, api),
-        proxied(plane, api, folder) as proxy,
+        acting_account(plane, api, folder) as account,
+        proxied(plane, api, folder, user_of(account)) as proxy,
     ):
         await install_crds(api)
         async with running_operator(

@@ -3,23 +3,26 @@
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession, web
-from support.operator import free_address
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.health import STALE, Liveness, application, missing_kinds
-from thalweg_operator.metrics import Metrics
+from thalweg_operator.health import STALE, Liveness, kind_problems
 from thalweg_operator.planning.worker.client import WorkerClient
 
 
 def test_a_kind_is_lacking_until_it_was_complete_once_and_while_it_is_stale() -> None:
     """It falls when nothing is heard for longer than the bound, and returns when something is."""
-    heard = {"nodes": (True, 1000.0), "pods": (False, None), "podgroups.x": (True, 1000.0)}
-    assert missing_kinds(heard, 1000.0 + STALE, ["podgroups.x"]) == ["pods"]
+    heard: dict[str, tuple[bool, float | None]] = {
+        "nodes": (True, 1000.0), "pods": (False, None), "podgroups.x": (True, 1000.0)
+    }  # fmt: skip
+
+    def found(now: float) -> dict[str, str]:
+        return {kind: problem for kind, problem in kind_problems(heard, now, ["podgroups.x"]).items() if problem}
+
+    assert found(1000.0 + STALE) == {"pods": "not in sync yet"}
     heard["pods"] = (True, 1050.0)
-    assert missing_kinds(heard, 1000.0 + STALE, ["podgroups.x"]) == []
-    assert missing_kinds(heard, 1000.0 + STALE + 1, ["podgroups.x"]) == ["nodes (nothing heard for 91 s)"]
+    assert found(1000.0 + STALE) == {}
+    assert found(1000.0 + STALE + 1) == {"nodes": "nothing heard for 91 s"}
     heard["nodes"] = (True, 1091.0)
-    assert missing_kinds(heard, 1000.0 + STALE + 1, ["podgroups.x"]) == []
+    assert found(1000.0 + STALE + 1) == {}
 
 
 def test_a_loop_that_waits_for_work_is_well() -> None:
@@ -65,26 +68,6 @@ def test_rounds_of_which_none_succeeds_are_no_progress() -> None:
     progress.round_began()
     progress.round_ended(success=True)
     assert progress.problem() == ""
-
-
-async def test_the_pages_say_why() -> None:
-    """503 and a sentence, or 200."""
-    lacks, problem = ["nodes"], "one round takes 301 s"
-    runner = web.AppRunner(application(Metrics(), lambda: lacks, lambda: problem))
-    await runner.setup()
-    host, port = free_address().split(":")
-    await web.TCPSite(runner, host, int(port)).start()
-
-    async def get(path: str) -> tuple[int, str]:
-        async with ClientSession() as session, session.get(f"http://{host}:{port}{path}") as answer:
-            return answer.status, await answer.text()
-
-    assert await get("/readyz") == (503, "not in sync: nodes\n")
-    assert await get("/healthz") == (503, "no progress: one round takes 301 s\n")
-    lacks, problem = [], ""
-    assert await get("/readyz") == (200, "ok\n")
-    assert await get("/healthz") == (200, "ok\n")
-    await runner.cleanup()
 
 
 async def test_a_worker_that_cannot_be_started_is_a_lost_worker(

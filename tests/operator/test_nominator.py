@@ -120,6 +120,5 @@ async def test_an_error_that_passes_is_tried_again(tmp_path: Path) -> None:
 
     async with nominating(tmp_path, answer, SOON, shell) as (server, nominator):
         nominator.put(WRITES["nominate"])
-        async with asyncio.timeout(10):
-            await nominator.drain()
+        await until(lambda: shell.answers, 10, lambda: "the end")
         assert (server.patches["p"], shell.answers) == (4, [(events.Answer.DONE, "")])

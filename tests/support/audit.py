@@ -31,14 +31,17 @@ class AuditedRequest:
     words: str
 
 
-def audited(plane: ControlPlane, user: str = ACCOUNT) -> list[AuditedRequest]:
-    """All requests of the account so far, in the order of their answers. The plane was started with `audit`."""
-    return read(plane.audit_log, user)
+def audited(plane: ControlPlane, user: str = ACCOUNT, since: int = 0) -> list[AuditedRequest]:
+    """All requests of the account so far, in the order of their answers. The plane was started with `audit`.
+
+    `since`: so many bytes of the log are of earlier requests.
+    """
+    return read(plane.audit_log, user, since)
 
 
-def read(log: Path, user: str = ACCOUNT) -> list[AuditedRequest]:
+def read(log: Path, user: str = ACCOUNT, since: int = 0) -> list[AuditedRequest]:
     """The same of an audit log; a last line that is only half written is left out."""
-    lines = log.read_text().split("\n")[:-1]
+    lines = log.read_bytes()[since:].decode().split("\n")[:-1]
     events = [json.loads(line) for line in lines if user in line]
     return [_to_request(event) for event in events if event["user"]["username"] == user]
 

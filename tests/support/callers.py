@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -50,3 +53,18 @@ async def post_filter(address: str, tls: ssl.SSLContext | bool = True, body: byt
     ):
         await answer.read()
         return answer.status
+
+
+@asynccontextmanager
+async def opened(address: str, number: int, says: bytes = b"") -> AsyncIterator[list[asyncio.StreamReader]]:
+    """So many connections that say no more than this."""
+    host, _, port = address.split("/")[2].partition(":")
+    async with AsyncExitStack() as stack:
+        readers = []
+        for _ in range(number):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            stack.callback(writer.close)
+            if says:
+                writer.write(says)
+            readers.append(reader)
+        yield readers

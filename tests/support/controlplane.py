@@ -1,5 +1,6 @@
 """Fixtures for tests that want a real control plane. Import them into a conftest.py by name."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -38,6 +39,41 @@ def _show(config: pytest.Config, line: str) -> None:
     """A first build takes minutes: says so even though pytest captures what tests print."""
     with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         print(f"\n[control plane] {line}", end="", flush=True)  # noqa: T201
+
+
+class SharedPlane:
+    """A control plane that users take one after the other, as long as they want the same of it.
+
+    To start one takes as much time as many a test.
+    """
+
+    def __init__(self, binaries: Binaries) -> None:
+        self._binaries = binaries
+        self._plane: ControlPlane | None = None
+        self._options: dict[str, Any] = {}
+
+    async def take(self, **options: Any) -> ControlPlane:
+        """The control plane that runs, if it was started with these options; otherwise a new one takes its place."""
+        if options != self._options:
+            await self.stop()
+        if self._plane is None:
+            self._plane = await ControlPlane(self._binaries, **options).__aenter__()
+            self._options = options
+        return self._plane
+
+    async def stop(self) -> None:
+        """Ends it: nobody can use it as it is now."""
+        plane, self._plane = self._plane, None
+        if plane is not None:
+            await plane.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_plane(binaries: Binaries) -> Iterator[SharedPlane]:
+    """One for this process."""
+    shared = SharedPlane(binaries)
+    yield shared
+    asyncio.run(shared.stop())
 
 
 @asynccontextmanager

@@ -20,13 +20,17 @@ UNPACED_LIMITS = Limits(unhelpful_interval=0)
 class StubPlanView:
     """Says what it was told to say, or does what it was told to do, and keeps what it was asked and told."""
 
-    def __init__(self, advice: Advice | str | Callable[[ExtenderPod, Sequence[str]], Advice | str]) -> None:
+    def __init__(self, advice: Advice | str | Callable[[ExtenderPod, Sequence[str]], Advice]) -> None:
         self.advice = advice
         self.asked: list[tuple[ExtenderPod, list[str]]] = []
         self.answers: list[tuple[str, Outcome, list[str]]] = []
 
-    def advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice | str:
+    def unavailable(self) -> str:
+        return self.advice if isinstance(self.advice, str) else ""
+
+    def advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice:
         self.asked.append((extender_pod, list(node_names)))
+        assert not isinstance(self.advice, str)
         return self.advice(extender_pod, node_names) if callable(self.advice) else self.advice
 
     def answered(self, extender_pod: ExtenderPod, _advice: Advice, outcome: Outcome, passed: Sequence[str]) -> None:

@@ -42,7 +42,7 @@ class Fault:
 
     name: str
     strike: Strike
-    within: float = 60.0
+    within: float = 120.0
     slow: bool = False
 
 

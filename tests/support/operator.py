@@ -1,13 +1,14 @@
 """The operator as a real child process: started, asked, killed, started again."""
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -34,12 +35,21 @@ class Operator:
         lease: str = "",
         extender: Sequence[str] = (),
         program: Sequence[str] = ("-m", "thalweg"),
+        *,
+        replicated: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._kubeconfig, self._log, self._lease, self._extender = kubeconfig, log, lease, extender
-        self._program = program
+        self._kubeconfig, self._log, self._lease, self._program = kubeconfig, log, lease, program
+        self._options = [*extender, *(["--replicated"] if replicated else [])]
+        self._environment = {**os.environ, **(environment or {})}
         self.address = address or free_address()
         self._read = 0
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -58,6 +68,11 @@ class Operator:
         new, self._read = text[self._read :], len(text)
         return new
 
+    @property
+    def kubeconfig(self) -> Path:
+        """What it runs with; other operators may, too."""
+        return self._kubeconfig
+
     def worker_pids(self) -> list[int]:
         """Its solver processes."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
@@ -70,7 +85,8 @@ class Operator:
         command = [sys.executable, *self._program, "run", "--kubeconfig", str(self._kubeconfig), "--lease", lease]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--listen", self.address, "--log-format", "text", *self._extender],
+                [*command, "--listen", self.address, "--log-format", "text", *self._options],
+                env=self._environment,
                 stdout=log,
                 stderr=log,
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
@@ -125,6 +141,11 @@ class Operator:
         if self._process is not None and self._process.poll() is not None:
             raise AssertionError(f"the operator ended with {self._process.returncode}:\n{self.log[-3000:]}")
 
+    async def ended(self, within: float = 30.0) -> int:
+        """Waits until it has ended by itself; its exit code."""
+        assert self._process is not None
+        return await asyncio.to_thread(self._process.wait, within)
+
     async def kill(self) -> None:
         """SIGKILL: it is gone when this returns."""
         await self._end(signal.SIGKILL)
@@ -157,12 +178,16 @@ async def running_operator(
     lease: str = "",
     extender: Sequence[str] = (),
     program: Sequence[str] = ("-m", "thalweg"),
+    replicated: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Operator]:
     """An operator that is ready (or, without `wait`, one that was only started), ended when the block is left.
 
-    `extender` are its options --extender-*.
+    `extender` are its options --extender-*; `environment` comes on top of that of the tests.
     """
-    operator = Operator(kubeconfig, log, address, lease, extender, program)
+    operator = Operator(
+        kubeconfig, log, address, lease, extender, program, replicated=replicated, environment=environment
+    )
     STARTED.append(operator)
     try:
         if wait:

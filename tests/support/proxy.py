@@ -34,6 +34,7 @@ class ProxiedRequest:
     method: str
     path: str
     status: int = 0
+    body: bytes = b""
 
     @property
     def is_write(self) -> bool:
@@ -48,7 +49,11 @@ class ApiProxy:
         kubeconfig: as the plane's, by way of the proxy.
         requests: all requests that reached the API server, in order.
         cut: while it is set nothing passes and nothing is answered; what is sent meanwhile never arrives.
+        lagging: paths whose watches bring nothing for now.
+        before, after: called with each request before it is passed on, and when the API server has answered it. Where
+            they return False, neither the request nor the answer goes further, and the connection is closed.
         loses: the end of a path: the answer to the next such request is lost, once.
+        date: the answers' Date header, in place of the true time; "": the true time.
         disturbance: takes each request in place of `forward`; None: all pass.
     """
 
@@ -57,9 +62,12 @@ class ApiProxy:
         self.kubeconfig = kubeconfig
         self.requests: list[ProxiedRequest] = []
         self.cut = False
-        self.loses = ""
+        self.lagging: set[str] = set()
+        self.before: Callable[[ProxiedRequest], bool] = lambda _request: True
+        self.after: Callable[[ProxiedRequest], bool] = lambda _request: True
+        self.loses = self.date = ""
         self.disturbance: Disturbance | None = None
-        self._watches: set[web.Request] = set()
+        self._watches: set[asyncio.Transport] = set()
 
     @property
     def writes(self) -> list[ProxiedRequest]:
@@ -79,22 +87,24 @@ class ApiProxy:
 
     def end_watches(self) -> None:
         """Ends all watches that are open, wherever they are."""
-        for request in self._watches:
-            if request.transport is not None:
-                request.transport.abort()
+        for transport in self._watches:
+            transport.abort()
 
     async def forward(self, request: web.Request) -> web.StreamResponse:
         """Passes a request on, and the API server's answer back."""
         body = await request.read()
-        record = ProxiedRequest(time.monotonic(), request.method, request.path_qs)
+        record = ProxiedRequest(time.monotonic(), request.method, request.path_qs, body=body)
+        if not self.before(record):
+            raise ConnectionResetError
         self.requests.append(record)
-        if not is_watch(request):
+        transport = request.transport
+        if not is_watch(request) or transport is None:
             return await self._relay(request, body, record)
-        self._watches.add(request)
+        self._watches.add(transport)
         try:
             return await self._relay(request, body, record)
         finally:
-            self._watches.discard(request)
+            self._watches.discard(transport)
 
     async def _relay(self, request: web.Request, body: bytes, record: ProxiedRequest) -> web.StreamResponse:
         headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
@@ -102,14 +112,20 @@ class ApiProxy:
             request.method, self._api.url + request.path_qs, data=body or None, headers=headers
         ) as answer:
             record.status = answer.status
+            if not self.after(record):
+                raise ConnectionResetError
             if self.loses and request.path.endswith(self.loses):
                 self.loses = ""
                 raise ConnectionResetError
             response = web.StreamResponse(status=answer.status)
             response.content_type = answer.content_type
+            if self.date:
+                response.headers["Date"] = self.date
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
                 await self._while_cut()
+                while "watch" in request.query and request.path in self.lagging:  # noqa: ASYNC110 - tests set it
+                    await asyncio.sleep(0.02)
                 await response.write(chunk)
             await response.write_eof()
         return response

@@ -1,15 +1,35 @@
 """The rights that rights/ gives the operator's account, and that account's token."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from support.audit import audited
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import object_path
 
 RIGHTS = Path(__file__).parents[2] / "rights"
+#: Operators of tests take leases of their own: no test waits for the lease of one that was killed to end.
+_OWN_LEASES: tuple[dict[str, Any], ...] = (
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "leases-of-tests", "namespace": "kube-system"},
+        "rules": [
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}
+        ],
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "leases-of-tests", "namespace": "kube-system"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "leases-of-tests"},
+        "subjects": [{"kind": "ServiceAccount", "name": "thalweg", "namespace": "thalweg-system"}],
+    },
+)
 ACCOUNT = "/api/v1/namespaces/thalweg-system/serviceaccounts/thalweg"
 #: Bindings that a new cluster has: they let every account read which kinds it serves.
 DISCOVERY = tuple(
@@ -79,17 +99,39 @@ def _bindings(stem: str) -> list[dict[str, Any]]:
     return [each for each in manifests(stem) if each["kind"] in ("RoleBinding", "ClusterRoleBinding")]
 
 
-async def token(api: Api) -> str:
-    """Of the account, for ten minutes."""
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+async def token(api: Api, seconds: int = 600) -> str:
+    """Of the account, for so long."""
+    spec = {"expirationSeconds": seconds}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     made = await api.request("POST", f"{ACCOUNT}/token", request)
     return str(made["status"]["token"])
 
 
-async def kubeconfig(plane: ControlPlane, api: Api, folder: Path) -> Path:
-    """The plane's, with the account's token."""
+async def kubeconfig(plane: ControlPlane, api: Api, folder: Path, seconds: int = 600) -> Path:
+    """The plane's, with a token of the account for so long."""
     config: dict[str, Any] = yaml.safe_load(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": await token(api)}
+    config["users"][0]["user"] = {"token": await token(api, seconds)}
     path = folder / "account-kubeconfig"
     path.write_text(json.dumps(config))
     return path
+
+
+def user_of(kubeconfig: Path) -> dict[str, Any]:
+    """The only user of a kubeconfig."""
+    config: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
+    user: dict[str, Any] = config["users"][0]["user"]
+    return user
+
+
+@asynccontextmanager
+async def acting_account(plane: ControlPlane, api: Api, folder: Path) -> AsyncIterator[Path]:
+    """A kubeconfig of the account with all of rights/. The plane was started with `audit`.
+
+    At the end the API server must not have refused the account anything for want of a right.
+    """
+    await grant(api)
+    for each in _OWN_LEASES:
+        await api.apply(each)
+    before = plane.audit_log.stat().st_size
+    yield await kubeconfig(plane, api, folder, seconds=6 * 3600)
+    assert [each for each in audited(plane, since=before) if each.status == 403] == []

@@ -21,20 +21,20 @@ class DelayingProxy:
     """Carries bytes between kube-scheduler and the operator; it can be told to take its time.
 
     Attributes:
-        address: where kube-scheduler connects to.
+        address: where kube-scheduler connects to; without a port in the arguments, a free one.
         to: where the operator is to listen.
         delay: seconds that each answer is kept for.
     """
 
-    def __init__(self, to: str) -> None:
-        self.to, self.address, self.delay = to, "", 0.0
+    def __init__(self, to: str, address: str = "127.0.0.1:0") -> None:
+        self.to, self.address, self.delay = to, address, 0.0
         self._server: asyncio.Server | None = None
         self._carrying: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        host, port = self._server.sockets[0].getsockname()
-        self.address = f"{host}:{port}"
+        host, _, port = self.address.rpartition(":")
+        self._server = await asyncio.start_server(self._serve, host, int(port))
+        self.address = "{}:{}".format(*self._server.sockets[0].getsockname())
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -22,9 +22,14 @@ async def watched_cluster(plane: ControlPlane) -> AsyncIterator[DrivenLedger]:
         operator = Operator(settings, connection, LeaderElector(connection, Fence(), settings.lease))
         tasks = [asyncio.create_task(each.run()) for each in operator._reflectors.values()]
         try:
-            await until(lambda: operator.not_ready() == ["policies", "lease"], 30, lambda: str(operator.not_ready()))
+            await until(lambda: unready(operator) == ["policies", "lease"], 30, lambda: str(operator.readiness()))
             yield DrivenLedger.of(operator._shell)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def unready(operator: Operator) -> list[str]:
+    """Names of the checks of /readyz that fail."""
+    return [name for name, problem in operator.readiness().items() if problem]

@@ -40,11 +40,16 @@ from thalweg.option_types import HOST_PORT, Address
               help="Answer every client, on any address, also without TLS.")  # fmt: skip
 @click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
               help="Lease that the operator holds while it works. Use one lease for each cluster.")  # fmt: skip
+@click.option("--replicated", is_flag=True,
+              help="Stand by while another operator holds the lease, instead of ending.")  # fmt: skip
 @click.option("--worker-memory", metavar="QUANTITY",
               help="Memory limit of the planning process, such as 4Gi. 0 means no limit.  "
                    "[default: half of the container's limit]")  # fmt: skip
 @click.option("--extender-bind", is_flag=True,
               help="Serve the extender's bind verb too, for `thalweg scheduler-config --bind`.")  # fmt: skip
+@click.option("--extender-endpoints", metavar="NAMESPACE/SERVICE",
+              help="Service without a selector. The leader writes its EndpointSlice with the address in the "
+                   "environment variable POD_IP.")  # fmt: skip
 def run(
     kubeconfig: Path | None,
     context: str | None,
@@ -62,6 +67,8 @@ def run(
     extender_client_ca: Path | None,
     extender_insecure: bool,  # noqa: FBT001 - click's flags
     extender_bind: bool,  # noqa: FBT001
+    extender_endpoints: str | None,
+    replicated: bool,  # noqa: FBT001
 ) -> None:
     """Run the operator.
 
@@ -81,7 +88,13 @@ def run(
     from thalweg.run import run_operator
 
     extender = ExtenderOptions(
-        extender_listen, extender_cert, extender_key, extender_client_ca, extender_insecure, extender_bind
+        extender_listen,
+        extender_cert,
+        extender_key,
+        extender_client_ca,
+        extender_insecure,
+        extender_bind,
+        extender_endpoints,
     )
     run_operator(
         kubeconfig,
@@ -95,4 +108,5 @@ def run(
         worker_memory,
         lease,
         extender,
+        replicated=replicated,
     )

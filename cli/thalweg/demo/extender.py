@@ -58,6 +58,9 @@ class _Planned:
         """Nodes that pass the in-tree filters: kube-scheduler asks about no others."""
         return [node.name for node, fits in zip(self._nodes, self._demands[key].allowed, strict=True) if fits]
 
+    def unavailable(self) -> str:
+        return ""
+
     def advise(self, asked: ExtenderPod, names: Sequence[str]) -> Advice:
         taken = self._full()
         if asked.key not in self._demands:

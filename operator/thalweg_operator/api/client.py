@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -29,6 +30,7 @@ from thalweg_operator.errors import ConnectionLost, Refused
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 #: Bytes. A watch event holds an object of at most 1.5 MiB, etcd's limit.
 _READ_BUFFER = 2**21
@@ -37,9 +39,9 @@ _TIMEOUT = aiohttp.ClientTimeout(total=_SECONDS)
 #: Seconds within which the server must accept a watch.
 _WATCH_BEGINS = 30.0
 #: TCP keep-alive: a probe after 30 s of silence, then every 10 s. The kernel drops the connection when sent data is not
-#: acknowledged for 5 s (TCP_USER_TIMEOUT, milliseconds). A write that starts just before the fence closes must not
-#: arrive after the lease has ended, so this is at most LeaseTimes.duration - LeaseTimes.renew.
-_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 5_000}
+#: acknowledged for 4 s (TCP_USER_TIMEOUT, milliseconds). A write that starts just before the fence closes must not
+#: arrive after others may take the lease, so this is at most LeaseTimes.writes_end - LeaseTimes.renew.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 4_000}
 _TOPIC = "API server"
 #: Upper limit of a Retry-After header, in seconds.
 _LONGEST_RETRY_AFTER = 30.0
@@ -74,15 +76,22 @@ class ApiClient:
 
     Args:
         fence: checked immediately before each request other than GET; None: writes need no lease.
+        write_session: for these requests; None: ``session``.
 
     Attributes:
         outages: log of repeated failures. The client reports lost connections to it.
     """
 
-    def __init__(self, credentials: Credentials, session: aiohttp.ClientSession, fence: Fence | None = None) -> None:
+    def __init__(
+        self,
+        credentials: Credentials,
+        session: aiohttp.ClientSession,
+        fence: Fence | None = None,
+        write_session: aiohttp.ClientSession | None = None,
+    ) -> None:
         self.credentials = credentials
         self.outages = Outages()
-        self._session = session
+        self._session, self._write_session = session, write_session or session
         self._fence = fence
         self._missing_rights = MissingRights()
 
@@ -110,12 +119,13 @@ class ApiClient:
         headers = await self._headers()
         if body is not None:
             headers["Content-Type"] = content_type
-        timeout = _TIMEOUT
+        timeout, session = _TIMEOUT, self._session
         if self._fence is not None and method != "GET":
+            session = self._write_session
             # The total includes waiting for a connection and aiohttp's own retry, so no write outlives the lease.
             timeout = aiohttp.ClientTimeout(total=min(_SECONDS, self._fence.seconds()))
         try:
-            async with self._session.request(
+            async with session.request(
                 method,
                 URL(self.server + path, encoded=True),  # encoded: yarl neither unquotes nor resolves it
                 data=body,
@@ -208,24 +218,67 @@ async def connect(
         ConnectionLost: the file or the service account cannot be used.
     """
     credentials = await read_credentials(kubeconfig, context)
-    # kubernetes-asyncio's own session would look up proxies in a thread for every request.
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections, socket_factory=keepalive_socket),
-        proxy=_proxy(credentials.configuration),
-        read_bufsize=_READ_BUFFER,
-        auto_decompress=True,
-    ) as session:
-        yield ApiClient(credentials, session, fence)
+
+    def session(sockets: Callable[[aiohttp.AddrInfoType], socket.socket]) -> aiohttp.ClientSession:
+        # kubernetes-asyncio's own session would look up proxies in a thread for every request.
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=connections, socket_factory=sockets),
+            proxy=_proxy(credentials.configuration),
+            read_bufsize=_READ_BUFFER,
+            auto_decompress=True,
+        )
+
+    async with AsyncExitStack() as stack:
+        reads = await stack.enter_async_context(session(keepalive_socket))
+        writes = reads
+        if fence is not None:
+            writes = await stack.enter_async_context(session(partial(keepalive_socket, fence=fence)))
+        yield ApiClient(credentials, reads, fence, writes)
         await asyncio.sleep(0)  # a turn of the loop, so that released connections close
 
 
-def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+class FencedSocket(socket.socket):
+    """A socket that sends only while its fence is open.
+
+    A process may be stopped after it asked the fence and before the request is sent, and the event loop runs what was
+    ready before time-outs when it goes on. So the fence is asked again where bytes leave the process.
+
+    Attributes:
+        fence: to be set before the first byte is sent.
+    """
+
+    fence: Fence
+
+    def send(self, *arguments: Any) -> int:
+        """See socket.socket.
+
+        Raises:
+            ConnectionAbortedError: the fence is closed.
+        """
+        self._check()
+        return super().send(*arguments)
+
+    def sendmsg(self, *arguments: Any) -> int:
+        """See ``send``."""
+        self._check()
+        return super().sendmsg(*arguments)
+
+    def _check(self) -> None:
+        if not self.fence.open:
+            raise ConnectionAbortedError("not sent: this process does not hold the lease")
+
+
+def keepalive_socket(address: aiohttp.AddrInfoType, fence: Fence | None = None) -> socket.socket:
     """A socket with keep-alive (``_KEEPALIVE``): the loss of the peer shows after 70 s at most.
 
     Without keep-alive an idle connection stays open for ever when the peer or the path to it is lost.
     """
     family, kind, protocol, *_ = address
-    sock = socket.socket(family=family, type=kind, proto=protocol)
+    if fence is None:
+        sock = socket.socket(family=family, type=kind, proto=protocol)
+    else:
+        sock = FencedSocket(family=family, type=kind, proto=protocol)
+        sock.fence = fence
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():
         if hasattr(socket, option):  # not on every system

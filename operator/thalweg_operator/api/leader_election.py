@@ -3,7 +3,8 @@
 The resourceVersion is the lock: a PUT acquires or renews the lease, and the API server refuses it if another process
 wrote first. The holder measures from before it sent the renewal, by a clock that includes suspended time, and stops
 writing after ``renew`` seconds (``Fence``). The others measure from when they first saw the renewal, which is later,
-and wait ``duration`` seconds. The Lease shows wall-clock times to people; nothing compares them.
+and wait until all its writes have ended (``LeaseTimes``). The Lease shows wall-clock times to people; nothing compares
+them.
 
 kubernetes_asyncio's leader election does not fit: its requests have no timeout, a lost connection leaves the leading
 task running, it compares wall clocks, and it does not release the lease. See docs/decisions/0028.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -21,6 +23,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
@@ -65,24 +68,35 @@ class LeaseName:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """Durations in seconds, as in kube-scheduler's leader election.
+    """Durations in seconds; the first three as in kube-scheduler's leader election.
 
     Attributes:
-        duration: others wait so long after the last renewal that they saw.
-        renew: a holder stops writing so long after its last successful renewal.
-        retry: pause between two attempts to acquire or renew.
+        duration: leaseDurationSeconds: the lease ends so long after its last renewal.
+        renew: a holder starts no write so long after its last successful renewal.
+        retry: longest pause between two attempts to acquire or renew.
+        reserve: all writes of a holder have ended so long before the lease ends, and others may take it from then on.
+            So a take-over, with the first binding, takes less than ``duration`` from the holder's death.
     """
 
     duration: float = 15.0
     renew: float = 10.0
     retry: float = 2.0
+    reserve: float = 1.0
+
+    def writes_end(self, duration: float) -> float:
+        """Seconds after a renewal at which all writes of the holder have ended; ``duration``: of its lease."""
+        return max(0.0, duration - self.reserve)
 
 
 class LeaderElector:
     """Acquires a lease, renews it and releases it.
 
     Attributes:
+        api_client, lease: as given.
         held: set while this process holds the lease and may write.
+        held_since: the event loop's time at which it was acquired last; infinite before.
+        tried: set after the first attempt.
+        holder: identity of the last holder seen; "" where nobody holds the lease.
     """
 
     def __init__(
@@ -102,23 +116,29 @@ class LeaderElector:
             fence: open while the lease is held.
             lease: the Lease to hold.
             times: durations of the election.
-            waits: whether to wait while another process renews the lease, instead of raising LeaseHeld.
+            waits: whether to wait as a standby while another process renews the lease, instead of raising LeaseHeld.
             seizes: whether to take the lease from a live holder. The old holder stops at its next renewal. This process
                 writes nothing until the old holder's time is over.
         """
-        self._api_client, self._fence, self._lease = api_client, fence, lease
+        self.api_client, self._fence, self.lease = api_client, fence, lease
         self._times, self._waits, self._seizes = times, waits, seizes
+        self._retry = Backoff(first=times.retry, longest=times.retry, jitter=0.2)
         self._clock = fence.clock
         self._path = f"/apis/{_API_GROUP}/namespaces/{lease.namespace}/leases"
         self.identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        self.held = asyncio.Event()
+        self.held, self.tried = asyncio.Event(), asyncio.Event()
+        self.held_since = float("inf")
+        self.holder = ""
+        self._changed = asyncio.Event()
         #: Whether this process was the last holder seen; its time may be over.
         self._mine = False
         #: The Lease as this process wrote it last.
         self._written: dict[str, Any] | None = None
-        #: Spec of another holder's Lease at its last change, and when that change was seen.
+        #: Spec of another holder's Lease at its last change.
         self._seen: dict[str, Any] | None = None
-        self._seen_at = self._refused_at = 0.0
+        self._refused_at = 0.0
+        #: When the writes of the holder seen have ended, unless it renews the lease.
+        self._free_at = float("-inf")
         self._deadline = float("inf")
         #: Until this time the previous holder of a seized lease may still write.
         self._not_before = float("-inf")
@@ -136,8 +156,23 @@ class LeaderElector:
             OperatorError: the lease cannot be acquired: another process renews it, or RBAC forbids it.
         """
         while True:
+            self._changed.clear()
             await self.attempt()
-            await asyncio.sleep(max(0.0, min(self._times.retry, self._deadline - self._clock())))
+            self.tried.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause()):
+                    await self._changed.wait()
+
+    def trigger(self) -> None:
+        """Another process changed the lease: the next attempt follows at once, unless this process holds it."""
+        if not self._mine:
+            self._changed.set()
+
+    def _pause(self) -> float:
+        """Seconds until the next attempt. They are random, so that replicas do not ask at the same time."""
+        now = self._clock()
+        at = self._deadline if self._mine else self._free_at
+        return max(0.0, min(self._retry.pause(1), at - now if at > now else float("inf")))
 
     async def attempt(self) -> None:
         """One attempt to acquire or renew the lease; raises as ``run`` does."""
@@ -147,7 +182,7 @@ class LeaderElector:
                 await self._take()
         except TimeoutError:
             problem = "the API server did not answer in time"
-            self._api_client.outages.failed("lease", "time-out", problem)
+            self.api_client.outages.failed("lease", "time-out", problem)
         except LeaseLost:
             self._close()
             self._mine = False
@@ -156,19 +191,19 @@ class LeaderElector:
             problem = str(error)  # the client logs it
         except UnreadableJson as error:
             problem = f"the answer is no Lease: {error}"
-            self._api_client.outages.failed("lease", "not understood", problem)
+            self.api_client.outages.failed("lease", "not understood", problem)
         except Refused as error:
             problem = str(error)
-            self._api_client.outages.failed("lease", str(error.status), problem, transient=True)
+            self.api_client.outages.failed("lease", str(error.status), problem, transient=True)
             self._check_rights(error)
         else:
             self._refused_at = 0.0
-            self._api_client.outages.recovered("lease")
+            self.api_client.outages.recovered("lease")
         if self.held.is_set() and self._clock() >= self._deadline:
             # The process keeps its state while the API server is away. If no other process takes the lease, the next
             # successful renewal opens the fence again.
             self._close()
-            _log.error("lease renewal failed, writes paused", lease=str(self._lease), problem=problem)
+            _log.error("lease renewal failed, writes paused", lease=str(self.lease), problem=problem)
 
     async def release(self) -> None:
         """Releases the lease if it is held, so that another process need not wait."""
@@ -182,9 +217,9 @@ class LeaderElector:
                 lease = await self._read()
                 if lease is not None and _holder(lease) == self.identity:
                     await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
-                    _log.info("lease released", lease=str(self._lease))
+                    _log.info("lease released", lease=str(self.lease))
         except (OperatorError, UnreadableJson, TimeoutError) as error:
-            _log.warning("lease not released", lease=str(self._lease), problem=str(error))
+            _log.warning("lease not released", lease=str(self.lease), problem=str(error))
 
     async def _take(self) -> None:
         lease = self._written
@@ -199,8 +234,10 @@ class LeaderElector:
                 return
         lease = await self._read()
         if self._mine and lease is None:
-            raise LeaseLost(f"the lease {self._lease} was deleted; another process may have held it meanwhile")
-        if lease is None or self._may_take(lease):
+            raise LeaseLost(f"the lease {self.lease} was deleted; another process may have held it meanwhile")
+        # Where the lease was deleted, its holder writes until it notices.
+        free = self._clock() >= self._free_at if lease is None else self._may_take(lease)
+        if free:
             await self._write(lease)
 
     async def _write(self, lease: dict[str, Any] | None) -> None:
@@ -211,25 +248,26 @@ class LeaderElector:
             earlier = 0 if lease is None else lease.get("spec", {}).get("leaseTransitions") or 0
             spec |= {"acquireTime": _now(), "leaseTransitions": earlier + 1}
         if lease is None:
-            metadata = {"name": self._lease.name, "namespace": self._lease.namespace}
+            metadata = {"name": self.lease.name, "namespace": self.lease.namespace}
             body = {
                 "apiVersion": _API_GROUP,
                 "kind": "Lease",
                 "metadata": metadata,
                 "spec": spec | {"renewTime": _now()},
             }
-            raw = await self._api_client.request("POST", self._path, body=msgspec.json.encode(body))
+            raw = await self.api_client.request("POST", self._path, body=msgspec.json.encode(body))
             self._written = _decode(raw)
         else:
             self._written = await self._put(lease, spec)
         if self._clock() < self._not_before:
             return
         self._deadline = sent + self._times.renew
-        self._fence.extend(self._deadline, sent + self._times.duration)
+        self._fence.extend(self._deadline, sent + self._times.writes_end(self._times.duration))
         if not self.held.is_set():
-            self._mine = True
+            self._mine, self.holder = True, self.identity
+            self.held_since = asyncio.get_running_loop().time()
             self.held.set()
-            _log.info("lease acquired", lease=str(self._lease), holder=self.identity)
+            _log.info("lease acquired", lease=str(self.lease), holder=self.identity)
 
     def _may_take(self, lease: dict[str, Any]) -> bool:
         """Whether no other process holds the lease any more.
@@ -239,26 +277,27 @@ class LeaderElector:
             LeaseHeld: another process renews the lease, and this one does not wait.
         """
         holder, spec = _holder(lease), lease.get("spec", {})
+        self.holder = holder
         if holder == self.identity:
             return True
         if self._mine:
-            raise LeaseLost(f"{holder or 'another process'} took the lease {self._lease}")
+            raise LeaseLost(f"{holder or 'another process'} took the lease {self.lease}")
         if not holder:
             return True
-        duration = spec.get("leaseDurationSeconds") or self._times.duration
+        seconds = self._times.writes_end(spec.get("leaseDurationSeconds") or self._times.duration)
         if self._seizes:
-            self._not_before = self._clock() + duration
-            _log.warning("lease seized", lease=str(self._lease), holder=holder)
+            self._not_before = self._clock() + seconds
+            _log.warning("lease seized", lease=str(self.lease), holder=holder)
             return True
         if spec != self._seen:
             if self._seen is not None and not self._waits:
                 raise LeaseHeld(
-                    f"another Thalweg works on this cluster: {holder} holds the lease {self._lease} and renews it"
+                    f"another Thalweg works on this cluster: {holder} holds the lease {self.lease} and renews it"
                 )
             if self._seen is None:
-                _log.info("waiting for the lease to end", lease=str(self._lease), holder=holder)
-            self._seen, self._seen_at = spec, self._clock()
-        return bool(self._clock() - self._seen_at >= duration)
+                _log.info("waiting for the lease", lease=str(self.lease), holder=holder)
+            self._seen, self._free_at = spec, self._clock() + seconds
+        return self._clock() >= self._free_at
 
     def _check_rights(self, error: Refused) -> None:
         """Raises OperatorError once 403 or 404 lasts ``renew`` seconds: a new cluster refuses requests at first."""
@@ -269,13 +308,13 @@ class LeaderElector:
         self._refused_at = self._refused_at or now
         if now - self._refused_at >= self._times.renew:
             raise OperatorError(
-                f"cannot use the lease {self._lease}: {error}; it needs get, create and update on "
-                f"leases.coordination.k8s.io in the namespace {self._lease.namespace}"
+                f"cannot use the lease {self.lease}: {error}; it needs get, create and update on "
+                f"leases.coordination.k8s.io in the namespace {self.lease.namespace}"
             )
 
     async def _read(self) -> dict[str, Any] | None:
         try:
-            raw = await self._api_client.request("GET", f"{self._path}/{self._lease.name}")
+            raw = await self.api_client.request("GET", f"{self._path}/{self.lease.name}")
         except Refused as error:
             if error.status == 404:
                 return None
@@ -284,8 +323,8 @@ class LeaderElector:
 
     async def _put(self, lease: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         body = {**lease, "spec": {**lease.get("spec", {}), **spec, "renewTime": _now()}}
-        path = f"{self._path}/{self._lease.name}"
-        return _decode(await self._api_client.request("PUT", path, body=msgspec.json.encode(body)))
+        path = f"{self._path}/{self.lease.name}"
+        return _decode(await self.api_client.request("PUT", path, body=msgspec.json.encode(body)))
 
     def _close(self) -> None:
         self._fence.close()

@@ -12,15 +12,15 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-import msgspec
 import structlog
 
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
-from thalweg_operator.api.json_reading import JsonReader, UnreadableJson, without_depth
+from thalweg_operator.api.json_reading import without_depth
 from thalweg_operator.api.outages import Outages
 from thalweg_operator.api.rate_limiter import RateLimiter
+from thalweg_operator.api.watch_messages import EVENTS, OBJECTS, PAGES, PROBLEMS, Garbled, read
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 
@@ -72,45 +72,12 @@ class Sink(Protocol[T_contra]):
         """The newest version of the object cannot be decoded, so the version in the sink may be outdated."""
 
 
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    continue_: str | None = msgspec.field(default=None, name="continue")
-
-
-class _Page(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str | None = None
-    resource_version: str = ""
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta
-
-
-class _Problem(msgspec.Struct):
-    code: int | None = None
-    message: str | None = None
-
-
-_pages, _events, _objects, _problems = JsonReader(_Page), JsonReader(_Event), JsonReader(_Object), JsonReader(_Problem)
-
-
 class _Expired(Exception):
     """The API server no longer has the resourceVersion (410)."""
 
 
-class _Garbled(Exception):
-    """The answer is no list or no event. The kind has to be listed again."""
+class _ListAgain(Exception):
+    """See ``relist``."""
 
 
 class _TooShort(Exception):
@@ -122,6 +89,7 @@ class Reflector(Generic[T]):
 
     Attributes:
         synced: set once the first complete list is in the sink, or the cluster does not serve the kind.
+        listed_at: the event loop's time at which the last complete list was begun; minus infinity before.
     """
 
     def __init__(
@@ -160,6 +128,20 @@ class Reflector(Generic[T]):
         self._last_confirmed: float | None = None
         self._watching_since: float | None = None
         self.synced = asyncio.Event()
+        self.listed_at = float("-inf")
+        #: Ends the watch, so that the kind is listed again.
+        self._watch_end: asyncio.Timeout | None = None
+
+    @property
+    def version(self) -> int:
+        """ResourceVersion up to which the sink has every change; 0: unknown."""
+        return int(self._version) if self._version.isdecimal() else 0
+
+    def relist(self) -> None:
+        """Ends the watch, if one is under way, and lists the kind again."""
+        if self._watch_end is not None:
+            self._watch_end.reschedule(asyncio.get_running_loop().time())
+            self._watch_end = None
 
     async def run(self) -> None:
         """Lists and watches until cancelled; retries after every failure."""
@@ -169,16 +151,20 @@ class Reflector(Generic[T]):
                 if not self._version:
                     if self.synced.is_set() and not self._absent:
                         self._metrics.relists.labels(self._kind).inc()
+                    began = asyncio.get_running_loop().time()
                     self._version = await self._list()
-                    self._absent = False
+                    self.listed_at, self._absent = began, False
                     self.synced.set()
                 await self._watch()
+                continue
+            except _ListAgain:
+                self._version = ""
                 continue
             except _Expired:
                 self._version = ""
             except _TooShort:
                 self._outages.failed(self._kind, "short watch", "the watch ended at once and brought nothing")
-            except _Garbled as error:
+            except Garbled as error:
                 self._version = ""
                 self._outages.failed(self._kind, "not understood", str(error))
             except Refused as error:
@@ -253,10 +239,10 @@ class Reflector(Generic[T]):
         params = {"limit": str(_PAGE)}
         await self._rate_limiter.wait()
         while True:
-            page = _read(_pages, await self._page(params), "list")
+            page = read(PAGES, await self._page(params), "list")
             version, token = page.metadata.resource_version, page.metadata.continue_
             if page.items is None or not version:
-                raise _Garbled("list: no items or no resourceVersion")
+                raise Garbled("list: no items or no resourceVersion")
             before = len(seen)
             for index, item in enumerate(page.items):
                 seen.add(self._store(bytes(item)))
@@ -265,7 +251,7 @@ class Reflector(Generic[T]):
             if not token:
                 break
             if len(seen) == before:
-                raise _Garbled("list: a page that is not the last one brought no new object")
+                raise Garbled("list: a page that is not the last one brought no new object")
             if len(page.items) < _PAGE:  # full pages are not limited: a large cluster must be listed soon
                 await self._rate_limiter.wait()
             params["continue"] = token
@@ -308,13 +294,16 @@ class Reflector(Generic[T]):
         await self._rate_limiter.wait()
         rest, count, accepted = b"", 0, False
         try:
-            async with self._api_client.stream(self._path, params, _SILENCE) as content:
+            async with (
+                asyncio.timeout(None) as self._watch_end,
+                self._api_client.stream(self._path, params, _SILENCE) as content,
+            ):
                 accepted = True
                 self._watching_since = asyncio.get_running_loop().time()
                 async for chunk in content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
                     if len(rest) > _LONGEST:
-                        raise _Garbled("event: a line without an end")
+                        raise Garbled("event: a line without an end")
                     for line in lines:
                         self._apply(line)
                         count += 1
@@ -323,11 +312,14 @@ class Reflector(Generic[T]):
                     if lines:
                         self._mark_confirmed()
                         self._mark_healthy()
+        except TimeoutError as error:
+            raise _ListAgain from error
         except ConnectionLost:
             if not accepted:
                 raise
             # All events before the loss were applied: the next watch continues after them.
         finally:
+            self._watch_end = None
             lived = self._watch_was_alive()
             self._last_confirmed, self._watching_since = self.last_confirmed, None
         if count == 0 and not lived:
@@ -337,18 +329,18 @@ class Reflector(Generic[T]):
     def _apply(self, line: bytes) -> None:
         if not line:
             return
-        event = _read(_events, line, "event")
+        event = read(EVENTS, line, "event")
         raw = bytes(event.object)
         if event.type == "ERROR":
-            problem = _read(_problems, raw, "error event")
+            problem = read(PROBLEMS, raw, "error event")
             if problem.code == 410:
                 raise _Expired
             status = problem.code if problem.code is not None and 400 <= problem.code < 600 else 500
             raise Refused(status, problem.message or "the watch reported an error")
-        version = _read(_objects, raw, "event").metadata.resource_version
+        version = read(OBJECTS, raw, "event").metadata.resource_version
         # A watch cannot continue without a resourceVersion, and API servers send one with each event.
         if not version:
-            raise _Garbled(f"event without a version: {line[:200]!r}")
+            raise Garbled(f"event without a version: {line[:200]!r}")
         if event.type == "DELETED":
             self._sink.delete(self._key_by_name(raw))
         elif event.type != "BOOKMARK":
@@ -380,19 +372,12 @@ class Reflector(Generic[T]):
         return key
 
     def _key_by_name(self, raw: bytes) -> str:
-        meta = _read(_objects, raw, "object").metadata
+        meta = read(OBJECTS, raw, "object").metadata
         if not meta.name:
             raise _unidentifiable(raw)
         return self._sink.key_of(meta.namespace or "", meta.name)
 
 
-def _unidentifiable(raw: bytes) -> _Garbled:
+def _unidentifiable(raw: bytes) -> Garbled:
     """The object has no name, so the whole answer is unreliable."""
-    return _Garbled(f"object without a name: {raw[:200]!r}")
-
-
-def _read(reader: JsonReader[T], raw: bytes, what: str) -> T:
-    try:
-        return reader.read(raw)
-    except UnreadableJson as error:
-        raise _Garbled(f"{what}: {error}: {raw[:200]!r}") from error
+    return Garbled(f"object without a name: {raw[:200]!r}")

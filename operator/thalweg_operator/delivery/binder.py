@@ -8,6 +8,7 @@ that was not carried out for certain (no lease, 429) is sent again only while th
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 
@@ -96,6 +97,8 @@ class Binder:
         self._queue = WriteQueue("bindings", concurrency, self._try, metrics, backoff)
         self._encoder = msgspec.json.Encoder()
         self._succeeded = metrics.bindings.labels("bound")
+        #: Pods whose binding may have been carried out, or may still be.
+        self._unanswered: set[str] = set()
 
     def put(self, write: Bind) -> None:
         """Puts a binding in line."""
@@ -106,8 +109,15 @@ class Binder:
         await self._queue.run()
 
     async def drain(self) -> None:
-        """Returns when everything in line was answered."""
-        await self._queue.drain()
+        """Returns when all that is due was sent, and the API server said for certain what it has done."""
+        await self._queue.drain(resting=False)
+        while self._unanswered:  # noqa: ASYNC110 - those that rest are sent again until they are certain
+            await asyncio.sleep(0.01)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a binding was sent that may have been carried out, or may still be."""
+        return bool(self._unanswered)
 
     async def bind_for_scheduler(self, namespace: str, name: str, uid: str, node: str) -> str:
         """Binds a pod where kube-scheduler has placed it, tried once: its own attempts come again.
@@ -124,10 +134,13 @@ class Binder:
         if not self._shell.ledger.in_flight.is_let_through_to(key, node):
             return f'pod "{key}" was not let through to node "{node}"'
         path, body = self._binding(namespace, name, uid, node)
+        self._unanswered.add(uid)
         try:
             await self._api_client.request("POST", path, body=body)
         except (ConnectionLost, Refused) as error:
+            self._unanswered.discard(uid)
             return str(error)
+        self._unanswered.discard(uid)
         return ""
 
     def _binding(self, namespace: str, name: str, uid: str, node: str) -> tuple[str, bytes]:
@@ -136,12 +149,18 @@ class Binder:
         return path, self._encoder.encode(_Binding("v1", "Binding", _Meta(name, namespace, uid), _Target("Node", node)))
 
     async def _try(self, planned: _QueuedBinding, tries: int) -> Outcome:
+        uid = planned.write.pod.uid
+        self._unanswered.add(uid)
         try:
-            return await self._bind(planned, tries)
+            outcome = await self._bind(planned, tries)
         except Exception:
+            self._unanswered.discard(uid)
             # The pod must not be lost: its room is given back and the next round takes it up.
             self._shell.answered(planned.write, Answer.REFUSED)
             raise
+        if isinstance(outcome, Finished) or not planned.uncertain:
+            self._unanswered.discard(uid)
+        return outcome
 
     async def _bind(self, planned: _QueuedBinding, tries: int) -> Outcome:
         write = planned.write

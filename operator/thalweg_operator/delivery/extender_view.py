@@ -14,16 +14,14 @@ class ExtenderView:
     """See the module.
 
     Args:
-        ready: whether all is known that an answer needs, and this replica leads.
+        problem: why nothing can be said now: something is not known yet, or this replica does not lead; "": nothing.
     """
 
-    def __init__(self, shell: Shell, ready: Callable[[], bool]) -> None:
-        self._shell, self._ready = shell, ready
+    def __init__(self, shell: Shell, problem: Callable[[], str]) -> None:
+        self._shell, self.unavailable = shell, problem
 
-    def advise(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> Advice | str:
-        """What to answer about a pod; a text: why nothing can be said now. Changes nothing."""
-        if not self._ready():
-            return "not in sync yet"
+    def advise(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> Advice:
+        """What to answer about a pod. Changes nothing."""
         return advise(self._shell.cluster, self._shell.ledger, extender_pod, nodes)
 
     def answered(self, extender_pod: ExtenderPod, advice: Advice, outcome: str, passed: Sequence[str]) -> None:

@@ -73,8 +73,8 @@ class Nominator:
         await self._queue.run()
 
     async def drain(self) -> None:
-        """Returns when everything in line was answered."""
-        await self._queue.drain()
+        """Returns when all that is due was sent."""
+        await self._queue.drain(resting=False)
 
     async def _try(self, write: PodWrite, tries: int) -> Outcome:
         try:

@@ -156,6 +156,10 @@ class RoundLoop:
         finally:
             await self._worker.stop()
 
+    def discard_changes(self) -> None:
+        """Forgets what changed: no worker has a snapshot yet, and the first one is told everything."""
+        self._builder.planning_input()
+
     def _seconds_to_next_round(self) -> float:
         now = self._clock()
         # All pauses that end after the start of the last round count: the round skipped pauses that ended while it ran.

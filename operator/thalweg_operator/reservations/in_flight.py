@@ -110,6 +110,11 @@ class InFlight:
                 del self._passing_to[node]
         self._newer.clear()
 
+    @property
+    def is_passing(self) -> bool:
+        """Whether kube-scheduler may be binding any pod."""
+        return bool(self._passing)
+
     def is_let_through(self, key: str) -> bool:
         """Whether kube-scheduler may be binding a pod."""
         return key in self._passing

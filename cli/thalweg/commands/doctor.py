@@ -1,0 +1,62 @@
+"""The command ``thalweg doctor``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from thalweg import options
+
+
+@click.command()
+@options.kubeconfig
+@options.context
+@click.option("--account", "service_account", default="thalweg-system/thalweg", show_default=True,
+              metavar="NAMESPACE/NAME", help="Service account of the operator.")  # fmt: skip
+@click.option("--lease", metavar="NAMESPACE/NAME",
+              help="Lease of the operator. Default: every lease with thalweg in its name.")  # fmt: skip
+@click.option("--scheduler-config", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="KubeSchedulerConfiguration of kube-scheduler. Default: the configuration that the chart stored in "
+                   "a Secret, if any.")  # fmt: skip
+@click.option("--scheduler-metrics", metavar="URL", default="",
+              help="Metrics of kube-scheduler, such as https://HOST:10259/metrics. No credentials are "
+                   "sent.")  # fmt: skip
+@click.option("--request-timeout", default=10.0, show_default=True, type=click.FloatRange(0.1, 300), metavar="SECONDS",
+              help="Longest wait for one answer.")  # fmt: skip
+@click.option("--strict", is_flag=True, help="Also exit with code 1 for warnings.")
+@options.output
+def doctor(
+    kubeconfig: Path | None,
+    context: str | None,
+    service_account: str,
+    lease: str | None,
+    scheduler_config: Path | None,
+    scheduler_metrics: str,
+    request_timeout: float,
+    strict: bool,  # noqa: FBT001 - click's flags
+    output: str,
+) -> None:
+    """Check Thalweg's installation in a cluster.
+
+    This checks the CRD, the rights, the lease, clocks, policies, scheduling gates, versions, and kube-scheduler's
+    connection to the extender. Each check says OK, WARN, FAIL or SKIP, and what to do. Nothing in the cluster is
+    changed.
+
+    Exit code 0: no check failed. Exit code 1: a check failed. Exit code 2: the API server cannot be used.
+
+    \b
+    Examples:
+      thalweg doctor --kubeconfig ~/.kube/config
+      thalweg doctor --scheduler-config /etc/kubernetes/scheduler.yaml
+      thalweg doctor --account thalweg/thalweg --strict -o json
+    """  # noqa: D301 - click's mark for "leave these lines as they are"
+    from thalweg.doctor.gather import Request
+    from thalweg.doctor.run import run_doctor
+    from thalweg.run import lease_name
+
+    lease_name(service_account, "--account")
+    if lease is not None:
+        lease_name(lease)
+    request = Request(service_account, lease or "", scheduler_config, scheduler_metrics, request_timeout)
+    run_doctor(kubeconfig, context, request, output, strict=strict)

@@ -1,0 +1,98 @@
+"""The rights of the operator's service account, from the roles in rights/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from thalweg.crds import rights_by_file
+
+#: Files of rights without which no operator works; the others belong to features.
+REQUIRED = ("base", "lease")
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One action that the service account should be allowed.
+
+    Attributes:
+        file: file in rights/ that grants it, without its suffix.
+        resource: with its subresource, such as pods/binding; "" for a URL.
+        name: the only object that it is about; "" for all.
+        namespace: "" for all.
+        url: a path that is no resource; "" for a resource.
+    """
+
+    file: str
+    verb: str
+    group: str = ""
+    resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    url: str = ""
+
+    def __str__(self) -> str:
+        of_group = f".{self.group}" if self.group else ""
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        named = f" {self.name}" if self.name else ""
+        return f"{self.verb} {self.url or self.resource + of_group}{named}{where}"
+
+    def review(self, user: str) -> dict[str, Any]:
+        """The SubjectAccessReview of this right for a user."""
+        if self.url:
+            spec = {"nonResourceAttributes": {"path": self.url, "verb": self.verb}}
+        else:
+            resource, _, subresource = self.resource.partition("/")
+            attributes = {
+                "verb": self.verb,
+                "group": self.group,
+                "resource": resource,
+                "subresource": subresource,
+                "name": self.name,
+                "namespace": self.namespace,
+            }
+            spec = {"resourceAttributes": attributes}
+        kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{user.split(':')[2]}", "system:authenticated"]
+        return {**kind, "spec": {"user": user, "groups": groups, **spec}}
+
+
+def user_of(service_account: str) -> str:
+    """The user name of the service account NAMESPACE/NAME."""
+    return f"system:serviceaccount:{service_account.replace('/', ':')}"
+
+
+def wanted_rights(service_account: str, lease: str) -> tuple[Right, ...]:
+    """The rights that the roles in rights/ grant.
+
+    Args:
+        service_account: NAMESPACE/NAME of the operator's service account, in place of the manifests' own.
+        lease: NAMESPACE/NAME of the operator's lease, in place of the manifests' own lease.
+    """
+    return tuple(
+        right
+        for file, manifests in rights_by_file().items()
+        for manifest in manifests
+        if manifest["kind"] in ("ClusterRole", "Role")
+        for rule in manifest["rules"]
+        for right in _rights(file, rule, "namespace" in manifest["metadata"], service_account, lease)
+    )
+
+
+def _rights(file: str, rule: Mapping[str, Any], namespaced: bool, service_account: str, lease: str) -> Iterator[Right]:  # noqa: FBT001
+    own_namespace, _, own_name = service_account.partition("/")
+    lease_namespace, _, lease_name = lease.partition("/")
+    for verb in rule["verbs"]:
+        for url in rule.get("nonResourceURLs", ()):
+            yield Right(file, verb, url=url)
+        for group in rule.get("apiGroups", ()):
+            for resource in rule["resources"]:
+                for name in rule.get("resourceNames", ("",)):
+                    if resource == "leases":
+                        yield Right(file, verb, group, resource, lease_name, lease_namespace)
+                    elif namespaced:  # the chart names such objects after the release, and so the service account
+                        own = name.replace("thalweg", own_name)
+                        yield Right(file, verb, group, resource, own, own_namespace)
+                    else:
+                        yield Right(file, verb, group, resource, name)

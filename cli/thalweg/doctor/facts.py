@@ -1,0 +1,182 @@
+"""Facts about a cluster, as the checks judge them. Fields of Kubernetes objects that no check reads are not decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from thalweg.doctor.access import Right
+from thalweg.doctor.extender_probe import Answer
+from thalweg.doctor.scheduler_file import SchedulerFile
+
+
+@dataclass(frozen=True, slots=True)
+class NotRead:
+    """Stands for a fact that could not be read; ``problem`` says why."""
+
+    problem: str
+
+
+class Meta(msgspec.Struct, frozen=True, rename="camel"):
+    """Metadata of an object."""
+
+    name: str
+    namespace: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    creation_timestamp: datetime | None = None
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Spec of a Lease."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    renew_time: datetime | None = None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A Lease."""
+
+    metadata: Meta
+    spec: LeaseSpec = LeaseSpec()
+
+    @property
+    def name(self) -> str:
+        """NAMESPACE/NAME."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A condition of any object."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class Named(msgspec.Struct, frozen=True):
+    """An object or a part of one of which only the name is read."""
+
+    name: str
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Spec of a pod."""
+
+    scheduler_name: str = ""
+    node_name: str = ""
+    scheduling_gates: tuple[Named, ...] = ()
+
+
+class PodStatus(msgspec.Struct, frozen=True):
+    """Status of a pod."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod."""
+
+    metadata: Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def key(self) -> str:
+        """NAMESPACE/NAME."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the pod has no node and still wants one."""
+        return not self.spec.node_name and self.status.phase not in ("Succeeded", "Failed")
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """What a policy's status says about scheduling gates."""
+
+    heartbeat: datetime | None = None
+
+
+class PolicyStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """Status of a FlowSchedulingPolicy."""
+
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+    gate: Gate | None = None
+
+
+class PolicyObject(msgspec.Struct, frozen=True):
+    """A FlowSchedulingPolicy."""
+
+    metadata: Meta
+    spec: dict[str, Any] = {}
+    status: PolicyStatus = PolicyStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerFacts:
+    """A KubeSchedulerConfiguration and the answers of its extenders.
+
+    Attributes:
+        source: where the configuration comes from.
+        chosen: whether the user named it; otherwise it is the one that the chart stored.
+        answers: answer to a request for each extender of the configuration that is Thalweg's.
+    """
+
+    source: str
+    chosen: bool
+    config: SchedulerFile
+    answers: tuple[Answer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All facts. ``NotRead`` stands for what could not be read.
+
+    Attributes:
+        server_time: the API server's clock, from its Date header (whole seconds).
+        local_time: this machine's clock when the header arrived.
+        server_version: such as v1.36.3.
+        cli_version: version of this program.
+        service_account: NAMESPACE/NAME of the operator's service account.
+        lease: NAMESPACE/NAME of the lease to check; "" for any.
+        crd: the CustomResourceDefinition; None if it is not installed.
+        expected_crd: the CustomResourceDefinition of this version.
+        denied: rights that the service account lacks.
+        leases: leases of Thalweg.
+        still_renewed: names of leases whose renewal was seen during the check; None if no lease was watched.
+        operator_pods: pods with the chart's label.
+        missing_gate_objects: kinds of the admission policy's objects that are not installed.
+        scheduler: None without a configuration.
+        scheduler_features: kube-scheduler's feature gates; None where nobody said where to read them.
+        pod_group_versions: versions of the API group scheduling.k8s.io that serve PodGroups.
+    """
+
+    server_time: datetime
+    local_time: datetime
+    server_version: str
+    cli_version: str
+    service_account: str
+    lease: str
+    crd: Mapping[str, Any] | NotRead | None
+    expected_crd: Mapping[str, Any]
+    denied: tuple[Right, ...] | NotRead
+    leases: tuple[Lease, ...] | NotRead
+    still_renewed: frozenset[str] | None
+    operator_pods: tuple[Pod, ...] | NotRead
+    pods: tuple[Pod, ...] | NotRead
+    namespaces: Mapping[str, dict[str, str]] | NotRead
+    policies: tuple[PolicyObject, ...] | NotRead
+    missing_gate_objects: tuple[str, ...] | NotRead
+    node_count: int | NotRead
+    scheduler: SchedulerFacts | NotRead | None
+    scheduler_features: Mapping[str, bool] | NotRead | None
+    pod_group_versions: tuple[str, ...] | NotRead

@@ -1,0 +1,108 @@
+"""Checks of FlowSchedulingPolicies. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from flowcore.api.base import to_labels
+from flowcore.api.policies import parse_policy
+from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.model.errors import PolicyError
+from flowcore.model.policies import BUILT_IN, KnownModels, Policy
+from thalweg.doctor.facts import Facts, NotRead, Pod, PolicyObject
+from thalweg.doctor.findings import Finding, Verdict
+
+_CHECK = "policies"
+
+
+def parsed(objects: Iterable[PolicyObject]) -> tuple[Policy, ...]:
+    """The valid policies. Any cost model counts as known: this machine may lack the operator's plug-ins."""
+    policies = []
+    for each in objects:
+        cost = each.spec.get("cost")
+        model = cost.get("model") if isinstance(cost, dict) else None
+        try:
+            policies.append(parse_policy(each.metadata.name, each.spec, KnownModels((model or BUILT_IN.cost_model,))))
+        except PolicyError:
+            continue  # the operator says so in the policy's status
+    return tuple(policies)
+
+
+def policies(facts: Facts) -> Iterator[Finding]:
+    """Whether every policy is accepted, governs pods, and comes before or after any other that matches its pods."""
+    if isinstance(facts.policies, NotRead):
+        yield Finding(_CHECK, Verdict.SKIP, facts.policies.problem)
+        return
+    found = [*_not_accepted(facts.policies)]
+    if not isinstance(facts.pods, NotRead) and not isinstance(facts.namespaces, NotRead):
+        labels = {name: to_labels(each) for name, each in facts.namespaces.items()}
+        pods = [pod for pod in facts.pods if pod.waiting or pod.spec.node_name]
+        found += _matches(parsed(facts.policies), pods, labels)
+    yield from found
+    if not found:
+        count = len(facts.policies)
+        yield Finding(_CHECK, Verdict.OK, f"{count} {'policy is' if count == 1 else 'policies are'} in force.")
+
+
+def _not_accepted(objects: Iterable[PolicyObject]) -> Iterator[Finding]:
+    for each in objects:
+        name = each.metadata.name
+        conditions = {condition.type: condition for condition in each.status.conditions}
+        accepted = conditions.get("Accepted")
+        if accepted is None or each.status.observed_generation < each.metadata.generation:
+            yield Finding(
+                _CHECK,
+                Verdict.WARN,
+                f"FlowSchedulingPolicy {name}: no operator has read generation {each.metadata.generation} yet.",
+                f"kubectl describe fsp {name}; look at the operator's log",
+            )
+        elif accepted.status != "True":
+            yield Finding(
+                _CHECK,
+                Verdict.FAIL,
+                f"FlowSchedulingPolicy {name} is not accepted: {accepted.message}",
+                f"kubectl edit fsp {name}",
+            )
+
+
+def _matches(
+    policies: Iterable[Policy], pods: Iterable[Pod], namespaces: dict[str, tuple[tuple[str, str], ...]]
+) -> Iterator[Finding]:
+    index = PolicyIndex(policies)
+    governs: dict[str, str] = {}
+    loses: dict[str, tuple[str, str]] = {}
+    equal: dict[tuple[str, str], str] = {}
+    for pod in pods:
+        labels = to_labels(pod.metadata.labels)
+        matching = index.governing(pod.spec.scheduler_name, labels, namespaces.get(pod.metadata.namespace, ()))
+        for place, policy in enumerate(matching):
+            if place == 0:
+                governs.setdefault(policy.name, pod.key)
+            elif policy is not BUILT_IN:
+                loses.setdefault(policy.name, (matching[0].name, pod.key))
+                if policy.precedence == matching[0].precedence:
+                    equal.setdefault((matching[0].name, policy.name), pod.key)
+    for (first, second), pod_key in equal.items():
+        yield Finding(
+            _CHECK,
+            Verdict.WARN,
+            f"FlowSchedulingPolicies {first} and {second} have the same precedence and both match pod {pod_key}: "
+            f"{first} governs it, because its name comes first.",
+            f"Give one of them a higher spec.precedence: kubectl edit fsp {first}",
+        )
+    for policy in index.ordered:
+        if policy is BUILT_IN or policy.name in governs:
+            continue
+        if policy.selects.nothing:
+            said = "spec.selects is empty: it governs no pod."
+        elif policy.name in loses:
+            first, pod_key = loses[policy.name]
+            said = f"it governs no pod: {first} comes first, for example for pod {pod_key}."
+        else:
+            said = "spec.selects matches no pod of the cluster."
+        yield Finding(
+            _CHECK,
+            Verdict.WARN,
+            f"FlowSchedulingPolicy {policy.name}: {said}",
+            f"kubectl get fsp {policy.name} -o yaml",
+        )

@@ -1,0 +1,145 @@
+"""Checks of what is installed: versions, the CRD and rights. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from flowcore.api.policies import VERSION
+from thalweg.doctor.access import REQUIRED, user_of
+from thalweg.doctor.facts import Facts, NotRead
+from thalweg.doctor.findings import Finding, Verdict
+
+#: The oldest API server that Thalweg works with: ValidatingAdmissionPolicy v1.
+OLDEST: Final = (1, 30)
+#: The newest API server that the tests run on.
+TESTED: Final = (1, 36)
+_APPLY_CRD: Final = "kubectl apply --server-side -f crds/, or helm upgrade"
+
+
+def api_server(facts: Facts) -> Iterator[Finding]:
+    """Whether the API server's version is in the supported range."""
+    check, found = "api-server", re.match(r"v?(\d+)\.(\d+)", facts.server_version)
+    if found is None:
+        yield Finding(check, Verdict.WARN, f'The API server reports the version "{facts.server_version}".')
+        return
+    version = (int(found[1]), int(found[2]))
+    shown, oldest, tested = facts.server_version, _dotted(OLDEST), _dotted(TESTED)
+    if version < OLDEST:
+        yield Finding(
+            check,
+            Verdict.FAIL,
+            f"The API server has version {shown}; Thalweg needs {oldest} or newer.",
+            "Upgrade the cluster.",
+        )
+    elif version > TESTED:
+        yield Finding(
+            check,
+            Verdict.WARN,
+            f"The API server has version {shown}; this Thalweg is tested up to {tested}.",
+            "Use a newer Thalweg.",
+        )
+    else:
+        yield Finding(check, Verdict.OK, f"The API server has version {shown}.")
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def operator_version(facts: Facts) -> Iterator[Finding]:
+    """Whether Thalweg's pods have the version of this program."""
+    check, pods = "versions", facts.operator_pods
+    if isinstance(pods, NotRead):
+        yield Finding(check, Verdict.SKIP, pods.problem)
+        return
+    versions = {pod.key: pod.metadata.labels.get("app.kubernetes.io/version", "") for pod in pods if pod.spec.node_name}
+    others = {key: version for key, version in versions.items() if version and version != facts.cli_version}
+    if others:
+        key, version = next(iter(sorted(others.items())))
+        yield Finding(
+            check,
+            Verdict.WARN,
+            f"{len(others)} of {len(versions)} pods of Thalweg have another version than this command "
+            f"({facts.cli_version}), such as pod {key} ({version}).",
+            "Use the same version of both: helm upgrade, or install the matching command.",
+        )
+    elif any(versions.values()):
+        yield Finding(check, Verdict.OK, f"Thalweg's pods and this command have version {facts.cli_version}.")
+    else:
+        yield Finding(check, Verdict.SKIP, "No pod has the label app.kubernetes.io/name=thalweg and a version.")
+
+
+def crd(facts: Facts) -> Iterator[Finding]:
+    """Whether the CRD is installed and is the one of this version."""
+    check, found = "crd", facts.crd
+    if isinstance(found, NotRead):
+        yield Finding(check, Verdict.SKIP, found.problem)
+        return
+    name = facts.expected_crd["metadata"]["name"]
+    if found is None:
+        yield Finding(check, Verdict.FAIL, f"The CRD {name} is not installed.", _APPLY_CRD)
+        return
+    version = next((each for each in found["spec"]["versions"] if each["name"] == VERSION), None)
+    if version is None or not version.get("served"):
+        yield Finding(check, Verdict.FAIL, f"The CRD {name} does not serve version {VERSION}.", _APPLY_CRD)
+        return
+    conditions = {each["type"]: each for each in found.get("status", {}).get("conditions", ())}
+    established = conditions.get("Established", {})
+    if established.get("status") != "True":
+        said = established.get("message") or "the API server has not established it"
+        yield Finding(check, Verdict.FAIL, f"The CRD {name} is not served: {said}.", f"kubectl describe crd {name}")
+        return
+    (expected,) = (each for each in facts.expected_crd["spec"]["versions"] if each["name"] == VERSION)
+    yield _schema(check, name, expected["schema"]["openAPIV3Schema"], version.get("schema", {}).get("openAPIV3Schema"))
+
+
+def _schema(check: str, name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any] | None) -> Finding:
+    if ours == theirs:
+        return Finding(check, Verdict.OK, f"The CRD {name} is that of this version.")
+    expected, installed = set(_fields(ours)), set(_fields(theirs or {}))
+    lacking, unknown = sorted(expected - installed), sorted(installed - expected)
+    if lacking and not unknown:
+        said = f"The CRD {name} is older than this command: it lacks {lacking[0]}."
+        return Finding(check, Verdict.FAIL, said, _APPLY_CRD)
+    if unknown and not lacking:
+        said = f"The CRD {name} is newer than this command: it has {unknown[0]}."
+        return Finding(check, Verdict.WARN, said, "Use the newer version of this command.")
+    if lacking:
+        said = f"The CRD {name} differs from that of this version: it lacks {lacking[0]} and has {unknown[0]}."
+    else:
+        said = f"The CRD {name} has the fields of this version, but other limits, rules or texts."
+    return Finding(check, Verdict.FAIL if lacking else Verdict.WARN, said, _APPLY_CRD)
+
+
+def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Paths of all fields of a schema."""
+    for name, field in schema.get("properties", {}).items():
+        here = f"{path}.{name}".removeprefix(".")
+        yield here
+        yield from _fields(field, here)
+        yield from _fields(field.get("items", {}), f"{here}[]")
+
+
+def rights(facts: Facts) -> Iterator[Finding]:
+    """Whether the operator's account has the rights of each file in rights/."""
+    check, denied = "rights", facts.denied
+    if isinstance(denied, NotRead):
+        yield Finding(check, Verdict.SKIP, denied.problem)
+        return
+    files: dict[str, list[str]] = defaultdict(list)
+    for right in denied:
+        files[right.file].append(str(right))
+    for file, lacking in files.items():
+        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        required = file in REQUIRED
+        yield Finding(
+            check,
+            Verdict.FAIL if required else Verdict.WARN,
+            f"{user_of(facts.service_account)} may not {lacking[0]}{more} (rights/{file}.yaml).",
+            f"kubectl apply -f rights/{file}.yaml" + ("" if required else ", unless you do not want this feature"),
+        )
+    if not files:
+        yield Finding(check, Verdict.OK, f"{user_of(facts.service_account)} has the rights of rights/.")

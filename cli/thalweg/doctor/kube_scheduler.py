@@ -1,0 +1,184 @@
+"""Checks of kube-scheduler: its extender, the node sample of its profiles, its own gang scheduling. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from flowcore.model.policies import STEERED_NAME, Policy, Steering
+from thalweg.doctor.extender_probe import Answer, Outcome
+from thalweg.doctor.facts import Facts, NotRead, SchedulerFacts
+from thalweg.doctor.findings import Finding, Verdict
+from thalweg.doctor.governed import parsed
+from thalweg.doctor.scheduler_file import FEWEST_NODES
+
+_GIVE_FILE: Final = "thalweg doctor --scheduler-config FILE"
+#: kube-scheduler's feature gates by which it schedules gangs itself.
+_GANG_GATES: Final = ("GangScheduling", "GenericWorkload")
+
+
+def extender(facts: Facts) -> Iterator[Finding]:
+    """Whether kube-scheduler reaches the extender, and both trust each other."""
+    check, scheduler = "extender", facts.scheduler
+    if not isinstance(scheduler, SchedulerFacts):
+        yield _no_config(check, facts)
+        return
+    if not scheduler.config.thalweg_extenders:
+        yield Finding(
+            check,
+            Verdict.FAIL,
+            f"{scheduler.source}: no extender has a urlPrefix that ends with /extender, so kube-scheduler "
+            "does not ask Thalweg.",
+            "thalweg scheduler-config",
+        )
+    for each in scheduler.config.thalweg_extenders:
+        if not each.node_cache_capable:
+            yield Finding(
+                check,
+                Verdict.FAIL,
+                f"{scheduler.source}: extender {each.url_prefix} lacks nodeCacheCapable: true, and "
+                "Thalweg refuses requests with whole nodes.",
+                "thalweg scheduler-config",
+            )
+    for answer in scheduler.answers:
+        yield _judge(check, answer, scheduler)
+
+
+def _no_config(check: str, facts: Facts) -> Finding:
+    if isinstance(facts.scheduler, NotRead):
+        return Finding(check, Verdict.SKIP, facts.scheduler.problem, _GIVE_FILE)
+    steered = [] if isinstance(facts.policies, NotRead) else _steered(facts)
+    if steered:
+        said = (
+            f"FlowSchedulingPolicy {steered[0].name} needs the extender; kube-scheduler's configuration is not known."
+        )
+        return Finding(check, Verdict.SKIP, said, _GIVE_FILE)
+    return Finding(check, Verdict.SKIP, "No policy has delivery Extender.")
+
+
+def _steered(facts: Facts) -> list[Policy]:
+    if isinstance(facts.policies, NotRead):
+        return []
+    return [
+        each for each in parsed(facts.policies) if each.delivery.through_kube_scheduler and not each.selects.nothing
+    ]
+
+
+def _judge(check: str, answer: Answer, scheduler: SchedulerFacts) -> Finding:
+    url, tls = answer.extender.url_prefix, answer.extender.tls_config
+    match answer.outcome:
+        case Outcome.UNREACHABLE:
+            # A stored configuration has the address of a Service, which machines outside of the cluster do not reach.
+            return Finding(
+                check,
+                Verdict.FAIL if scheduler.chosen else Verdict.WARN,
+                f"{url} does not answer this machine: {answer.text}.",
+                "Run this where kube-scheduler runs. If it fails there: kubectl get endpointslices -A",
+            )
+        case Outcome.UNTRUSTED:
+            return Finding(
+                check,
+                Verdict.FAIL,
+                f"kube-scheduler does not trust the certificate of {url}: {answer.text}.",
+                "Put the CA that signed --extender-cert into the configuration: thalweg scheduler-config --ca-file",
+            )
+        case Outcome.CLIENT_REFUSED:
+            return Finding(
+                check,
+                Verdict.FAIL,
+                f"{url} does not accept kube-scheduler's client certificate: {answer.text}.",
+                "Give kube-scheduler a certificate of the CA of thalweg run --extender-client-ca.",
+            )
+        case Outcome.NO_CERTIFICATE:
+            return Finding(
+                check,
+                Verdict.SKIP,
+                f"The certificates for {url} cannot be used here: {answer.text}.",
+                "Run this where kube-scheduler runs.",
+            )
+        case Outcome.ANSWERED:
+            pass
+    if answer.status == 503:
+        effect = "kube-scheduler ignores it" if answer.extender.ignorable else "kube-scheduler schedules no pod"
+        return Finding(
+            check,
+            Verdict.FAIL,
+            f"{url} answers 503: it is a standby, or not in sync yet. Meanwhile {effect}. It says: {answer.text}",
+            "kube-scheduler must reach the leader: kubectl get lease -A; kubectl get endpointslices -A",
+        )
+    if answer.status != 200:
+        said = f"{url} answers {answer.status}, so it is not Thalweg's extender: {answer.text}"
+        return Finding(check, Verdict.FAIL, said, "Check urlPrefix in kube-scheduler's configuration.")
+    if url.startswith("https:") and (tls is None or tls.insecure or not (tls.ca_data or tls.ca_file)):
+        said = f"{url} answers, but kube-scheduler does not verify its certificate: tlsConfig has no CA."
+        return Finding(check, Verdict.WARN, said, "thalweg scheduler-config --ca-file")
+    return Finding(check, Verdict.OK, f"{url} answers kube-scheduler.")
+
+
+def node_sample(facts: Facts) -> Iterator[Finding]:
+    """Whether the profile of steered pods looks for as many nodes as its policies need, and no more."""
+    check, scheduler, nodes = "node-sample", facts.scheduler, facts.node_count
+    if not isinstance(scheduler, SchedulerFacts):
+        yield _no_config(check, facts)
+        return
+    if isinstance(nodes, NotRead):
+        yield Finding(check, Verdict.SKIP, nodes.problem)
+        return
+    steered = _steered(facts)
+    names = dict.fromkeys(name for each in steered for name in each.selects.scheduler_names) or {STEERED_NAME: None}
+    for name in names:
+        profile = scheduler.config.profile(name)
+        if profile is None:
+            said = f"{scheduler.source}: no profile is named {name}."
+            yield Finding(check, Verdict.FAIL if steered else Verdict.WARN, said, "thalweg scheduler-config")
+            continue
+        sample = scheduler.config.node_sample(profile, nodes)
+        prefers = [
+            each.name for each in steered if each.steering is Steering.PREFER and name in each.selects.scheduler_names
+        ]
+        said = f"An attempt at a pod of profile {name} looks for {sample:,} of {nodes:,} nodes"
+        if prefers and sample < nodes:
+            said += f"; FlowSchedulingPolicy {prefers[0]} has steering Prefer, which compares all nodes."
+            yield Finding(check, Verdict.WARN, said, f"Set percentageOfNodesToScore: 100 in profile {name}.")
+        elif (
+            not prefers
+            and sample > min(nodes, FEWEST_NODES)
+            and name != "default-scheduler"
+            and profile.percentage_of_nodes_to_score != 1
+        ):
+            said += f", though {FEWEST_NODES} are enough: attempts before the plan cost more than needed."
+            yield Finding(check, Verdict.WARN, said, f"Set percentageOfNodesToScore: 1 in profile {name}.")
+        else:
+            yield Finding(check, Verdict.OK, f"{said}.")
+
+
+def gang_scheduling(facts: Facts) -> Iterator[Finding]:
+    """Whether kube-scheduler schedules gangs itself."""
+    check, features, versions = "gang-scheduling", facts.scheduler_features, facts.pod_group_versions
+    if isinstance(features, NotRead):
+        yield Finding(check, Verdict.SKIP, features.problem)
+    elif features is not None:
+        enabled = [name for name in _GANG_GATES if features.get(name)]
+        if enabled:
+            yield Finding(
+                check,
+                Verdict.WARN,
+                f"kube-scheduler has the feature gate {' and '.join(enabled)}: it schedules gangs of PodGroups itself.",
+                "Let one scheduler handle each gang: docs/reference/gangs.md",
+            )
+        else:
+            yield Finding(check, Verdict.OK, f"kube-scheduler has no feature gate {' or '.join(_GANG_GATES)}.")
+    elif isinstance(versions, NotRead):
+        yield Finding(check, Verdict.SKIP, versions.problem)
+    elif versions:
+        yield Finding(
+            check,
+            Verdict.WARN,
+            f"The API server serves PodGroups (scheduling.k8s.io/{versions[0]}), so kube-scheduler may schedule gangs "
+            "itself. This is inferred: kube-scheduler's feature gates are not known.",
+            "thalweg doctor --scheduler-metrics https://HOST:10259/metrics",
+        )
+    else:
+        yield Finding(
+            check, Verdict.OK, "The API server serves no PodGroups, so kube-scheduler cannot schedule gangs (inferred)."
+        )

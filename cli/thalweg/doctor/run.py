@@ -1,0 +1,63 @@
+"""Gathers, judges and prints."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from thalweg_operator.api.client import connect
+from thalweg_operator.api.json_reading import UnreadableJson
+from thalweg_operator.errors import ConnectionLost, Refused
+
+from thalweg.doctor.checks import judge
+from thalweg.doctor.facts import Facts
+from thalweg.doctor.findings import Finding, Verdict, exit_code
+from thalweg.doctor.gather import Request, gather
+from thalweg.kubeconfig import resolve_kubeconfig
+from thalweg.run import set_up_logging
+
+#: Connections to the API server at a time.
+_CONNECTIONS = 8
+_COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.SKIP: "dim"}
+
+
+def run_doctor(kubeconfig: Path | None, context: str | None, request: Request, output: str, *, strict: bool) -> None:
+    """Examines a cluster. Exit code 1: a check failed; 2: the API server cannot be used."""
+    set_up_logging("text", "critical")
+    kubeconfig, source = resolve_kubeconfig(kubeconfig, context)
+    try:
+        facts = asyncio.run(_gather(kubeconfig, context, request))
+    except (ConnectionLost, Refused, UnreadableJson) as error:
+        click.echo(f"Error: cannot use the API server ({source}): {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    findings = judge(facts)
+    if output == "json":
+        click.echo(msgspec.json.encode([msgspec.to_builtins(each) for each in findings]))
+    else:
+        _print(findings)
+    sys.exit(exit_code(findings, strict=strict))
+
+
+async def _gather(kubeconfig: Path | None, context: str | None, request: Request) -> Facts:
+    async with connect(kubeconfig, _CONNECTIONS, context=context) as api_client:
+        return await gather(api_client, request)
+
+
+def _print(findings: list[Finding]) -> None:
+    console = Console()
+    table = Table("CHECK", "RESULT", "FINDING", box=None, pad_edge=False)
+    for each in findings:
+        text = escape(each.sentence) + (f"\n[bold]→ {escape(each.advice)}[/bold]" if each.advice else "")
+        table.add_row(each.check, f"[{_COLOURS[each.verdict]}]{each.verdict}[/]", text)
+    console.print(table)
+    counts = Counter(each.verdict for each in findings)
+    console.print(", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]))

@@ -1,0 +1,9 @@
+"""HTTP listeners that no client can exhaust: of the extender, and of the operator's own pages.
+
+The package knows nothing of what is served.
+"""
+
+from thalweg_listener.limits import ConnectionLimits
+from thalweg_listener.listener import CannotListen, Handler, OnRefused, listening
+
+__all__ = ["CannotListen", "ConnectionLimits", "Handler", "OnRefused", "listening"]

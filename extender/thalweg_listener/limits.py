@@ -1,0 +1,22 @@
+"""Limits of the connections of one listener."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """In seconds and numbers.
+
+    Attributes:
+        connections: open connections, including those in the TLS handshake.
+        handshake: time from the connection to the end of the TLS handshake.
+        head: time from the end of the handshake to the end of the first request's head.
+        idle: longest time without a request. 0: a connection has one request only.
+    """
+
+    connections: int = 128
+    handshake: float = 5.0
+    head: float = 5.0
+    idle: float = 120.0

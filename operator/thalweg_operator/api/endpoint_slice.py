@@ -1,0 +1,130 @@
+"""Has the extender's Service lead to the leader: an EndpointSlice with the leader's address alone.
+
+kube-scheduler asks whoever the Service leads to, and a standby has no plan. Readiness of the pods cannot say who leads:
+rollouts and disruption budgets would count standbys as broken (docs/decisions/0034). So the Service has no selector,
+and each new leader applies the slice. It is applied again every few seconds, in case somebody changed or deleted it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.client import APPLY_PATCH, ApiClient, api_path
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.constants import COMPONENT
+from thalweg_operator.errors import ConnectionLost, Refused
+
+_log = structlog.get_logger()
+_GROUP: Final = "/apis/discovery.k8s.io/v1/namespaces"
+#: Seconds between two applications.
+_REFRESH: Final = 10.0
+_BACKOFF: Final = Backoff(first=0.2, longest=10.0)
+_TOPIC: Final = "extender endpoints"
+#: Name of the port, as the Service calls it.
+PORT_NAME: Final = "extender"
+
+
+class _Meta(msgspec.Struct):
+    uid: str
+
+
+class _Service(msgspec.Struct):
+    metadata: _Meta
+
+
+_services = JsonReader(_Service)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderEndpoint:
+    """Where kube-scheduler reaches this process.
+
+    Attributes:
+        namespace, service: the Service, which has no selector and a port named ``extender``.
+        address: of this pod.
+        port: that the extender listens on.
+    """
+
+    namespace: str
+    service: str
+    address: IPv4Address | IPv6Address
+    port: int
+
+    @property
+    def slice_name(self) -> str:
+        """Name of the EndpointSlice."""
+        return f"{self.service}-leader"
+
+    def manifest(self, service_uid: str) -> dict[str, Any]:
+        """The EndpointSlice; the garbage collector removes it with the Service."""
+        return {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": self.slice_name,
+                "namespace": self.namespace,
+                "labels": {
+                    "kubernetes.io/service-name": self.service,
+                    "endpointslice.kubernetes.io/managed-by": COMPONENT,
+                },
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": self.service, "uid": service_uid}],
+            },
+            "addressType": f"IPv{self.address.version}",
+            "endpoints": [{"addresses": [str(self.address)], "conditions": {"ready": True}}],
+            "ports": [{"name": PORT_NAME, "port": self.port, "protocol": "TCP"}],
+        }
+
+
+class EndpointWriter:
+    """Keeps the EndpointSlice as it must be while this process leads."""
+
+    def __init__(self, api_client: ApiClient, endpoint: ExtenderEndpoint) -> None:
+        self._api_client, self._endpoint = api_client, endpoint
+        self._path = api_path(_GROUP, endpoint.namespace, "endpointslices", endpoint.slice_name)
+        self._service = api_path("/api/v1/namespaces", endpoint.namespace, "services", endpoint.service)
+
+    async def run(self) -> None:
+        """Applies it until cancelled."""
+        failures, applied = 0, False
+        while True:
+            try:
+                await self._apply()
+            except Refused as error:
+                failures += 1
+                self._api_client.outages.failed(_TOPIC, str(error.status), error.reason)
+            except ConnectionLost:
+                failures += 1  # the client logs it
+            except UnreadableJson as error:
+                failures += 1
+                self._api_client.outages.failed(_TOPIC, "not understood", f"not a Service: {error}")
+            else:
+                failures = 0
+                self._api_client.outages.recovered(_TOPIC)
+                if not applied:
+                    applied = True
+                    where = f"{self._endpoint.namespace}/{self._endpoint.service}"
+                    _log.info("extender's Service leads here", service=where, address=str(self._endpoint.address))
+            await asyncio.sleep(_BACKOFF.pause(failures) if failures else _REFRESH)
+
+    async def _apply(self) -> None:
+        service = _services.read(await self._api_client.request("GET", self._service))
+        body = msgspec.json.encode(self._endpoint.manifest(service.metadata.uid))
+        try:
+            await self._patch(body)
+        except Refused as error:
+            if error.status != 422:
+                raise
+            # The type of the addresses cannot be changed: an earlier leader had the other one.
+            await self._api_client.request("DELETE", self._path)
+            await self._patch(body)
+
+    async def _patch(self, body: bytes) -> None:
+        params = {"fieldManager": COMPONENT, "force": "true"}
+        await self._api_client.request("PATCH", self._path, body=body, content_type=APPLY_PATCH, params=params)

@@ -1,0 +1,156 @@
+"""The objects of the chart agree with each other: selectors, ports, names of certificates, keys of Secrets."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from support.helm import CHART, NAMESPACE, Helm, Manifest, one, pod_templates
+
+MODES = ("Binder", "Extender", "SecondScheduler")
+HOST = f"thalweg-extender.{NAMESPACE}.svc"
+
+
+def matches(selector: dict[str, str], labels: dict[str, str]) -> bool:
+    return selector.items() <= labels.items()
+
+
+def options(args: list[str]) -> dict[str, list[str]]:
+    """Values of a command line's options, by option."""
+    found: dict[str, list[str]] = {}
+    for word in args:
+        name, _, value = word.partition("=")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def container(objects: list[Manifest], command: str) -> Manifest:
+    """The container that runs a command of ours, in a Job where there is a CronJob too."""
+    for each in objects:
+        if each["kind"] in ("Deployment", "Job"):
+            spec = each["spec"]["template"]["spec"]
+            for found in [*spec.get("initContainers", ()), *spec["containers"]]:
+                if command in found.get("args", ()):
+                    return dict(found)
+    raise AssertionError(command)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_selectors(helm: Helm, mode: str) -> None:
+    """Each selector of a component matches the pods of its Deployment, and no other pod of the release."""
+    values = {"mode": mode, "monitoring.podMonitor.enabled": True}
+    objects = helm.template(values)
+    pods = pod_templates(objects)
+    deployments = [each for each in objects if each["kind"] == "Deployment"]
+    assert len(deployments) == (2 if mode == "SecondScheduler" else 1)
+
+    def component(each: Manifest) -> str:
+        return str(each["metadata"]["labels"]["app.kubernetes.io/component"])
+
+    checked = set()
+    for each in objects:
+        spec = each.get("spec", {})
+        selectors = [spec.get("selector"), spec.get("podSelector")]
+        if each["kind"] == "Deployment":
+            selectors += [each["labelSelector"] for each in spec["template"]["spec"]["topologySpreadConstraints"]]
+        for selector in selectors:
+            if selector:
+                wanted = selector if each["kind"] == "Service" else selector["matchLabels"]
+                matched = [pod for pod in pods if matches(wanted, pod["metadata"]["labels"])]
+                assert [component(pod) for pod in matched] == [component(each)]
+                checked.add(each["kind"])
+    assert checked == {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"}
+    services = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"] == "Service"}
+    assert ("thalweg-extender" in services) == (mode != "Binder")
+    assert "selector" not in services.get("thalweg-extender", {})
+
+
+@pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
+def test_monitors(helm: Helm, kind: str) -> None:
+    """A monitor finds the operators' port by its name and gives the job the name that the alerts expect."""
+    objects = helm.template({f"monitoring.{kind[0].lower()}{kind[1:]}": {"enabled": True, "labels": {"release": "p"}}})
+    monitor = one(objects, kind, "thalweg")
+    assert monitor["metadata"]["labels"]["release"] == "p"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints" if kind == "PodMonitor" else "endpoints"]
+    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "30s")
+    selector = monitor["spec"]["selector"]["matchLabels"]
+    if kind == "PodMonitor":
+        (pod,) = pod_templates([one(objects, "Deployment", "thalweg")])
+        labels, ports = pod["metadata"]["labels"], pod["spec"]["containers"][0]["ports"]
+    else:
+        service = one(objects, "Service", "thalweg")
+        labels, ports = service["metadata"]["labels"], service["spec"]["ports"]
+    assert matches(selector, labels)
+    assert endpoint["port"] in [port["name"] for port in ports]
+    assert labels[monitor["spec"]["jobLabel"]] == "thalweg"
+
+
+@pytest.mark.parametrize("mode", ["Extender", "SecondScheduler"])
+def test_the_certificate_has_the_name_that_is_verified(helm: Helm, mode: str) -> None:
+    """kube-scheduler verifies the extender by a name that the certificate has, whoever makes it."""
+    objects = helm.template({"mode": mode})
+    configured = options(container(objects, "scheduler-config")["args"])
+    if mode == "Extender":
+        assert configured["--server-name"] == [HOST]
+        assert configured["--service"] == [f"{NAMESPACE}/thalweg-extender"]
+    else:
+        assert configured["--url"] == [f"https://{HOST}:8443/extender"]
+    assert HOST in options(container(objects, "certificates")["args"])["--dns-name"]
+    managed = helm.template({"mode": mode, "certificates.source": "CertManager"})
+    assert HOST in one(managed, "Certificate", "thalweg-extender")["spec"]["dnsNames"]
+    assert one(managed, "Certificate", "thalweg-extender-client")["spec"]["usages"] == ["client auth"]
+
+
+@pytest.mark.parametrize("source", ["Generated", "CertManager", "Secret"])
+@pytest.mark.parametrize("mode", ["Extender", "SecondScheduler"])
+def test_secrets(helm: Helm, mode: str, source: str) -> None:
+    """What pods mount and commands read is what the source of the certificates makes."""
+    given = {"server": "mine", "client": "theirs"}
+    objects = helm.template({"mode": mode, "certificates.source": source, "certificates.secret": given})
+    used: set[str] = set()
+    for pod in pod_templates(objects):
+        for volume in pod["spec"].get("volumes", ()):
+            if "secret" in volume:
+                used.add(volume["secret"]["secretName"])
+                keys = {each["key"]: each["path"] for each in volume["secret"]["items"]}
+                assert keys == {key: key for key in ("tls.crt", "tls.key", "ca.crt")}
+    if mode == "Extender":
+        reads = options(container(objects, "scheduler-config")["args"])
+        used.add(reads["--certificates"][0].removeprefix(f"{NAMESPACE}/"))
+    secrets = {each["metadata"]["name"] for each in objects if each["kind"] == "Secret"}
+    if source == "Generated":
+        fills = options(container(objects, "certificates")["args"])
+        made = {fills["--server-secret"][0], fills["--client-secret"][0]}
+        assert {*made, fills["--ca-secret"][0]} <= secrets
+    elif source == "CertManager":
+        made = {each["spec"]["secretName"] for each in objects if each["kind"] == "Certificate"}
+        made -= {"thalweg-extender-ca"}
+    else:
+        made = set(given.values())
+    assert used == made
+    assert all("data" not in each and "stringData" not in each for each in objects if each["kind"] == "Secret")
+
+
+def test_your_own_issuer(helm: Helm) -> None:
+    """With an issuer of yours the chart makes no CA."""
+    issuer = {"name": "pki", "kind": "ClusterIssuer", "group": "cert-manager.io"}
+    values = {"mode": "Extender", "certificates.source": "CertManager", "certificates.certManager.issuerRef": issuer}
+    objects = helm.template(values)
+    assert "Issuer" not in {each["kind"] for each in objects}
+    assert [each["spec"]["issuerRef"] for each in objects if each["kind"] == "Certificate"] == [issuer, issuer]
+
+
+def test_alerts_and_dashboard(helm: Helm) -> None:
+    """They are the files of the chart, unchanged but for the runbooks' address."""
+    values: dict[str, Any] = {
+        "monitoring.prometheusRule": {"enabled": True, "runbooks": "https://runbooks.example"},
+        "monitoring.dashboard.enabled": True,
+    }
+    objects = helm.template(values)
+    alerts = (CHART / "files" / "alerts.yaml").read_text().replace("RUNBOOK_BASE", "https://runbooks.example")
+    spec = one(objects, "PrometheusRule", "thalweg")["spec"]
+    assert spec == yaml.safe_load(alerts)
+    assert any(rule.get("alert") for group in spec["groups"] for rule in group["rules"])
+    dashboard = one(objects, "ConfigMap", "thalweg-dashboard")
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(dashboard["data"]["thalweg.json"])["panels"]

@@ -1,0 +1,194 @@
+"""Two replicas that steer kube-scheduler: it asks the leader, and gangs are whole whenever the leader is killed."""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from support.cluster_scenario import ClusterScenario
+from support.gang_scenarios import members, whole
+from support.operator import Operator, free_address, until
+from support.proxy import ApiProxy, ProxiedRequest, proxied
+from support.replicas import Replicas, running_replicas
+from support.steering import DelayingProxy, gates_in_effect
+from thalweg_controlplane import Api, ControlPlane
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLANE = {"scheduler": True}
+STEERED: dict[str, object] = {"gangs": {"timeout": "30s"}, "waiting": "Gate"}
+SERVICE = "thalweg-extender"
+#: The API server wants an address that others reach. Here the port tells the replicas apart.
+ADDRESS = "10.9.8.7"
+
+
+async def endpoint(api: Api, namespace: str) -> dict[str, Any]:
+    """The EndpointSlices of the Service, as kube-proxy finds them: there is one."""
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+    (found,) = await api.list(path, labelSelector=f"kubernetes.io/service-name={SERVICE}")
+    return found
+
+
+class SteeredReplicas:
+    """Replicas behind a Service. ``follow`` does kube-proxy's part."""
+
+    def __init__(self, scene: ClusterScenario, relay: DelayingProxy, replicas: Replicas, ports: list[int]) -> None:
+        self.replicas, self._scene, self._relay, self._ports = replicas, scene, relay, ports
+
+    def port(self, operator: Operator) -> int:
+        """Where a replica's extender listens."""
+        return self._ports[self.replicas.operators.index(operator)]
+
+    async def follow(self) -> Operator:
+        """Waits until the Service leads to the leader, and leads kube-scheduler there; the leader."""
+        leader = await self.replicas.leader()
+
+        async def there() -> bool:
+            found = await endpoint(self._scene.api, self._scene.namespace)
+            return bool(found["ports"][0]["port"] == self.port(leader))
+
+        await until(there, 30, lambda: "the EndpointSlice to name the leader")
+        self._relay.to = f"127.0.0.1:{self.port(leader)}"
+        return leader
+
+
+@asynccontextmanager
+async def steered_replicas(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, folder: Path, *kubeconfigs: Path
+) -> AsyncIterator[SteeredReplicas]:
+    """Two of them, one of which leads, and the Service leads to it."""
+    before = relay.to
+    await scene.operator.stop()
+    metadata = {"name": SERVICE, "namespace": scene.namespace}
+    ports = [{"name": "extender", "port": 8443}]
+    await scene.api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}})
+    listen = [int(free_address().partition(":")[2]) for _ in range(2)]
+    service = f"{scene.namespace}/{SERVICE}"
+    extenders = [
+        ("--extender-listen", f":{port}", "--extender-insecure", "--extender-endpoints", service) for port in listen
+    ]
+    configs = kubeconfigs or (plane[0].kubeconfig,) * 2
+    async with running_replicas(plane[1], configs, folder, extenders, POD_IP=ADDRESS) as replicas:
+        steered = SteeredReplicas(scene, relay, replicas, listen)
+        await steered.follow()
+        yield steered
+    await scene.api.delete(f"/api/v1/namespaces/{scene.namespace}/services/{SERVICE}")
+    relay.to = before
+    await scene.operator.start()
+
+
+async def test_the_service_leads_to_the_leader(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, tmp_path: Path
+) -> None:
+    """Before and after SIGTERM, and when somebody changed it; the standby answers 503 to each verb."""
+    await scene.nodes("a", "b", cpu="4")
+    async with steered_replicas(scene, plane, relay, tmp_path) as steered:
+        found = await endpoint(scene.api, scene.namespace)
+        assert found["addressType"] == "IPv4"
+        assert [each["addresses"] for each in found["endpoints"]] == [[ADDRESS]]
+        assert found["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == "thalweg"
+        assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Service"]
+        leader, standby = await steered.replicas.leader(), await steered.replicas.standby()
+        async with aiohttp.ClientSession() as session:
+            for verb in ("filter", "prioritize", "preempt"):
+                url = f"http://127.0.0.1:{steered.port(standby)}/extender/{verb}"
+                async with session.post(url, data=b"{}") as answer:
+                    assert (answer.status, await answer.text()) == (
+                        503, f"lease: standby, {await steered.replicas.holder()} leads\n"
+                    )  # fmt: skip
+        await scene.create("before")
+        await scene.node_of("before")
+        await leader.stop()
+        assert await steered.follow() is standby
+        await scene.create("after")
+        await scene.node_of("after")
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{scene.namespace}/endpointslices/{SERVICE}-leader"
+        # The type of the addresses cannot be changed: it is made anew.
+        await scene.api.delete(path)
+        metadata = {key: found["metadata"][key] for key in ("name", "namespace", "labels")}
+        kind = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}
+        other = {
+            **found,
+            **kind,
+            "addressType": "IPv6",
+            "endpoints": [{"addresses": ["fd00::7"]}],
+            "metadata": metadata,
+        }
+        await scene.api.apply(other)
+        await until(lambda: _addresses(scene, [ADDRESS]), 60, lambda: "the slice to be written again")
+
+
+async def _addresses(scene: ClusterScenario, expected: list[str]) -> bool:
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{scene.namespace}/endpointslices"
+    found = await scene.api.list(path)
+    return [each["endpoints"][0]["addresses"] for each in found] == [expected]
+
+
+def nominations(request: ProxiedRequest) -> bool:
+    """Whether it nominates a pod."""
+    return request.path.endswith("/status") and b'"nominatedNodeName":"' in request.body
+
+
+def openings(request: ProxiedRequest) -> bool:
+    """Whether it opens a gate."""
+    return b"schedulingGates" in request.body
+
+
+async def test_killed_while_a_gang_is_handed_on(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, tmp_path: Path
+) -> None:
+    """Before and after some nominations and openings of gates: the other replica hands the gang on, whole."""
+    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="16")
+    await gates_in_effect(scene, members(scene, "gated", 1)[0])
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    phases: list[tuple[str, str, int, Callable[[ProxiedRequest], bool]]] = [
+        ("nominated", "before", 1, nominations),
+        ("nominated", "after", 3, nominations),
+        ("nominated", "after", 6, nominations),
+        ("opened", "before", 1, openings),
+        ("opened", "after", 3, openings),
+        ("opened", "after", 6, openings),
+    ]
+    async with (
+        proxied(*plane, tmp_path / "first") as first,
+        proxied(*plane, tmp_path / "second") as second,
+        steered_replicas(scene, plane, relay, tmp_path, first.kubeconfig, second.kubeconfig) as steered,
+    ):
+        replicas = steered.replicas
+        ways: dict[Operator, ApiProxy] = dict(zip(replicas.operators, (first, second), strict=True))
+        gangs: list[str] = []
+        for what, place, number, phase in phases:
+            await replicas.standby()
+            leader = await steered.follow()
+            gang = f"{what}{place}{number}"
+            way, seen = ways[leader], 0
+
+            def at(
+                request: ProxiedRequest,
+                leader: Operator = leader,
+                gang: str = gang,
+                number: int = number,
+                phase: Callable[[ProxiedRequest], bool] = phase,
+            ) -> bool:
+                nonlocal seen
+                if f"/{gang}-" not in request.path or not phase(request):
+                    return leader.runs
+                seen += 1
+                if seen >= number and leader.runs:
+                    os.kill(leader.pid, signal.SIGKILL)
+                return seen < number
+
+            setattr(way, place, at)
+            await scene.api.create_many(members(scene, gang, 6))
+            await leader.ended(60)
+            setattr(way, place, lambda _request: True)
+            await replicas.give_away()
+            assert await steered.follow() is not leader
+            leader.begin()
+            gangs.append(gang)
+            await whole(scene, *gangs, size=6)

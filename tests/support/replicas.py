@@ -1,0 +1,122 @@
+"""Several `thalweg run --replicated` on one lease: who leads, who stands by, and pods that come and go meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from support.cluster_scenario import ClusterScenario
+from support.gang_scenarios import members
+from support.operator import Operator, running_operator, until
+from thalweg_controlplane import Api, ApiError
+
+NAME = "kube-system/thalweg-replicas"
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg-replicas"
+
+
+class Replicas:
+    """See the module."""
+
+    def __init__(self, api: Api, operators: Sequence[Operator]) -> None:
+        self._api, self.operators = api, list(operators)
+
+    async def leader(self, *others_than: Operator, within: float = 60.0) -> Operator:
+        """Waits until one of them leads, which is none of these."""
+        found: list[Operator] = []
+
+        async def leads() -> bool:
+            nonlocal found
+            candidates = [each for each in self.operators if each not in others_than and each.runs]
+            found = [each for each in candidates if (await each.get("/readyz"))[0] == 200]
+            return bool(found)
+
+        await until(leads, within, lambda: "a leader")
+        assert len(found) == 1, "two of them lead"
+        return found[0]
+
+    async def standby(self, within: float = 60.0) -> Operator:
+        """Waits until one stands by with a warm snapshot, beside one that leads."""
+        leader = await self.leader(within=within)
+        (other,) = [each for each in self.operators if each is not leader]
+        await other.answers("/readyz?exclude=lease", 200, within)
+        return other
+
+    async def holder(self) -> str:
+        """Who holds the lease."""
+        lease: dict[str, Any] = await self._api.get(PATH)
+        return str(lease["spec"].get("holderIdentity") or "")
+
+    async def give_away(self) -> None:
+        """Releases the lease in the name of its holder, which is dead: nobody need wait for its end."""
+        await self._api.patch(PATH, {"spec": {"holderIdentity": ""}})
+
+
+@asynccontextmanager
+async def running_replicas(
+    api: Api,
+    kubeconfigs: Sequence[Path],
+    folder: Path,
+    extenders: Sequence[Sequence[str]] = ((), ()),
+    **env: str,
+) -> AsyncIterator[Replicas]:
+    """Replicas that are warm, one of which leads; one for each kubeconfig, with these options --extender-*."""
+    with suppress(ApiError):
+        await api.delete(PATH)  # of an earlier test
+    async with AsyncExitStack() as stack:
+        operators = [
+            await stack.enter_async_context(
+                running_operator(
+                    kubeconfig,
+                    folder / f"replica-{number}.log",
+                    lease=NAME,
+                    wait=False,
+                    extender=extender,
+                    replicated=True,
+                    environment=env,
+                )
+            )
+            for number, (kubeconfig, extender) in enumerate(zip(kubeconfigs, extenders, strict=True))
+        ]
+        replicas = Replicas(api, operators)
+        await replicas.standby()
+        yield replicas
+
+
+@asynccontextmanager
+async def pods_come_and_go(scene: ClusterScenario, most: int) -> AsyncIterator[None]:
+    """Gangs of four and plain pods of 100m flow: about ``most`` pods are there, and the oldest make room for new ones.
+
+    When the block ends no more come, all that are there are bound, and so no gang is there in part.
+    """
+    units: list[list[str]] = []
+    numbers = count()
+
+    async def come(pods: list[list[dict[str, Any]]]) -> None:
+        await scene.api.create_many([pod for unit in pods for pod in unit])
+        units.extend([pod["metadata"]["name"] for pod in unit] for unit in pods)
+
+    def wave() -> list[list[dict[str, Any]]]:
+        gang = members(scene, f"gang{next(numbers)}", 4, "100m")
+        return [gang, *([scene.pod(f"plain{next(numbers)}", "100m")] for _ in range(3))]
+
+    async def flow() -> None:
+        while True:
+            while sum(map(len, units)) + 7 > most:
+                for name in units.pop(0):
+                    await scene.api.delete(scene.path(name), gracePeriodSeconds="0")
+            await come(wave())
+            await asyncio.sleep(0.1)
+
+    while sum(map(len, units)) + 7 <= most:
+        await come(wave())
+    await scene.nodes_of(within=60)
+    flowing = asyncio.create_task(flow())
+    try:
+        yield
+    finally:
+        flowing.cancel()
+        with suppress(asyncio.CancelledError):
+            await flowing
+    await scene.nodes_of(within=60)
