@@ -32,7 +32,7 @@ async def test_condition_and_exactly_one_event(scene: ClusterScenario) -> None:
 
 
 async def test_autoscalers_are_told_of_pods_that_more_nodes_help(scene: ClusterScenario) -> None:
-    """Unschedulable where the nodes are full; other reasons where a policy's limit or a missing pod of a gang is why."""
+    """Unschedulable where the nodes are full; other reasons where a limit or a missing pod is why."""
     everybody = {"groups": [{}, {"matchLabels": {"no": "pod"}}], "topologyKey": "kubernetes.io/hostname"}
     limit = {"name": "at-most-one", "exclusive": {**everybody, "maxPlaced": 1}}
     capped = {"podSelector": {"matchLabels": {"capped": "yes"}}}
