@@ -72,7 +72,8 @@ def build(output: Path, *, fresh: bool = False) -> str:
             *("bud", "--quiet", "--file", HERE / "Containerfile", "--ignorefile", ROOT / ".containerignore"),
             *(f"--build-arg={name}={value}" for name, value in names.items()),
             *("--volume", f"{wheels}:/wheels:ro", "--isolation", "chroot", "--network", "host"),
-            *("--layers", "--timestamp", "0", "--label", f"org.opencontainers.image.version={_version()}"),
+            *("--layers", "--timestamp", "0", "--identity-label=false"),
+            *("--label", f"org.opencontainers.image.version={_version()}"),
             *("--tag", "thalweg", ROOT),
         )
         _buildah(store, "push", "--quiet", "thalweg", f"oci:{output}:thalweg")

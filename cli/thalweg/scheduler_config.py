@@ -34,15 +34,17 @@ class SchedulerConfig:
 
     Attributes:
         url: URL of the extender.
-        kubeconfig: path of kube-scheduler's kubeconfig.
+        kubeconfig: path of kube-scheduler's kubeconfig; "": the account of its pod.
         ignorable: whether pods are scheduled without Thalweg when it does not answer.
         scheduler_name: name of the profile for steered pods.
         node_sample: percentageOfNodesToScore of that profile.
         bind: whether Thalweg binds the pods instead of kube-scheduler.
-        authority: CA (PEM) that must have signed the extender's certificate; empty for http.
-        client_certificate, client_key: paths of kube-scheduler's client certificate and key; "": none.
+        authority: CA of the extender's certificate, as contents (PEM) or as a path; b"" for http.
+        client_certificate, client_key: kube-scheduler's certificate and key, as contents or as paths; "": none.
+        server_name: name in the extender's certificate; "": the host of the URL.
         qps: requests per second that kube-scheduler may send to the API server.
         leader_elect: whether replicas elect a leader.
+        lease: NAMESPACE/NAME of the lease of the election; "": its own, or none for a second kube-scheduler.
         second_scheduler: whether this is a second kube-scheduler, for steered pods alone.
     """
 
@@ -52,38 +54,49 @@ class SchedulerConfig:
     scheduler_name: str = STEERED_NAME
     node_sample: int = 1
     bind: bool = False
-    authority: bytes = b""
-    client_certificate: str = ""
-    client_key: str = ""
+    authority: bytes | str = b""
+    client_certificate: bytes | str = ""
+    client_key: bytes | str = ""
+    server_name: str = ""
     qps: int = 500
     leader_elect: bool = True
+    lease: str = ""
     second_scheduler: bool = False
 
     def __str__(self) -> str:
         """Commented YAML."""
-        leader_elect = self.leader_elect and not self.second_scheduler
         config = _mapping(
             0,
             ("apiVersion", "kubescheduler.config.k8s.io/v1", _HEAD),
             ("kind", "KubeSchedulerConfiguration", ""),
-            ("leaderElection", _mapping(2, ("leaderElect", leader_elect, "")), ""),
-            (
-                "clientConnection",
-                _mapping(
-                    2,
-                    ("kubeconfig", DoubleQuotedScalarString(self.kubeconfig), _KUBECONFIG),
-                    ("qps", self.qps, _QPS),
-                    ("burst", 2 * self.qps, ""),
-                ),
-                "",
-            ),
-            ("profiles", self._profiles(), _SECOND_SCHEDULER if self.second_scheduler else ""),
+            ("leaderElection", self._election(), ""),
+            ("clientConnection", self._connection(), ""),
+            ("profiles", self._profiles(), self._second_scheduler_comment() if self.second_scheduler else ""),
             ("extenders", CommentedSeq([self._extender()]), ""),
         )
         config["extenders"].yaml_set_comment_before_after_key(0, before=_EXTENDER, indent=2)
         text = StringIO()
         _yaml().dump(config, text)
         return text.getvalue()
+
+    def _election(self) -> CommentedMap:
+        elects = self.leader_elect and (bool(self.lease) or not self.second_scheduler)
+        entries: list[_Entry] = [("leaderElect", elects, "")]
+        if self.lease:
+            namespace, _, name = self.lease.partition("/")
+            entries += [("resourceNamespace", namespace, ""), ("resourceName", name, "")]
+        return _mapping(2, *entries)
+
+    def _connection(self) -> CommentedMap:
+        kubeconfig: list[_Entry] = [("kubeconfig", DoubleQuotedScalarString(self.kubeconfig), _KUBECONFIG)]
+        return _mapping(
+            2, *(kubeconfig if self.kubeconfig else []), ("qps", self.qps, _QPS), ("burst", 2 * self.qps, "")
+        )
+
+    def _second_scheduler_comment(self) -> str:
+        return _SECOND_SCHEDULER.format(
+            election="with a lease of its own" if self.lease else "in one replica, without leader election"
+        )
 
     def _profiles(self) -> CommentedSeq:
         name = DoubleQuotedScalarString(self.scheduler_name)
@@ -115,11 +128,21 @@ class SchedulerConfig:
         return _mapping(4, *entries)
 
     def _tls(self) -> CommentedMap:
-        entries: list[_Entry] = [("caData", base64.b64encode(self.authority).decode(), _AUTHORITY)]
+        entries = [_file_or_data("ca", self.authority, _AUTHORITY)]
         if self.client_certificate:
-            entries.append(("certFile", DoubleQuotedScalarString(self.client_certificate), _CLIENT))
-            entries.append(("keyFile", DoubleQuotedScalarString(self.client_key), ""))
+            inside = isinstance(self.client_certificate, bytes)
+            entries.append(_file_or_data("cert", self.client_certificate, _CLIENT_INSIDE if inside else _CLIENT_FILES))
+            entries.append(_file_or_data("key", self.client_key, ""))
+        if self.server_name:
+            entries.append(("serverName", self.server_name, _SERVER_NAME))
         return _mapping(6, *entries)
+
+
+def _file_or_data(name: str, value: bytes | str, comment: str) -> _Entry:
+    """The entry of a path, such as ``caFile``, or of contents, such as ``caData``."""
+    if isinstance(value, bytes):
+        return f"{name}Data", base64.b64encode(value).decode(), comment
+    return f"{name}File", DoubleQuotedScalarString(value), comment
 
 
 def _mapping(indent: int, *entries: _Entry) -> CommentedMap:
@@ -151,9 +174,9 @@ _KUBECONFIG = "Required here: with --config, kube-scheduler ignores its flag --k
 _QPS = "kube-scheduler's default, 50 requests a second, limits it to less than 50 pods a second."
 
 _SECOND_SCHEDULER = """\
-This kube-scheduler runs beside the cluster's kube-scheduler, in one replica, without leader election. The cluster's
-kube-scheduler serves all other pods and does not ask Thalweg. Give each of the two its own nodes: otherwise both may
-fill one node at the same time."""
+This kube-scheduler runs beside the cluster's kube-scheduler, {election}.
+The cluster's kube-scheduler serves all other pods and does not ask Thalweg. Give each of the two its own nodes:
+otherwise both may fill one node at the same time."""
 
 _DEFAULT = "Pods that name no scheduler are scheduled as before."
 
@@ -193,6 +216,12 @@ with `thalweg run --extender-bind`."""
 
 _AUTHORITY = "Without this CA, kube-scheduler does not verify the extender's certificate, and does not log that."
 
-_CLIENT = """\
-kube-scheduler's client certificate, signed by the CA of `thalweg run --extender-client-ca`. kube-scheduler reads both
-files on its own machine, and reads them again when they change."""
+_CLIENT_FILES = """\
+kube-scheduler's certificate, signed by the CA of `thalweg run --extender-client-ca`. kube-scheduler reads both files on
+its own machine, and reads them again when they change."""
+
+_CLIENT_INSIDE = """\
+kube-scheduler's certificate, signed by the CA of `thalweg run --extender-client-ca`. Replace this file before the
+certificate ends, and restart kube-scheduler."""
+
+_SERVER_NAME = "The name in the extender's certificate, which does not contain the address of the URL."

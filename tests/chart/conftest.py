@@ -2,19 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 from support.controlplane import binaries, running
-from support.helm import Helm
-from support.tools import tool
+from support.helm import helm
 from thalweg_controlplane import Api, Binaries, ControlPlane
 
-__all__ = ["binaries"]
-
-
-@pytest.fixture(scope="session")
-def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    return Helm(tool("helm", request.config), tmp_path_factory.mktemp("helm"))
+__all__ = ["binaries", "helm"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -75,10 +75,8 @@ async def test_simulate_and_replay(scene: ClusterScenario, dumps: Path) -> None:
     state, record = await dump(scene.operator, dumps)
     for path in (state, record):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    simulated, replayed = (
-        await asyncio.to_thread(thalweg, command, *words, "-o", "json")
-        for command, words in (("simulate", ("-f", state)), ("replay", (record,)))
-    )
+    simulated = await asyncio.to_thread(thalweg, "simulate", "-f", state, "-o", "json")
+    replayed = await asyncio.to_thread(thalweg, "replay", record, "-o", "json")
     assert (simulated.returncode, replayed.returncode) == (0, 0), simulated.stderr + replayed.stderr
     plan, again = json.loads(simulated.stdout), json.loads(replayed.stdout)
     assert again["same"], again["differences"]
@@ -110,7 +108,8 @@ async def test_a_dump_has_no_more_than_scheduling_reads(scene: ClusterScenario, 
 
 async def test_without_a_directory(account: Path, tmp_path: Path) -> None:
     """The signal does no harm: a line in the log says which option is missing."""
-    async with running_operator(account, tmp_path / "log") as operator:
+    async with running_operator(account, tmp_path / "log", wait=False) as operator:
+        await operator.answers("/healthz", 200)
         os.kill(operator.pid, signal.SIGUSR1)
         await until(lambda: "without --dump-directory" in operator.log, 20, lambda: "the line in the log")
         operator.check()

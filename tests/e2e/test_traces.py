@@ -52,14 +52,13 @@ async def receiving(status: int) -> AsyncIterator[Receiver]:
 
 @asynccontextmanager
 async def traced(
-    plane: tuple[ControlPlane, Api], status: int, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    api: Api, kubeconfig: Path, status: int, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> AsyncIterator[tuple[Receiver, Operator]]:
     """An operator that sends spans to a receiver which answers with this status, and has bound a pod."""
-    _, api = plane
     async with receiving(status) as receiver:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")  # milliseconds
-        async with running_operator(plane[0].kubeconfig, folder / "log") as operator:
+        async with running_operator(kubeconfig, folder / "log") as operator:
             await api.create_many([node(f"node-{name}"), pod(name, "100m")])
             path = f"/api/v1/namespaces/default/pods/{name}"
             await api.wait_for(path, lambda each: each["spec"].get("nodeName"), within=60)
@@ -67,10 +66,10 @@ async def traced(
 
 
 async def test_a_round_is_a_trace(
-    plane: tuple[ControlPlane, Api], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plane: tuple[ControlPlane, Api], account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The round that placed a pod has a span with its figures, and below it its phases, within its time."""
-    async with traced(plane, 200, tmp_path, monkeypatch, "traced") as (receiver, _):
+    async with traced(plane[1], account, 200, tmp_path, monkeypatch, "traced") as (receiver, _):
 
         def placed() -> list[Span]:
             return [
@@ -98,10 +97,10 @@ async def test_a_round_is_a_trace(
 
 
 async def test_a_receiver_that_fails(
-    plane: tuple[ControlPlane, Api], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plane: tuple[ControlPlane, Api], account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pods are bound all the same. Lost spans are counted, the failure is one line of the log, and the end is clean."""
-    async with traced(plane, 400, tmp_path, monkeypatch, "untraced") as (_, operator):
+    async with traced(plane[1], account, 400, tmp_path, monkeypatch, "untraced") as (_, operator):
 
         async def failed() -> bool:
             return await count(operator, "thalweg_spans_total", "failed") > 0

@@ -98,5 +98,8 @@ def test_a_change_of_a_condition_is_an_event() -> None:
     assert written == []
     for before, after in ((good, bad), (bad, bad), (bad, good), (None, bad)):
         events.status_written(record, before, after)
-    warning, normal = ("batch", "Accepted is False: Not so.", True), ("batch", "Accepted is True: Fine.", False)
+    warning, normal = (
+        ("batch", "Condition Accepted is False: Not so.", True),
+        ("batch", "Condition Accepted is True: Fine.", False),
+    )
     assert written == [warning, normal, warning]

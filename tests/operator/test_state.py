@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.driven_ledger import DrivenLedger
 from support.model import ports_clash
 from support.profiles import examples
-from support.recount import met, plain, recounted
+from support.recount import plain, recounted, recounted_pods
 
 from flowcore.cluster.cluster import Population
 from flowcore.cluster.gang_registry import GangRegistry
@@ -195,16 +195,21 @@ def apply(state: DrivenLedger, receiver: Receiver, kind: str, what: Any) -> None
             state.mark_all_dirty()
 
 
+def taken(state: DrivenLedger) -> dict[str, tuple[Any, ...]]:
+    """What is taken on each node, counted anew."""
+    return plain(recounted(state.cluster, state.ledger))
+
+
 @settings(max_examples=examples(400), deadline=None)
 @given(st.lists(EVENTS, max_size=40))
 def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
     """Uses, neighbours, waiting pods and populations, reservations included, after every single event."""
     state, receiver = DrivenLedger(), Receiver()
     for kind, what in events:
-        before = state.generation, plain(recounted(state)), without_reports(state)
+        before = state.generation, taken(state), without_reports(state)
         apply(state, receiver, kind, what)
-        assert plain(state.cluster.occupancy.usage) == plain(recounted(state))
-        assert (plain(recounted(state)), without_reports(state)) == before[1:] or state.generation > before[0]
+        assert plain(state.cluster.occupancy.usage) == taken(state)
+        assert (taken(state), without_reports(state)) == before[1:] or state.generation > before[0]
         assert set(state.waiting) == {key for key, pod in state.pods.items() if not pod.node_name and not pod.terminal}
         backed = device_resources(state.device_classes.values())
         assert all(state.waiting[key] == with_devices(state.pods[key], backed) for key in state.waiting)
@@ -236,7 +241,9 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
                 else:
                     population.waiting += 1
         assert state.populations == populations
-        assert {(kind, node): count for kind, node, count in state.pod_index.counts()} == met(state)
+        assert {(kind, node): count for kind, node, count in state.pod_index.counts()} == recounted_pods(
+            state.cluster, state.ledger
+        )
     asked = [(pod, Delivery.BINDER) for pod in state.plannable()]
     anew = GangRegistry()
     for pod in state.pods.values():
@@ -250,8 +257,10 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
     assert receiver.reports == {name: node.report for name, node in state.nodes.items()}
     assert receiver.namespaces == state.namespaces
     assert receiver.storage == state.storage.objects
-    assert {at: count for at, count in receiver.pod_index.items() if count} == met(state)
-    assert plain(receiver.uses) == {name: use for name, use in plain(recounted(state)).items() if name in state.nodes}
+    assert {at: count for at, count in receiver.pod_index.items() if count} == recounted_pods(
+        state.cluster, state.ledger
+    )
+    assert plain(receiver.uses) == {name: use for name, use in taken(state).items() if name in state.nodes}
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -264,10 +273,10 @@ def test_a_reservation_never_overcommits(events: list[tuple[str, Any]], pod: Pod
     for waiting in state.plannable():
         for name in NODES:
             kept = state.reservations.get(waiting.key)
-            before = recounted(state).get(name, NodeUsageSums())
+            before = recounted(state.cluster, state.ledger).get(name, NodeUsageSums())
             if not state.reserve(waiting, name):
                 continue
-            use, allocatable = recounted(state)[name], dict(state.nodes[name].allocatable)
+            use, allocatable = recounted(state.cluster, state.ledger)[name], dict(state.nodes[name].allocatable)
             old = state.reservations[waiting.key].victim
             if old is not None:
                 # Once that one has left, which is when it comes.

@@ -9,7 +9,7 @@ import msgspec
 from support.driven_ledger import DrivenLedger
 from support.leaks import grown_containers, tracked_objects
 from support.pod_writes import QueuedWrite
-from support.recount import check_occupancy
+from support.recount import check_recount
 from thalweg_extender.answers import to_filter
 from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
@@ -82,7 +82,7 @@ class FuzzedOperator:
 
     def check(self) -> None:
         """Nodes are charged for the pods bound there and for those on their way."""
-        check_occupancy(self.state)
+        check_recount(self.state.cluster, self.state.ledger)
 
     def end(self) -> dict[str, tuple[int, int]]:
         """All pods and nodes go, and time passes; what is left beyond what there was in the beginning."""

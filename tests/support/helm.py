@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from support.repository import ROOT
+from thalweg_controlplane import BuildError, find_or_build_tool
 
 CHART = ROOT / "charts" / "thalweg"
 NAMESPACE = "thalweg-system"
@@ -28,7 +30,7 @@ class Helm:
     folder: Path
     _rendered: dict[tuple[str | Path, ...], str] = field(default_factory=dict)
 
-    def run(self, *words: str | Path, kubeconfig: Path | None = None) -> str:
+    def run(self, *words: str | Path, kubeconfig: Path | None = None, timeout: float = 120.0) -> str:
         """Standard output of a helm command. Raises HelmError."""
         environment = {
             **os.environ,
@@ -36,7 +38,7 @@ class Helm:
             "KUBECONFIG": str(kubeconfig or self.folder / "none"),
         }
         done = subprocess.run(
-            [self.executable, *words], capture_output=True, text=True, env=environment, timeout=120, check=False
+            [self.executable, *words], capture_output=True, text=True, env=environment, timeout=timeout, check=False
         )
         if done.returncode != 0:
             # Helm warns about each symbolic link of the chart's folder first.
@@ -57,6 +59,18 @@ class Helm:
     def values(self, values: Mapping[str, Any]) -> tuple[str, ...]:
         """The options that give these values."""
         return tuple(word for name, value in values.items() for word in ("--set-json", f"{name}={json.dumps(value)}"))
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """The real Helm. Where it cannot be built these tests are skipped, but never in CI."""
+    try:
+        executable = find_or_build_tool("helm", print)
+    except BuildError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"no Helm to test with: {error}", pytrace=False)
+        pytest.skip(f"no Helm to test with: {error}")
+    return Helm(executable, tmp_path_factory.mktemp("helm"))
 
 
 def one(objects: list[Manifest], kind: str, name: str) -> Manifest:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
 from unittest.mock import patch
 
+from support.recount import check_recount
 from thalweg_operator.reservations import ledger as ledger_module
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, Effect, Nominate
@@ -20,9 +21,8 @@ from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.transitions import TRANSITIONS, Phase, check_transition
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.cluster.policy_index import PolicyIndex
-from flowcore.model.pod_index import PodIndex, PodSignature
+from flowcore.model.pod_index import PodIndex
 
 Transition = tuple[Phase | None, Phase | None]
 
@@ -95,56 +95,21 @@ class LedgerChecks:
 
     def check(self) -> None:
         """All that holds between two events."""
-        self._check_usage()
-        self._check_pod_index()
+        check_recount(self._cluster, self._ledger)
         self._check_reservations()
-
-    # --- node usage = bound + ledger ---
-
-    def _check_usage(self) -> None:
-        expected: defaultdict[str, NodeUsageSums] = defaultdict(NodeUsageSums)
-        for pod in self._cluster.pods.values():
-            if pod.node_name and not pod.terminal:
-                expected[pod.node_name].change(pod.usage, pod.pod_class, 1)
-        for each in self._ledger.reservations.values():
-            victim = None if each.victim is None else each.victim.usage
-            expected[each.node].change(each.pod.pod_class.requests, each.pod.pod_class, 1, victim)
-        actual = self._cluster.occupancy.usage
-        assert {node: _plain(use) for node, use in actual.items()} == {
-            node: _plain(use) for node, use in expected.items() if not use.empty
-        }, "the usage of a node is not bound + ledger"
-
-    def _check_pod_index(self) -> None:
-        expected: Counter[tuple[PodSignature, str]] = Counter()
-        for pod in self._cluster.pods.values():
-            if pod.node_name and not pod.terminal:
-                expected[self._cluster.counted_signature(pod), pod.node_name] += 1
-        for each in self._ledger.reservations.values():
-            expected[each.pod.signature, each.node] += 1
-        actual = {(signature, node): n for signature, node, n in self._cluster.occupancy.pod_index.counts() if n}
-        assert actual == dict(expected), "the pods on a node are not bound + ledger"
 
     # --- no pod twice ---
 
     def _check_reservations(self) -> None:
-        ledger, waiting = self._ledger, self._cluster.waiting
-        on_node: defaultdict[str, set[str]] = defaultdict(set)
-        for key, each in ledger.reservations.items():
+        reservations, waiting = self._ledger.reservations, self._cluster.waiting
+        for key, each in reservations.items():
             assert each.pod.key == key
             assert key in waiting, f"{key} is reserved and does not wait"
             assert waiting[key].uid == each.pod.uid, f"{key} is reserved for another pod of this name"
             assert (each.phase is Phase.AWAITING_VICTIM) == (each.victim is not None)
             assert (each.phase is Phase.FOREIGN) == (each.owner is Owner.OTHERS)
             assert each.phase is not Phase.BINDING or each.owner is Owner.BINDER
-            on_node[each.node].add(key)
-        assert ledger.by_node == on_node
-        assert len({each.id for each in ledger.reservations.values()}) == len(ledger.reservations)
-        awaited = {each.victim.key: key for key, each in ledger.reservations.items() if each.victim is not None}
-        assert ledger.successor_by_victim == awaited
-        for name, phase in (("held", Phase.HELD), ("withdrawing", Phase.WITHDRAWING)):
-            assert getattr(ledger, name) == {k for k, each in ledger.reservations.items() if each.phase is phase}
-        for key, record in ledger.pending.items():
-            assert waiting[key].uid == record.uid, f"{key} does not wait, and something is remembered of it"
+        assert len({each.id for each in reservations.values()}) == len(reservations)
 
     # --- no transition outside the table ---
 
@@ -210,11 +175,6 @@ class LedgerChecks:
         for name, _ in reservation.pod.pod_class.requests:
             assert taken.amounts[name] <= free.get(name, 0), f"{node} gives {taken.amounts[name]} of {name}"
         assert all(taken.ports[port] == 1 for port in reservation.pod.pod_class.host_ports)
-
-
-def _plain(use: NodeUsageSums) -> tuple[object, ...]:
-    amounts = {name: amount for name, amount in use.amounts.items() if amount}
-    return amounts, use.pods, use.cpu, use.memory, dict(use.ports), dict(use.volumes)
 
 
 def _leads(taken: list[Transition], old: Phase | None, new: Phase | None) -> bool:

@@ -50,9 +50,9 @@ class Prometheus:
 async def running_prometheus(
     executable: Path, folder: Path, target: str, rules: Path | None = None
 ) -> AsyncIterator[Prometheus]:
-    """A Prometheus that scrapes ``target`` (host:port) each second; its files are in the folder."""
+    """A Prometheus that scrapes ``target`` (host:port) every three seconds; its files are in the folder."""
     config = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": "3s", "scrape_timeout": "3s", "evaluation_interval": "3s"},
         "rule_files": [str(rules)] if rules else [],
         "scrape_configs": [
             {"job_name": JOB, "static_configs": [{"targets": [target], "labels": {"namespace": NAMESPACE}}]}

@@ -1,60 +1,70 @@
-"""What nodes hold, counted anew: bound pods and the ledger's reservations."""
+"""What cluster and ledger know of nodes and pods, counted anew from the pods and the ledger's reservations."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from support.driven_ledger import DrivenLedger
+from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.transitions import Phase
 
+from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.model.pod_index import PodSignature
 
 
-def recounted(state: DrivenLedger) -> dict[str, NodeUsageSums]:
-    uses: dict[str, NodeUsageSums] = {}
-    for pod in state.pods.values():
+def recounted(cluster: Cluster, ledger: Ledger) -> dict[str, NodeUsageSums]:
+    """What is taken on each node, by bound pods and reservations."""
+    uses: defaultdict[str, NodeUsageSums] = defaultdict(NodeUsageSums)
+    for pod in cluster.pods.values():
         if pod.node_name and not pod.terminal:
-            uses.setdefault(pod.node_name, NodeUsageSums()).change(pod.usage, pod.pod_class, 1)
-    for reservation in state.reservations.values():
+            uses[pod.node_name].change(pod.usage, pod.pod_class, 1)
+    for reservation in ledger.reservations.values():
         pod_class = reservation.pod.pod_class
-        beside = None if reservation.victim is None else reservation.victim.usage
-        uses.setdefault(reservation.node, NodeUsageSums()).change(pod_class.requests, pod_class, 1, beside)
-    return uses
+        victim = None if reservation.victim is None else reservation.victim.usage
+        uses[reservation.node].change(pod_class.requests, pod_class, 1, victim)
+    return dict(uses)
 
 
-def met(state: DrivenLedger) -> Counter[tuple[PodSignature, str]]:
-    leaving = {each.victim.key for each in state.reservations.values() if each.victim is not None}
-    bound = [
+def recounted_pods(cluster: Cluster, ledger: Ledger) -> Counter[tuple[PodSignature, str]]:
+    """How many pods of each signature are on each node, bound or reserved."""
+    leaving = {each.victim.key for each in ledger.reservations.values() if each.victim is not None}
+    bound = (
         (msgspec.structs.replace(pod.signature, deleting=pod.deleting or pod.key in leaving), pod.node_name)
-        for pod in state.pods.values()
+        for pod in cluster.pods.values()
         if pod.node_name and not pod.terminal
-    ]
-    return Counter([*bound, *((each.pod.signature, each.node) for each in state.reservations.values())])
+    )
+    return Counter([*bound, *((each.pod.signature, each.node) for each in ledger.reservations.values())])
 
 
-def plain(uses: Mapping[str, NodeUsageSums]) -> dict[str, Any]:
+def plain(uses: Mapping[str, NodeUsageSums]) -> dict[str, tuple[Any, ...]]:
+    """The same as values that can be compared, without nodes on which nothing is taken."""
     return {
-        name: (+use.amounts, use.pods, use.cpu, use.memory, +use.ports, +use.volumes)
+        name: (
+            {resource: amount for resource, amount in use.amounts.items() if amount},
+            use.pods, use.cpu, use.memory, dict(use.ports), dict(use.volumes),
+        )
         for name, use in uses.items()
-        if use.pods
-    }
+        if not use.empty
+    }  # fmt: skip
 
 
-def check_occupancy(state: DrivenLedger) -> None:
-    """Each node holds its bound pods and the ledger's; the ledger's indexes agree with its reservations."""
-    occupancy, ledger = state.cluster.occupancy, state.ledger
-    assert plain(occupancy.usage) == plain(recounted(state))
-    assert {(signature, node): count for signature, node, count in occupancy.pod_index.counts()} == met(state)
-    nodes: dict[str, set[str]] = {}
-    for key, reservation in ledger.reservations.items():
-        nodes.setdefault(reservation.node, set()).add(key)
-    assert ledger.by_node == nodes
-    phases = {key: reservation.phase for key, reservation in ledger.reservations.items()}
-    assert ledger.held == {key for key, phase in phases.items() if phase is Phase.HELD}
-    assert ledger.withdrawing == {key for key, phase in phases.items() if phase is Phase.WITHDRAWING}
-    awaiting = {key for key, phase in phases.items() if phase is Phase.AWAITING_VICTIM}
-    assert set(ledger.successor_by_victim.values()) == awaiting
-    assert state.cluster.leaving == set(ledger.successor_by_victim)
-    assert ledger.pending.keys() <= state.waiting.keys()
+def check_recount(cluster: Cluster, ledger: Ledger) -> None:
+    """Each node holds its bound pods and the ledger's; the indexes of both agree with the reservations."""
+    occupancy = cluster.occupancy
+    assert not any(use.empty for use in occupancy.usage.values())
+    assert plain(occupancy.usage) == plain(recounted(cluster, ledger)), "the usage of a node is not bound + ledger"
+    counted = {(signature, node): count for signature, node, count in occupancy.pod_index.counts() if count}
+    assert counted == recounted_pods(cluster, ledger), "the pods on a node are not bound + ledger"
+    reservations = ledger.reservations
+    by_node: defaultdict[str, set[str]] = defaultdict(set)
+    for key, reservation in reservations.items():
+        by_node[reservation.node].add(key)
+    assert ledger.by_node == by_node
+    for name, phase in (("held", Phase.HELD), ("withdrawing", Phase.WITHDRAWING)):
+        assert getattr(ledger, name) == {key for key, each in reservations.items() if each.phase is phase}
+    awaited = {each.victim.key: key for key, each in reservations.items() if each.victim is not None}
+    assert ledger.successor_by_victim == awaited
+    assert cluster.leaving == set(ledger.successor_by_victim)
+    for key, record in ledger.pending.items():
+        assert cluster.waiting[key].uid == record.uid, f"{key} does not wait, and something is remembered of it"

@@ -25,5 +25,5 @@ class PolicyEvents:
         for condition in status["conditions"]:
             old, warning = known.get(condition["type"]), condition["status"] == "False"
             if warning if old is None else (old["status"], old["reason"]) != (condition["status"], condition["reason"]):
-                message = f"{condition['type']} is {condition['status']}: {condition['message']}"
+                message = f"Condition {condition['type']} is {condition['status']}: {condition['message']}"
                 self._events.write_about(subject, condition["reason"], message, action="Reconciling", warning=warning)
