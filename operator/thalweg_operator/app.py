@@ -158,7 +158,6 @@ class Operator:
         self.metrics.pods.set_function(lambda: len(cluster.pods))
         self.metrics.gated_pods.set_function(lambda: sum(pod.gated for pod in cluster.waiting.values()))
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
-        self.metrics.leader.set_function(lambda: float(elector.may_write))
         self.plan_view = ExtenderView(shell, self._problem)
         self._catch_up = CatchUp(api_client, self._reflectors[POD.plural], settings.own_pod)
         self._leads = False
