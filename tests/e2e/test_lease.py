@@ -1,4 +1,4 @@
-"""Two operators on one cluster: one works, and whatever happens to it, nothing is written without the lease."""
+"""Two operators on one cluster: one works, and the other one waits for the lease, or refuses."""
 
 import asyncio
 from pathlib import Path
