@@ -36,6 +36,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "taken": ({"extender.schedulerName": "default-scheduler"}, "has a scheduler already. Use a name of its own"),
     "no extender": ({"rights.extender": True}, "rights.extender: mode Binder has no extender"),
     "no gates": ({"rights.gates": True}, "rights.gates: gates belong to delivery Extender"),
+    "gates for ever": (
+        {"mode": "Extender", "rights.extender": False, "rights.gates": True},
+        "rights.gates: with rights.extender false Thalweg could not open the gates of new pods",
+    ),
     "keep": ({"crds": {"install": False, "keep": True}}, "crds.keep: with crds.install false the chart has no CRDs"),
     "account": ({"serviceAccount.create": False}, "serviceAccount.name: with serviceAccount.create false it must name"),
     "secret": (
@@ -147,7 +151,7 @@ def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
         ({}, {"extender", "gates"}),
         ({"rights.binder": False}, {"binder", "extender", "gates"}),
         ({"mode": "Extender"}, set()),
-        ({"mode": "Extender", "rights.extender": False}, {"extender"}),
+        ({"mode": "Extender", "rights.extender": False}, {"extender", "gates"}),
         ({"mode": "SecondScheduler", "rights.gates": False}, {"gates"}),
         ({"mode": "Extender", "rights.eviction": False}, {"eviction"}),
         ({"mode": "Extender", "rights.confinement": False}, {"confinement"}),
