@@ -18,6 +18,8 @@ SECRETS = {"certificates.source": "Secret", "certificates.secret": {"server": "s
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"modus": "Binder"}, "additional properties 'modus' not allowed"),
     "unknown within": ({"image.tags": "x"}, "at '/image': additional properties 'tags' not allowed"),
+    "removed": ({"rights": None}, "missing property 'rights'"),
+    "removed within": ({"networkPolicy.egress": None}, "at '/networkPolicy': missing property 'egress'"),
     "mode": ({"mode": "binder"}, "at '/mode': value must be one of 'Binder', 'Extender', 'SecondScheduler'"),
     "no replicas": ({"replicas": 0}, "at '/replicas': minimum: got 0, want 1"),
     "text for a number": ({"replicas": "2"}, "at '/replicas': got string, want integer"),
