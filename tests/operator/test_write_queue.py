@@ -101,7 +101,7 @@ class Writers:
 
     def tell(self, pod: Pod) -> None:
         self.state.upsert_pod(pod)
-        self.waiting.put(WriteCondition(pod, "no room"))
+        self.waiting.put(WriteCondition(pod, "no room", "Unschedulable"))
 
     def warn(self, pod: Pod) -> None:
         self.events.write(pod, "FailedScheduling", "no room", action="Scheduling", warning=True)
