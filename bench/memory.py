@@ -1,17 +1,16 @@
-"""Memory of Thalweg beside a large cluster at rest: the operator and its worker.
+"""Memory of two replicas beside a large cluster at rest: the leader and the standby, each with its worker.
 
     python bench/memory.py --nodes 5000 --running 50000
     python bench/memory.py --nodes 500 --running 2000          # does it work?
 
-The running pods have their nodes from their creation on. The operator is measured once it is in sync, and again after
-it has placed more pods.
+The running pods have their nodes from their creation on. Both replicas are measured once they are in sync, and again
+after the leader has placed more pods.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import click
@@ -33,35 +32,44 @@ class Row:
     """Resident MiB at one moment."""
 
     when: str
+    replica: str
     operator: float
     worker: float
 
 
-def _resident(when: str, thalweg: Thalweg) -> Row:
-    operator, *workers = thalweg.pids()
-    return Row(when, resident_mib([operator]), resident_mib(workers))
+def _resident(when: str, replicas: dict[str, Thalweg]) -> list[Row]:
+    rows = []
+    for name, thalweg in replicas.items():
+        operator, *workers = thalweg.pids()
+        rows.append(Row(when, name, resident_mib([operator]), resident_mib(workers)))
+    return rows
 
 
-async def measure(nodes: int, running: int, pods: int) -> Iterator[Row]:
+async def measure(nodes: int, running: int, pods: int) -> list[Row]:
     """The rows."""
     async with plane.bare(plane.binaries(), THALWEG) as (control_plane, api):
         plane.say(f"{nodes} nodes, {running} running pods")
         await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": workload.RUNNING}})
         await plane.create(api, workload.make_nodes(nodes))
         await plane.create(api, workload.make_running(running, nodes))
-        thalweg = Thalweg(control_plane)
+        leader = Thalweg(control_plane, options=["--replicated"])
+        standby = Thalweg(control_plane, options=["--replicated"], ready="/readyz?exclude=lease")
+        replicas = {"leader": leader, "standby": standby}
         try:
-            await thalweg.start()
-            await thalweg.warm()
-            rows = [_resident("in sync", thalweg)]
+            for each in replicas.values():
+                plane.say("starting a replica")
+                await each.start()
+                await each.warm()
+            rows = _resident("in sync", replicas)
             version = await plane.version(api)
             async with PodWatch(control_plane.kubeconfig, workload.MEASURED, version) as watch:
-                await plane.create(api, workload.make_pods("mixed", pods, thalweg.pods_name))
-                await loads.until_bound(control_plane, thalweg, watch, pods, _PATIENCE)
-            rows.append(_resident(f"{pods} more placed", thalweg))
+                await plane.create(api, workload.make_pods("mixed", pods, leader.pods_name))
+                await loads.until_bound(control_plane, leader, watch, pods, _PATIENCE)
+            rows += _resident(f"{pods} more placed", replicas)
         finally:
-            await thalweg.stop()
-    return iter(rows)
+            for each in replicas.values():
+                await each.stop()
+    return rows
 
 
 @click.command()
@@ -72,17 +80,19 @@ async def measure(nodes: int, running: int, pods: int) -> Iterator[Row]:
 def main(nodes: int, running: int, pods: int, output: str) -> None:
     """Measures memory beside a large cluster."""
     told = conditions()
-    rows = list(asyncio.run(measure(nodes, running, pods)))
+    rows = asyncio.run(measure(nodes, running, pods))
     if output == "json":
         sys.stdout.buffer.write(
             msgspec.json.encode({"conditions": told, "rows": [asdict(row) for row in rows]}) + b"\n"
         )
         return
     table = Table(title=f"{nodes:,} nodes, {running:,} running pods: resident MiB")
-    for at, name in enumerate(("when", "operator", "worker", "together")):
-        table.add_column(name, justify="right" if at else "left")
+    for at, name in enumerate(("when", "replica", "operator", "worker", "together")):
+        table.add_column(name, justify="right" if at > 1 else "left")
     for row in rows:
-        table.add_row(row.when, f"{row.operator:.0f}", f"{row.worker:.0f}", f"{row.operator + row.worker:.0f}")
+        table.add_row(
+            row.when, row.replica, f"{row.operator:.0f}", f"{row.worker:.0f}", f"{row.operator + row.worker:.0f}"
+        )
     console.print(table)
     print_conditions(told)
 

@@ -72,6 +72,7 @@ class Thalweg:
         profile: where cProfile's result of the operator's own process goes; profiled figures are not comparable.
         python: of another installation of Thalweg, for a comparison.
         options: arguments of `thalweg run` in place of those that serve the extender.
+        ready: page that says 200 once it has started.
     """
 
     name = THALWEG
@@ -83,7 +84,9 @@ class Thalweg:
         profile: Path | None = None,
         python: str = sys.executable,
         options: Sequence[str] | None = None,
+        ready: str = "/readyz",
     ) -> None:
+        self._ready_page = ready
         self.address, self.extender = free_address(), free_address()
         self.log = plane.workdir / "thalweg.log"
         profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
@@ -123,7 +126,7 @@ class Thalweg:
         await self._child.stop(grace=30.0)
 
     async def _ready(self) -> bool:
-        return await answers(f"http://{self.address}/readyz")
+        return await answers(f"http://{self.address}{self._ready_page}")
 
 
 def _has_worker(samples: Samples) -> bool:

@@ -23,6 +23,7 @@ from thalweg.doctor.findings import Finding, Verdict, exit_code
 from thalweg.doctor.installation import OLDEST, TESTED
 from thalweg.doctor.liveness import HEARTBEAT
 from thalweg.doctor.scheduler_file import Extender, SchedulerFile, SchedulerFileError, parse
+from thalweg.option_types import NamespacedName
 from thalweg_controlplane.build import KUBERNETES_VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -98,8 +99,8 @@ HEALTHY = Facts(
     local_time=NOW,
     server_version=KUBERNETES_VERSION,
     cli_version="1.0.0",
-    service_account="thalweg-system/thalweg",
-    lease="",
+    service_account=NamespacedName("thalweg-system", "thalweg"),
+    lease=None,
     crd=installed(),
     expected_crd=custom_resource_definitions()[0],
     denied=(),
@@ -151,7 +152,7 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"denied": (Right("base", "list", "", "pods"),)}, "rights", Verdict.FAIL, "system:serviceaccount:thalweg-system:"),
     ({"denied": NOT_READ}, "rights", Verdict.SKIP, "403"),
     ({"leases": ()}, "lease", Verdict.FAIL, "nobody holds a lease of Thalweg"),
-    ({"leases": (), "lease": "a/b"}, "lease", Verdict.FAIL, "nobody holds the lease a/b"),
+    ({"leases": (), "lease": NamespacedName("a", "b")}, "lease", Verdict.FAIL, "nobody holds the lease a/b"),
     ({"leases": (lease(renewed=60),)}, "lease", Verdict.FAIL, "last renewed it 60 s ago"),
     ({"leases": (lease(renewed=-60),), "still_renewed": frozenset()}, "lease", Verdict.FAIL, "No operator runs"),
     ({"leases": (lease(), lease("thalweg-2"))}, "lease", Verdict.FAIL, "kube-system/thalweg-2 (one)"),
@@ -246,7 +247,7 @@ def test_the_table_shows_everything(capsys: pytest.CaptureFixture[str], monkeypa
 
 def test_rights_are_those_of_the_manifests() -> None:
     """Each verb of each rule is asked about once, for the given account and lease."""
-    found = wanted_rights("ns/account", "ns/lease")
+    found = wanted_rights(NamespacedName("ns", "account"), NamespacedName("ns", "lease"))
     rules = [
         rule
         for manifests in rights_by_file().values()

@@ -25,6 +25,7 @@ from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.checks import judge
 from thalweg.doctor.findings import Finding, Verdict
 from thalweg.doctor.gather import Request, gather
+from thalweg.option_types import NamespacedName
 from thalweg.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane
 from thalweg_controlplane.certificates import Authority, Pair
@@ -38,7 +39,8 @@ from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-LEASE = "kube-system/thalweg"
+LEASE = NamespacedName("kube-system", "thalweg")
+ACCOUNT = NamespacedName("thalweg-system", "thalweg")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 STEERED = policy_object(
@@ -65,11 +67,11 @@ class Cluster:
         return path
 
     async def findings(
-        self, kubeconfig: Path | None = None, config: Path | None = None, lease: str = ""
+        self, kubeconfig: Path | None = None, config: Path | None = None, lease: NamespacedName | None = None
     ) -> list[Finding]:
         """What the checks find."""
         metrics = self.plane.metrics_url("kube-scheduler")
-        request = Request("thalweg-system/thalweg", lease, config or self.file("good.yaml"), metrics, 10.0)
+        request = Request(ACCOUNT, lease, config or self.file("good.yaml"), metrics, 10.0)
         async with connect(kubeconfig or self.plane.kubeconfig, 8) as api_client:
             return judge(await gather(api_client, request))
 
@@ -100,7 +102,7 @@ async def cluster(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
         for each in (STEERED, BOUND):
             await api.create(each)
         options = extender_options(address, server, authority)
-        async with running_operator(plane.kubeconfig, folder / "log", lease=LEASE, extender=options) as operator:
+        async with running_operator(plane.kubeconfig, folder / "log", lease=str(LEASE), extender=options) as operator:
             cluster = Cluster(plane, api, operator, folder, authority, config)
             for name, scheduler in (("steered-1", STEERED_NAME), ("bound-1", SCHEDULER_NAME)):
                 await api.create(pod(name, scheduler=scheduler))
@@ -312,7 +314,7 @@ async def test_two_operators(cluster: Cluster) -> None:
         other = LeaderElector(api_client, Fence(), name)
         await other.attempt()
         assert other.held.is_set()
-        named(await cluster.problems(), "lease", Verdict.FAIL, "2 operators", LEASE, str(name))
+        named(await cluster.problems(), "lease", Verdict.FAIL, "2 operators", str(LEASE), str(name))
         assert not await cluster.problems(lease=LEASE)
         await other.release()
     await cluster.api.delete(f"{LEASES}/{name.name}")
@@ -320,7 +322,7 @@ async def test_two_operators(cluster: Cluster) -> None:
 
 async def test_kube_schedulers_own_gangs_are_inferred(cluster: Cluster) -> None:
     """Without kube-scheduler's metrics, the API tells that it may schedule gangs."""
-    request = Request("thalweg-system/thalweg", "", cluster.file("good.yaml"), "", 10.0)
+    request = Request(ACCOUNT, None, cluster.file("good.yaml"), "", 10.0)
     async with connect(cluster.plane.kubeconfig, 8) as api_client:
         facts = await gather(api_client, request)
     (said,) = [each for each in judge(facts) if each.check == "gang-scheduling"]
@@ -377,7 +379,7 @@ async def test_no_operator(cluster: Cluster) -> None:
     await cluster.api.patch(f"{LEASES}/thalweg", {"spec": {"renewTime": past}})
     await cluster.api.patch(f"{POLICIES}/steered/status", {"status": {"gate": {"heartbeat": past[:19] + "Z"}}})
     found = await cluster.problems()
-    named(found, "lease", Verdict.FAIL, "No operator runs", LEASE, "3,60")
+    named(found, "lease", Verdict.FAIL, "No operator runs", str(LEASE), "3,60")
     named(found, "gates", Verdict.FAIL, "default/gated", "nobody opens it")
     named(found, "served", Verdict.FAIL, "default/waits", f"no operator serves the scheduler {SCHEDULER_NAME}")
     named(found, "extender", Verdict.FAIL, "does not answer")
@@ -392,7 +394,7 @@ async def test_no_operator(cluster: Cluster) -> None:
         return False
 
     await until(gone, 30, lambda: "the CRD to be gone")
-    done = thalweg("doctor", "--kubeconfig", cluster.plane.kubeconfig, "--lease", LEASE, "-o", "json")
+    done = thalweg("doctor", "--kubeconfig", cluster.plane.kubeconfig, "--lease", str(LEASE), "-o", "json")
     assert done.returncode == 1
     (crd_finding,) = [each for each in json.loads(done.stdout) if each["check"] == "crd"]
     assert (crd_finding["verdict"], "is not installed" in crd_finding["sentence"]) == ("FAIL", True)

@@ -1,4 +1,4 @@
-"""One control plane, one operator with the account of rights/ behind a proxy, and one world for all faults."""
+"""One control plane a module, with one operator or two replicas behind a proxy, with the account of rights/."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,11 +8,13 @@ import pytest_asyncio
 from support import jumping_clock
 from support.cluster_scenario import install_crds
 from support.controlplane import binaries, oracle, running
-from support.fault_world import FaultWorld
+from support.fault_world import FaultWorld, FaultyCluster
 from support.operator import free_address, running_operator
 from support.operator_logs import pytest_runtest_makereport
 from support.proxy import proxied
+from support.replicas import running_replicas
 from support.rights import acting_account, user_of
+from support.soak import SteeringReplicas
 from support.steering import DelayingProxy, scheduler_config
 from thalweg_controlplane import Binaries
 
@@ -20,8 +22,8 @@ __all__ = ["binaries", "oracle", "pytest_runtest_makereport"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultWorld]:
-    folder: Path = tmp_path_factory.mktemp("faults")
+async def cluster(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultyCluster]:
+    folder: Path = tmp_path_factory.mktemp("cluster")
     async with (
         DelayingProxy(free_address()) as relay,
         running(
@@ -31,10 +33,29 @@ async def world(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) ->
         proxied(plane, api, folder, user_of(account)) as proxy,
     ):
         await install_crds(api)
-        async with running_operator(
-            proxy.kubeconfig,
-            folder / "operator.log",
-            extender=("--extender-listen", relay.to),
-            program=("-P", jumping_clock.__file__),  # -P: support/operator.py must not shadow Python's operator
-        ) as operator:
-            yield FaultWorld(plane, api, proxy, relay, operator)
+        yield FaultyCluster(plane, api, proxy, relay)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(cluster: FaultyCluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultWorld]:
+    async with running_operator(
+        cluster.proxy.kubeconfig,
+        tmp_path_factory.mktemp("operator") / "operator.log",
+        extender=("--extender-listen", cluster.relay.to),
+        program=("-P", jumping_clock.__file__),  # -P: support/operator.py must not shadow Python's operator
+    ) as operator:
+        yield FaultWorld(cluster.plane, cluster.api, cluster.proxy, cluster.relay, operator)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def replicas(cluster: FaultyCluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SteeringReplicas]:
+    addresses = [free_address() for _ in range(2)]
+    async with running_replicas(
+        cluster.api,
+        [cluster.proxy.kubeconfig] * 2,
+        tmp_path_factory.mktemp("replicas"),
+        [("--extender-listen", address) for address in addresses],
+    ) as running_ones:
+        found = SteeringReplicas(running_ones, cluster.relay, addresses)
+        await found.follow()
+        yield found

@@ -28,6 +28,16 @@ _GANG_SIZE, _GANGS_THAT_FIT, _GANGS = 4, 2, 3
 _DELIVERIES = {"binder": SCHEDULER_NAME, "steered": STEERED_NAME}
 
 
+@dataclass(frozen=True)
+class FaultyCluster:
+    """A control plane; the operators' way to it, and kube-scheduler's way to their extender, lead through proxies."""
+
+    plane: ControlPlane
+    api: Api
+    proxy: ApiProxy
+    relay: DelayingProxy
+
+
 @dataclass
 class FaultWorld:
     """See the module.

@@ -19,7 +19,11 @@ _OWN_LEASES: tuple[dict[str, Any], ...] = (
         "kind": "Role",
         "metadata": {"name": "leases-of-tests", "namespace": "kube-system"},
         "rules": [
-            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}
+            {
+                "apiGroups": ["coordination.k8s.io"],
+                "resources": ["leases"],
+                "verbs": ["get", "create", "update", "watch"],
+            }
         ],
     },
     {

@@ -1,4 +1,4 @@
-"""Churn without an end: pods, gangs, nodes and policies come and go, and operators are killed or told to end.
+"""Churn without an end: pods, gangs, nodes and policies come and go, and leaders are killed or told to end.
 
 Between two spells of churn everything comes to rest: then each pod is bound or was told why not, gangs are whole or
 absent, and memory is measured. Nothing is ever bound twice, and no node is ever overcommitted.
@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from support.arrivals import create_all, insist
 from support.cluster_checks import check_history, check_not_overcommitted
 from support.cluster_scenario import POLICIES, ClusterScenario, policy
-from support.fault_world import FaultWorld
 from support.gang_scenarios import GANG, members
-from support.operator import until
+from support.operator import Operator, until
+from support.replicas import Replicas
+from support.steering import DelayingProxy
 from thalweg_controlplane.objects import node
 from thalweg_operator.planning.worker.limits import resident_memory
 
@@ -32,6 +33,29 @@ _WARM_UP = 2
 
 
 @dataclass
+class SteeringReplicas:
+    """Replicas of which kube-scheduler always asks the leader.
+
+    Attributes:
+        addresses: where the extender of each listens.
+    """
+
+    replicas: Replicas
+    relay: DelayingProxy
+    addresses: list[str]
+
+    async def follow(self, *others_than: Operator) -> Operator:
+        """Waits for a leader that is none of these, and leads kube-scheduler there; the leader."""
+        leader = await self.replicas.leader(*others_than)
+        self.relay.to = self.addresses[self.replicas.operators.index(leader)]
+        return leader
+
+    def pids(self) -> list[int]:
+        """The operators and their workers."""
+        return [pid for each in self.replicas.operators for pid in (each.pid, *each.worker_pids())]
+
+
+@dataclass
 class Soak:
     """One churning cluster.
 
@@ -40,7 +64,7 @@ class Soak:
         memory: (seconds since the beginning, resident bytes) at each rest, by process.
     """
 
-    world: FaultWorld
+    replicas: SteeringReplicas
     scene: ClusterScenario
     seed: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -56,10 +80,10 @@ class Soak:
         """The nodes that stay."""
         await self.scene.nodes(*(f"staying-{at}" for at in range(_STAYING)), cpu="5")
 
-    async def churn(self, seconds: float, *, restart_operator: bool) -> None:
-        """Things come and go for so long; in the middle of it the operator ends, if it is to."""
+    async def churn(self, seconds: float, *, end_leader: bool) -> None:
+        """Things come and go for so long; in the middle of it the leader ends, if it is to."""
         end = time.monotonic() + seconds
-        restarting = asyncio.create_task(self._restart_operator(seconds / 2)) if restart_operator else None
+        taking_over = asyncio.create_task(self._end_leader(seconds / 2)) if end_leader else None
         moves = (
             *(self._pods_come, self._pods_come, self._gang_comes, self._pods_go),
             *(self._node_comes, self._node_goes, self._policy_changes),
@@ -67,8 +91,8 @@ class Soak:
         while time.monotonic() < end:
             await self._draw.choice(moves)()
             await asyncio.sleep(self._draw.uniform(0, 0.2))
-        if restarting is not None:
-            await restarting
+        if taking_over is not None:
+            await taking_over
 
     async def rest(self) -> int:
         """Waits until all is settled, and checks it; how many pods run."""
@@ -85,11 +109,11 @@ class Soak:
             return not partial_gangs
 
         await until(whole, 60, lambda: f"gangs to be whole or absent: {partial_gangs}")
-        nodes, pods = await self.world.api.list("/api/v1/nodes"), await self.scene.pods()
+        nodes, pods = await self.scene.api.list("/api/v1/nodes"), await self.scene.pods()
         check_not_overcommitted(nodes, pods)
         check_history(self.scene.history, nodes)
         at = time.monotonic() - self.began
-        for pid in (self.world.operator.pid, *self.world.operator.worker_pids()):
+        for pid in self.replicas.pids():
             self.memory[pid].append((at, resident_memory(pid)))
         return sum(bool(each["spec"].get("nodeName")) for each in pods)
 
@@ -106,9 +130,10 @@ class Soak:
 
     def progress(self, running: int) -> str:
         """A line about what was done so far."""
+        held = sum(map(resident_memory, self.replicas.pids()))
         seconds = int(time.monotonic() - self.began)
         done = ", ".join(f"{number} {what}" for what, number in sorted(self.counts.items()))
-        return f"{seconds // 60:3}:{seconds % 60:02}  {running} pods run, {self.world.memory() >> 20} MiB; {done}"
+        return f"{seconds // 60:3}:{seconds % 60:02}  {running} pods run, {held >> 20} MiB of all processes; {done}"
 
     # --- what comes and goes ---
 
@@ -138,35 +163,35 @@ class Soak:
     async def _node_comes(self) -> None:
         if len(self._passing) < _PASSING:
             self._passing.append(name := self._name("nodes"))
-            await insist(lambda: self.world.api.create(node(name, cpu="4")))
+            await insist(lambda: self.scene.api.create(node(name, cpu="4")))
 
     async def _node_goes(self) -> None:
         if self._passing:
             name = self._passing.pop(0)
-            await insist(lambda: self.world.api.delete(f"/api/v1/nodes/{name}"))
+            await insist(lambda: self.scene.api.delete(f"/api/v1/nodes/{name}"))
             await self._collect_garbage()
 
     async def _policy_changes(self) -> None:
         selects = {"schedulerNames": [SCHEDULER_NAME], "podSelector": {}}
         if self._draw.random() < 0.3:
-            await insist(lambda: self.world.api.delete(f"{POLICIES}/changing"))
+            await insist(lambda: self.scene.api.delete(f"{POLICIES}/changing"))
         else:
             cost = {"model": self._draw.choice(_COST_MODELS)}
-            await insist(lambda: self.world.api.apply(policy("changing", selects=selects, cost=cost)))
+            await insist(lambda: self.scene.api.apply(policy("changing", selects=selects, cost=cost)))
         self.counts["changes of a policy"] += 1
 
-    async def _restart_operator(self, after: float) -> None:
+    async def _end_leader(self, after: float) -> None:
         await asyncio.sleep(after)
-        if self.counts["operators ended"] % 2:
-            await self.world.operator.stop()
-        else:
-            await self.world.operator.kill()
-        self.counts["operators ended"] += 1
-        await self.world.operator.start()
+        leader = await self.replicas.follow()
+        await (leader.stop() if self.counts["leaders ended"] % 2 else leader.kill())
+        self.counts["leaders ended"] += 1
+        await self.replicas.follow(leader)
+        leader.begin()
+        await self.replicas.replicas.standby()
 
     async def _collect_garbage(self) -> None:
         """Deletes pods of nodes that are gone, as the pod garbage collector does, and the gangs that they belong to."""
-        nodes = {each["metadata"]["name"] for each in await self.world.api.list("/api/v1/nodes")}
+        nodes = {each["metadata"]["name"] for each in await self.scene.api.list("/api/v1/nodes")}
         lost = {
             each["metadata"].get("annotations", {}).get(GANG, each["metadata"]["name"])
             for each in await self.scene.pods()
@@ -177,4 +202,4 @@ class Soak:
     async def _delete(self, gangs: list[str]) -> None:
         for name in [name for gang in gangs for name in self._there.pop(gang)]:
             path = self.scene.path(name)
-            await insist(lambda path=path: self.world.api.delete(path, gracePeriodSeconds="0"))
+            await insist(lambda path=path: self.scene.api.delete(path, gracePeriodSeconds="0"))

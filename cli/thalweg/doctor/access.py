@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thalweg.crds import rights_by_file
+from thalweg.option_types import NamespacedName
 
 #: Files of rights without which no operator works; the others belong to features.
 REQUIRED = ("base", "lease")
@@ -58,17 +59,17 @@ class Right:
         return {**kind, "spec": {"user": user, "groups": groups, **spec}}
 
 
-def user_of(service_account: str) -> str:
-    """The user name of the service account NAMESPACE/NAME."""
-    return f"system:serviceaccount:{service_account.replace('/', ':')}"
+def user_of(service_account: NamespacedName) -> str:
+    """The user name of a service account."""
+    return f"system:serviceaccount:{service_account.namespace}:{service_account.name}"
 
 
-def wanted_rights(service_account: str, lease: str) -> tuple[Right, ...]:
+def wanted_rights(service_account: NamespacedName, lease: NamespacedName) -> tuple[Right, ...]:
     """The rights that the roles in rights/ grant.
 
     Args:
-        service_account: NAMESPACE/NAME of the operator's service account, in place of the manifests' own.
-        lease: NAMESPACE/NAME of the operator's lease, in place of the manifests' own lease.
+        service_account: the operator's, in place of the manifests' own.
+        lease: the operator's, in place of the manifests' own.
     """
     return tuple(
         right
@@ -80,9 +81,13 @@ def wanted_rights(service_account: str, lease: str) -> tuple[Right, ...]:
     )
 
 
-def _rights(file: str, rule: Mapping[str, Any], namespaced: bool, service_account: str, lease: str) -> Iterator[Right]:  # noqa: FBT001
-    own_namespace, _, own_name = service_account.partition("/")
-    lease_namespace, _, lease_name = lease.partition("/")
+def _rights(
+    file: str,
+    rule: Mapping[str, Any],
+    namespaced: bool,  # noqa: FBT001
+    service_account: NamespacedName,
+    lease: NamespacedName,
+) -> Iterator[Right]:
     for verb in rule["verbs"]:
         for url in rule.get("nonResourceURLs", ()):
             yield Right(file, verb, url=url)
@@ -90,9 +95,9 @@ def _rights(file: str, rule: Mapping[str, Any], namespaced: bool, service_accoun
             for resource in rule["resources"]:
                 for name in rule.get("resourceNames", ("",)):
                     if resource == "leases":
-                        yield Right(file, verb, group, resource, lease_name, lease_namespace)
+                        yield Right(file, verb, group, resource, lease.name, lease.namespace)
                     elif namespaced:  # the chart names such objects after the release, and so the service account
-                        own = name.replace("thalweg", own_name)
-                        yield Right(file, verb, group, resource, own, own_namespace)
+                        own = name.replace("thalweg", service_account.name)
+                        yield Right(file, verb, group, resource, own, service_account.namespace)
                     else:
                         yield Right(file, verb, group, resource, name)

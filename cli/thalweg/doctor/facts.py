@@ -12,6 +12,7 @@ import msgspec
 from thalweg.doctor.access import Right
 from thalweg.doctor.extender_probe import Answer
 from thalweg.doctor.scheduler_file import SchedulerFile
+from thalweg.option_types import NamespacedName
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +147,8 @@ class Facts:
         local_time: this machine's clock when the header arrived.
         server_version: such as v1.36.3.
         cli_version: version of this program.
-        service_account: NAMESPACE/NAME of the operator's service account.
-        lease: NAMESPACE/NAME of the lease to check; "" for any.
+        service_account: the operator's.
+        lease: the lease to check; None for any.
         crd: the CustomResourceDefinition; None if it is not installed.
         expected_crd: the CustomResourceDefinition of this version.
         denied: rights that the service account lacks.
@@ -164,8 +165,8 @@ class Facts:
     local_time: datetime
     server_version: str
     cli_version: str
-    service_account: str
-    lease: str
+    service_account: NamespacedName
+    lease: NamespacedName | None
     crd: Mapping[str, Any] | NotRead | None
     expected_crd: Mapping[str, Any]
     denied: tuple[Right, ...] | NotRead

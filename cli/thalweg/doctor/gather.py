@@ -30,6 +30,7 @@ from thalweg.doctor.extender_probe import ask
 from thalweg.doctor.facts import Facts, Lease, Meta, Named, NotRead, Pod, PolicyObject, SchedulerFacts
 from thalweg.doctor.liveness import looks_wrong
 from thalweg.doctor.scheduler_file import SchedulerFileError, parse
+from thalweg.option_types import NamespacedName
 
 T = TypeVar("T")
 
@@ -90,15 +91,15 @@ class Request:
     """What is to be examined.
 
     Attributes:
-        service_account: NAMESPACE/NAME of the operator's service account.
-        lease: NAMESPACE/NAME of the operator's lease; "" to look for it.
+        service_account: the operator's.
+        lease: the operator's; None to look for it.
         scheduler_config: file of kube-scheduler's configuration; None: the one that the chart stored, if any.
         scheduler_metrics: URL of kube-scheduler's metrics; "" if unknown.
         timeout: seconds that one answer may take.
     """
 
-    service_account: str
-    lease: str
+    service_account: NamespacedName
+    lease: NamespacedName | None
     scheduler_config: Path | None
     scheduler_metrics: str
     timeout: float
@@ -131,9 +132,10 @@ async def gather(api_client: ApiClient, request: Request) -> Facts:
         leases, still_renewed = await reader.watch_leases(leases)
         _, server_time, local_time = await reader.clock()
     lease = request.lease
-    if not lease:  # the operator's, or that of rights/lease.yaml
+    if lease is None:  # the operator's, or that of rights/lease.yaml
         held = [each for each in leases if each.spec.holder_identity] if isinstance(leases, tuple) else []
-        lease = held[0].name if held else str(LeaseName())
+        first = held[0].metadata if held else LeaseName()
+        lease = NamespacedName(first.namespace, first.name)
     return Facts(
         server_time=server_time,
         local_time=local_time,
@@ -218,7 +220,7 @@ class _ClusterReader:
         """The lease of the request, or all that have Thalweg's name."""
         path = "/apis/coordination.k8s.io/v1"
         if self._request.lease:
-            namespace, _, name = self._request.lease.partition("/")
+            namespace, name = self._request.lease
             raw = await self._optional(api_path(f"{path}/namespaces", namespace, "leases", name))
             return () if raw is None else (JsonReader(Lease).read(raw),)
         every = await self.list(f"{path}/leases", Lease)
@@ -269,7 +271,7 @@ class _ClusterReader:
                 serving.append(each.version)
         return tuple(serving)
 
-    async def denied(self, lease: str) -> tuple[Right, ...]:
+    async def denied(self, lease: NamespacedName) -> tuple[Right, ...]:
         """Rights of the roles in rights/ that the service account lacks."""
         user, limit = user_of(self._request.service_account), asyncio.Semaphore(8)
 
@@ -310,7 +312,7 @@ class _ClusterReader:
 
     async def _stored_config(self) -> SchedulerFacts | None:
         """The configuration that the chart stored in a Secret of the operator's namespace."""
-        namespace, _, name = self._request.service_account.partition("/")
+        namespace, name = self._request.service_account
         secret = f"{name}-scheduler-config"
         try:
             raw = await self._optional(api_path("/api/v1/namespaces", namespace, "secrets", secret))

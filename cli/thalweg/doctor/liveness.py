@@ -197,7 +197,7 @@ def served(facts: Facts) -> Iterator[Finding]:
 
 
 def _start(facts: Facts) -> str:
-    namespace = facts.service_account.partition("/")[0]
+    namespace = facts.service_account.namespace
     return (
         f"Start the operator. If it runs, read its log: kubectl -n {namespace} logs -l app.kubernetes.io/name=thalweg"
     )
