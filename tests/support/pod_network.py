@@ -167,7 +167,7 @@ def _take_lock() -> Any:
 @contextmanager
 def _bridge() -> Iterator[None]:
     _remove()  # of a run that was killed
-    # An address of its own: else it takes one of its ports', which changes as pods come and go, and pods lose their way.
+    # A fixed address: else it has that of a port, changes it as pods come and go, and pods lose their way to it.
     run("ip", "link", "add", BRIDGE, "address", "02:00:0a:58:00:01", "type", "bridge")
     try:
         run("ip", "addr", "add", f"{HOST}/24", "dev", BRIDGE)
