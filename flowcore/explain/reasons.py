@@ -57,8 +57,8 @@ def reason_for(group: Group, *, before: Snapshot, after: Snapshot, runner: Filte
     text = _available(0, verdicts)
     if run_filters(group.pod_class, before, group.signature, runner).fits.any():
         text += " There was room for some of these pods. It went to pods with a higher cost of waiting."
-    helps = more_nodes_help(group.pod_class, group.signature, after, verdicts)
-    return Reason(text, verdicts.furthest_filter() or NO_NODES, helps)
+    curable = more_nodes_help(group.pod_class, group.signature, after, verdicts)
+    return Reason(text, verdicts.furthest_filter() or NO_NODES, curable)
 
 
 def no_domain(gang: Gang, table: NodeTable) -> str:

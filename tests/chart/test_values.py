@@ -18,6 +18,8 @@ SECRETS = {"certificates.source": "Secret", "certificates.secret": {"server": "s
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"modus": "Binder"}, "additional properties 'modus' not allowed"),
     "unknown within": ({"image.tags": "x"}, "at '/image': additional properties 'tags' not allowed"),
+    "removed": ({"rights": None}, "missing property 'rights'"),
+    "removed within": ({"networkPolicy.egress": None}, "at '/networkPolicy': missing property 'egress'"),
     "mode": ({"mode": "binder"}, "at '/mode': value must be one of 'Binder', 'Extender', 'SecondScheduler'"),
     "no replicas": ({"replicas": 0}, "at '/replicas': minimum: got 0, want 1"),
     "text for a number": ({"replicas": "2"}, "at '/replicas': got string, want integer"),
@@ -36,6 +38,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "taken": ({"extender.schedulerName": "default-scheduler"}, "has a scheduler already. Use a name of its own"),
     "no extender": ({"rights.extender": True}, "rights.extender: mode Binder has no extender"),
     "no gates": ({"rights.gates": True}, "rights.gates: gates belong to delivery Extender"),
+    "gates for ever": (
+        {"mode": "Extender", "rights.extender": False, "rights.gates": True},
+        "rights.gates: with rights.extender false Thalweg could not open the gates of new pods",
+    ),
     "keep": ({"crds": {"install": False, "keep": True}}, "crds.keep: with crds.install false the chart has no CRDs"),
     "account": ({"serviceAccount.create": False}, "serviceAccount.name: with serviceAccount.create false it must name"),
     "secret": (
@@ -147,7 +153,7 @@ def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
         ({}, {"extender", "gates"}),
         ({"rights.binder": False}, {"binder", "extender", "gates"}),
         ({"mode": "Extender"}, set()),
-        ({"mode": "Extender", "rights.extender": False}, {"extender"}),
+        ({"mode": "Extender", "rights.extender": False}, {"extender", "gates"}),
         ({"mode": "SecondScheduler", "rights.gates": False}, {"gates"}),
         ({"mode": "Extender", "rights.eviction": False}, {"eviction"}),
         ({"mode": "Extender", "rights.confinement": False}, {"confinement"}),

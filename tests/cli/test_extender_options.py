@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from support.cli import thalweg
-from thalweg.extender import ExtenderOptions, serve_extender
+from thalweg.extender import ExtenderOptions, extender_endpoint, serve_extender
 from thalweg.option_types import HOST_PORT
 from thalweg_controlplane.certificates import Authority
 
@@ -93,3 +94,40 @@ def test_the_command_line_says_so(made: dict[str, Path]) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert "--extender-" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_the_address_of_the_service_of_the_extender() -> None:
+    """The pod's address and the extender's port; without that option nothing is asked for."""
+    options = extender("[::]:8443", insecure=True, service="thalweg-system/thalweg-extender")
+    for address, family in (("10.1.2.3", "IPv4"), ("fd00::3", "IPv6")):
+        found = extender_endpoint(options, {"POD_IP": address})
+        assert found is not None
+        manifest = found.manifest("uid")
+        assert (manifest["addressType"], manifest["endpoints"][0]["addresses"]) == (family, [address])
+        assert manifest["ports"] == [{"name": "extender", "port": 8443, "protocol": "TCP"}]
+        assert manifest["metadata"]["name"] == "thalweg-extender-leader"
+    assert extender_endpoint(extender(LOOPBACK), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("listen", "service", "environment", "problem"),
+    [
+        (":8443", "thalweg-extender", {"POD_IP": "10.1.2.3"}, "is not NAMESPACE/SERVICE"),
+        (":8443", "a/B", {"POD_IP": "10.1.2.3"}, "is not NAMESPACE/SERVICE"),
+        (LOOPBACK, "a/b", {"POD_IP": "10.1.2.3"}, "needs --extender-listen with an address that others reach"),
+        (":8443", "a/b", {}, "needs the environment variable POD_IP"),
+        (":8443", "a/b", {"POD_IP": "here"}, 'POD_IP, "here", is not an IP address'),
+        (":8443", "a/b", {"POD_IP": "127.0.0.1"}, "is not an address that others reach"),
+        (":8443", "a/b", {"POD_IP": "::"}, "is not an address that others reach"),
+    ],
+)
+def test_an_address_that_cannot_be(listen: str, service: str, environment: dict[str, str], problem: str) -> None:
+    """One sentence says what is wrong."""
+    with pytest.raises(click.UsageError, match=re.escape(problem)):
+        extender_endpoint(extender(listen, service=service), environment)
+
+
+def test_without_a_listener_there_is_no_endpoint() -> None:
+    """The option alone."""
+    with pytest.raises(click.UsageError, match="--extender-listen"):
+        extender_endpoint(ExtenderOptions(service="a/b"), {"POD_IP": "10.1.2.3"})

@@ -118,12 +118,21 @@ async def test_silent_past_its_lease(scene: ClusterScenario, plane: tuple[Contro
     await scene.operator.start()
 
 
+@pytest.mark.parametrize(
+    "phases",
+    [
+        pytest.param([("before", 4), ("after", 7)], id="some"),
+        pytest.param(
+            [(place, n) for place in ("before", "after") for n in range(1, 9)], id="all", marks=pytest.mark.slow
+        ),
+    ],
+)
 async def test_killed_while_a_gang_is_bound(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path, phases: list[tuple[str, int]]
 ) -> None:
     """Before and after some bindings of a gang: the other replica binds the rest, while other pods come too."""
     await scene.operator.stop()
-    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="16")
+    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="32", pods=300)
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     async with (
@@ -133,7 +142,7 @@ async def test_killed_while_a_gang_is_bound(
     ):
         ways = dict(zip(replicas.operators, (first, second), strict=True))
         gangs: list[str] = []
-        for place, number in (("before", 1), ("after", 1), ("before", 4), ("after", 7), ("after", 8)):
+        for place, number in phases:
             await replicas.standby()
             leader = await replicas.leader()
             way, gang = ways[leader], f"{place}{number}"

@@ -66,7 +66,8 @@ async def operator(
 ) -> AsyncIterator[Operator]:
     """One that runs as the account."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    options = ("--extender-listen", relay.to, "--extender-endpoints", f"thalweg-system/{SERVICE}")
+    listen = ("--extender-listen", f":{relay.to.rpartition(':')[2]}", "--extender-insecure")
+    options = (*listen, "--extender-endpoints", f"thalweg-system/{SERVICE}")
     async with running_operator(
         proxy.kubeconfig,
         log,
@@ -78,9 +79,10 @@ async def operator(
 
 
 def is_used(right: Right, requests: list[AuditedRequest]) -> bool:
-    """Whether a request needed the right."""
+    """Whether a request needed the right. A server-side apply that creates needs create beside patch."""
     return any(
-        (each.verb, each.group, each.resource) == (right.verb, right.group, right.resource)
+        (right.verb == each.verb or (right.verb, each.verb, each.status) == ("create", "patch", 201))
+        and (each.group, each.resource) == (right.group, right.resource)
         and right.name in ("", each.name)
         and right.namespace in ("", each.namespace)
         for each in requests

@@ -139,22 +139,26 @@ def openings(request: ProxiedRequest) -> bool:
     return b"schedulingGates" in request.body
 
 
+#: Where the leader is killed: before or after the request of this number, of this kind.
+Phase = tuple[str, int, Callable[[ProxiedRequest], bool]]
+SOME: list[Phase] = [("after", 3, nominations), ("before", 1, openings), ("after", 3, openings)]
+ALL: list[Phase] = [
+    (place, number, kind)
+    for kind in (nominations, openings)
+    for place in ("before", "after")
+    for number in (1, 2, 3, 4, 5, 6)
+]
+
+
+@pytest.mark.parametrize("phases", [pytest.param(SOME, id="some"), pytest.param(ALL, id="all", marks=pytest.mark.slow)])
 async def test_killed_while_a_gang_is_handed_on(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, tmp_path: Path
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, tmp_path: Path, phases: list[Phase]
 ) -> None:
     """Before and after some nominations and openings of gates: the other replica hands the gang on, whole."""
-    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="16")
+    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="32")
     await gates_in_effect(scene, members(scene, "gated", 1)[0])
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
-    phases: list[tuple[str, str, int, Callable[[ProxiedRequest], bool]]] = [
-        ("nominated", "before", 1, nominations),
-        ("nominated", "after", 3, nominations),
-        ("nominated", "after", 6, nominations),
-        ("opened", "before", 1, openings),
-        ("opened", "after", 3, openings),
-        ("opened", "after", 6, openings),
-    ]
     async with (
         proxied(*plane, tmp_path / "first") as first,
         proxied(*plane, tmp_path / "second") as second,
@@ -163,10 +167,10 @@ async def test_killed_while_a_gang_is_handed_on(
         replicas = steered.replicas
         ways: dict[Operator, ApiProxy] = dict(zip(replicas.operators, (first, second), strict=True))
         gangs: list[str] = []
-        for what, place, number, phase in phases:
+        for place, number, phase in phases:
             await replicas.standby()
             leader = await steered.follow()
-            gang = f"{what}{place}{number}"
+            gang = f"{phase.__name__}{place}{number}"
             way, seen = ways[leader], 0
 
             def at(

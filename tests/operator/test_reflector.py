@@ -416,3 +416,19 @@ async def test_a_half_open_connection_is_given_up(tmp_path: Path, monkeypatch: p
         assert proxy.connections > before
         assert len(server.lists) == 1
         task.cancel()
+
+
+async def test_listed_again_on_demand(tmp_path: Path) -> None:
+    """The list begins after it was demanded, and the watch goes on after it."""
+    async with reflecting(tmp_path, a=1) as case:
+        demanded = asyncio.get_running_loop().time()
+        assert case.reflector.listed_at < demanded
+        case.server.objects["b"] = case.server.thing("b", 2)  # the watch has not shown it
+        case.reflector.relist()
+        await until(lambda: case.reflector.listed_at >= demanded, 10, lambda: "another list")
+        await case.equal()
+        await case.server.watched(2)
+        await case.server.put("c", 3)
+        await case.equal()
+        assert case.reflector.version == case.server.version
+        assert case.count("thalweg_relists_total") == 1

@@ -161,6 +161,7 @@ async def test_a_reason_that_keeps_changing_is_written_rarely(case: tuple[Case, 
     told.put(WriteCondition(pod(), "0", "Unschedulable"))
     made.now = 1.0
     await made.written(1)
+    await until(lambda: not told._sending, 10, lambda: "the answer")
     for number in range(1, 6):
         made.now += 1.0
         told.put(WriteCondition(made.state.pods["ns/p"], str(number), "Unschedulable"))

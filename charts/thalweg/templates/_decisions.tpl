@@ -8,9 +8,10 @@
 {{- if semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version }}true{{ end -}}
 {{- end -}}
 
+{{/* Without the extender's rights nobody would open the gates of new pods. */}}
 {{- define "thalweg.gates" -}}
 {{- if kindIs "invalid" .Values.rights.gates -}}
-{{- if and (include "thalweg.hasExtender" .) (include "thalweg.servesGates" .) }}true{{ end -}}
+{{- if and (include "thalweg.extenderRights" .) (include "thalweg.servesGates" .) }}true{{ end -}}
 {{- else if .Values.rights.gates }}true{{ end -}}
 {{- end -}}
 
