@@ -37,7 +37,7 @@ _SOURCES: Final = tuple(
 )
 #: Oldest first; wheels name the oldest C library that they run on.
 _GLIBC: Final = ("2_5", "2_12", "2_17", "2_24", "2_26", "2_27", "2_28", "2_34")
-_PACKAGES: Final = ("buildah", "mmdebstrap", "runc")
+_PROGRAMS: Final = ("buildah", "mmdebstrap")
 
 
 class CannotBuild(Exception):
@@ -54,9 +54,9 @@ def build(output: Path, *, fresh: bool = False) -> str:
     Raises:
         CannotBuild: a program is missing, or one failed.
     """
-    missing = [program for program in ("buildah", "mmdebstrap") if shutil.which(program) is None]
+    missing = [program for program in _PROGRAMS if shutil.which(program) is None]
     if missing:
-        raise CannotBuild(f"{' and '.join(missing)} not found: apt-get install {' '.join(_PACKAGES)}")
+        raise CannotBuild(f"{' and '.join(missing)} not found: apt-get install {' '.join(_PROGRAMS)}")
     if os.geteuid() != 0:
         raise CannotBuild("the image is built as root: Debian's packages are unpacked with their owners")
     cache = cache_root().parent / "image"

@@ -191,10 +191,9 @@ _EXTENDER = """\
 All profiles share the extender: kube-scheduler asks about every pod, also about pods that no policy governs. Thalweg
 answers these at once, without the nodes that planned pods fill."""
 
-_WEIGHT = (
-    "Thalweg scores nodes from 0 to 10. kube-scheduler multiplies the score by 10 and by this weight; its own scores "
-    "add up to some hundreds."
-)
+_WEIGHT = """\
+Thalweg scores nodes from 0 to 10. kube-scheduler multiplies the score by 10 and by this weight; its own scores add up
+to some hundreds."""
 
 _NODE_CACHE = "Send names of nodes only: Thalweg knows the nodes and refuses requests with whole nodes."
 

@@ -76,6 +76,24 @@ def test_a_second_kube_scheduler() -> None:
     assert config["leaderElection"] == {"leaderElect": False}
 
 
+def test_replicas_of_a_second_kube_scheduler_in_pods(tmp_path: Path) -> None:
+    """A lease of its own, its pod's account, and paths of certificates; written where only the owner can read it."""
+    output = tmp_path / "scheduler.yaml"
+    output.touch(0o644)
+    done = thalweg(
+        *("scheduler-config", "--beside", "--lease", "system/second", "--kubeconfig-path", "", "--output", output),
+        *("--ca-path", "/c/ca.crt", "--client-cert-file", "/c/tls.crt", "--client-key-file", "/c/tls.key"),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert output.stat().st_mode & 0o777 == 0o600
+    config = yaml.safe_load(output.read_text())
+    election = {"leaderElect": True, "resourceNamespace": "system", "resourceName": "second"}
+    assert config["leaderElection"] == election
+    assert "kubeconfig" not in config["clientConnection"]
+    files = {"caFile": "/c/ca.crt", "certFile": "/c/tls.crt", "keyFile": "/c/tls.key"}
+    assert config["extenders"][0]["tlsConfig"] == files
+
+
 def test_its_comments_say_what_happens_without_us() -> None:
     """Either way in plain words, and only those that are so."""
     strict = thalweg("scheduler-config", *PLAIN).stdout
@@ -101,6 +119,13 @@ def test_its_comments_say_what_happens_without_us() -> None:
         ("--scheduler-name", "default-scheduler", *PLAIN),
         ("--scheduler-name", "thalweg", *PLAIN),
         ("--ca-file", "/no/such/file"),
+        ("--ca-path", "/ca.crt", *PLAIN),
+        ("--ca-path", "/ca.crt", "--certificates", "a/b"),
+        ("--client-cert-file", "/c", "--client-key-file", "/k", "--certificates", "a/b"),
+        ("--service", "a/b", *PLAIN),
+        ("--service", "b"),
+        ("--store", "a/b", "--output", "/tmp/x", "--ca-path", "/ca.crt"),  # noqa: S108 - nothing is written
+        ("--output", "/no/such/folder/x", "--ca-path", "/ca.crt"),
     ],
 )
 def test_mistakes(words: tuple[str, ...]) -> None:

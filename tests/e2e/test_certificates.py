@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 from thalweg.certificates.issuing import SERVER, Leaf, issue, read_pair, to_pem
 from thalweg_controlplane import Api, ControlPlane
 
@@ -146,3 +147,44 @@ async def test_a_ca_that_cannot_be_read_is_not_replaced_silently(plane: Plane) -
     assert (code, written) == (1, {})
     assert said.startswith("Error: Secret broken/thalweg-extender-ca holds no CA that can be read: ")
     assert "Remove its data, and a new CA is made" in said
+
+
+async def scheduler_config(plane: ControlPlane, *options: str) -> tuple[int, str]:
+    """Exit code, and what the command said."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "thalweg", "scheduler-config", "--kubeconfig", str(plane.kubeconfig)),
+        *("--service", "stored/extender", "--certificates", f"stored/{PARTS['client']}", "--store", "stored/config"),
+        *options,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, said = await process.communicate()
+    assert b"Traceback" not in said, said.decode()
+    assert out == b"", "nothing is printed that was to be stored"
+    return process.returncode or 0, said.decode()
+
+
+async def test_the_configuration_is_stored_with_what_the_cluster_knows(plane: Plane) -> None:
+    """The Service's address, the name to verify and the certificates; each missing object is an error that names it."""
+    api = plane[1]
+    await make_namespace(api, "stored")
+    assert await scheduler_config(plane[0]) == (1, "Error: Service stored/extender does not exist\n")
+    ports = [{"port": 8443, "name": "extender"}]
+    metadata = {"name": "extender", "namespace": "stored"}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}}
+    address = (await api.create(service))["spec"]["clusterIP"]
+    code, said = await scheduler_config(plane[0])
+    assert code == 1
+    assert said.startswith("Error: Secret stored/thalweg-extender-client-tls has no tls.crt, tls.key, ca.crt: run")
+    await certificates(plane[0], "stored")
+    assert await scheduler_config(plane[0], "--server-name", NAME) == (0, "Secret stored/config written\n")
+    assert await scheduler_config(plane[0], "--server-name", NAME) == (0, "Secret stored/config is up to date\n")
+    stored = (await api.get("/api/v1/namespaces/stored/secrets/config"))["data"]["scheduler.yaml"]
+    (extender,) = yaml.safe_load(base64.b64decode(stored))["extenders"]
+    assert extender["urlPrefix"] == f"https://{address}:8443/extender"
+    client = (await read(api, "stored", "client"))["data"]
+    inside = {"caData": "ca.crt", "certData": "tls.crt", "keyData": "tls.key"}
+    assert extender["tlsConfig"].pop("serverName") == NAME
+    assert {key: base64.b64decode(value) for key, value in extender["tlsConfig"].items()} == {
+        key: client[name] for key, name in inside.items()
+    }

@@ -167,7 +167,8 @@ def _take_lock() -> Any:
 @contextmanager
 def _bridge() -> Iterator[None]:
     _remove()  # of a run that was killed
-    run("ip", "link", "add", BRIDGE, "type", "bridge")
+    # A fixed address: else it has that of a port, changes it as pods come and go, and pods lose their way to it.
+    run("ip", "link", "add", BRIDGE, "address", "02:00:0a:58:00:01", "type", "bridge")
     try:
         run("ip", "addr", "add", f"{HOST}/24", "dev", BRIDGE)
         run("ip", "link", "set", BRIDGE, "up")

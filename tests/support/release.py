@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from support.cluster_checks import PodHistory, check_history
 from support.cluster_listing import Identity, everything
-from support.helm import CHART, NAMESPACE, Helm, Manifest
+from support.helm import CHART, NAMESPACE, Helm, HelmError, Manifest
 from support.kubelet import NODE, Kubelet
 from support.operator import until
 from thalweg_controlplane import Api, ControlPlane
@@ -58,6 +59,8 @@ class Release:
             await self.helm("uninstall", "--wait", "--ignore-not-found")
         except BaseException:
             sys.stderr.write(self.kubelet.log(""))
+            with contextlib.suppress(HelmError):  # the next test wants to install too
+                await self.helm("uninstall", "--no-hooks", "--ignore-not-found")
             raise
         difference: set[Identity] = set()
 
