@@ -20,8 +20,8 @@ from prometheus_client import Counter, Info
 from prometheus_client.metrics import MetricWrapperBase
 from thalweg.main import main
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.waiting_pods import ALL_CODES
 from thalweg_operator.reservations.transitions import phases_table, transitions_table
+from thalweg_operator.reservations.waiting_codes import ALL_CODES
 
 from flowcore.classes.invalidation import INVALIDATES
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import fcntl
 import hashlib
-import json
 import os
 import platform
 import shutil
@@ -76,9 +75,9 @@ def build(output: Path, *, fresh: bool = False) -> str:
             *("--label", f"org.opencontainers.image.version={_version()}"),
             *("--tag", "thalweg", ROOT),
         )
-        _buildah(store, "push", "--quiet", "thalweg", f"oci:{output}:thalweg")
-    index = json.loads((output / "index.json").read_text())
-    return str(index["manifests"][0]["digest"])
+        digest = Path(scratch) / "digest"
+        _buildah(store, "push", "--quiet", "--digestfile", digest, "thalweg", f"oci:{output}:thalweg")
+        return digest.read_text().strip()
 
 
 def _base(store: Path) -> str:

@@ -1,10 +1,9 @@
 """Settings of all tests: hypothesis' profiles, the marker `fast`, and the order of the files.
 
-Two processes run the tests, a file at a time each. The control plane is built before they start, where progress can be
-seen, and files of tests that compute alternate with those that wait for a control plane.
+Three processes run the tests, a file at a time each. The control plane is built before they start, where progress can
+be seen, and files of tests that compute alternate with those that wait for a control plane.
 """
 
-from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -73,9 +72,11 @@ def _is_fast(item: pytest.Item) -> bool:
 
 
 def _alternate(items: list[pytest.Item]) -> None:
-    """One file that computes, one that waits, and so on; within a file the order stays.
+    """Files that wait are spread evenly over those that compute; within a file the order stays.
 
-    Files that want the same control plane follow each other: tests/e2e/conftest.py keeps one at a time.
+    Of those that wait, files that want the same control plane follow each other: tests/e2e/conftest.py keeps one at a
+    time. Before them come those that start their own, which take longest. Files that wait end a little before the
+    others: at the end no process is alone with a long one.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
@@ -83,10 +84,11 @@ def _alternate(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     waiting = [path for path in files if path.relative_to(here).parts[0] in _WAITING]
     others = [path for path in files if path not in waiting]
-    waiting.sort(key=lambda path: _plane_of(files[path][0]))
-    # The long ones among the others, against the oracle, come last by name and would be alone at the end.
-    pairs = zip_longest(waiting, reversed(others))
-    items[:] = [item for pair in pairs for path in pair if path is not None for item in files[path]]
+    waiting.sort(key=lambda path: ("e2e" in path.parts, _plane_of(files[path][0])))
+    places = {path: 0.9 * number / len(waiting) for number, path in enumerate(waiting)}
+    # The long ones among the others, against the oracle, come last by name.
+    places |= {path: number / len(others) for number, path in enumerate(reversed(others))}
+    items[:] = [item for path in sorted(files, key=places.__getitem__) for item in files[path]]
 
 
 def _plane_of(item: pytest.Item) -> tuple[bool, bool, str]:

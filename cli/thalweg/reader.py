@@ -103,7 +103,7 @@ class _Reader:
         """Reads what ``thalweg run --dump-directory`` wrote."""
         dump = self._dump
         try:
-            policies = put_lines(text.splitlines(), dump.cluster)
+            policies = put_lines(text.rstrip("\n").split("\n"), dump.cluster)
         except UnreadableState as error:
             raise DumpError(f"{file}: {error}") from error
         dump.policies |= {policy.name: policy for policy in policies}

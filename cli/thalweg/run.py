@@ -96,11 +96,11 @@ def _memory(text: str) -> int:
     return memory
 
 
-def lease_name(text: str, option: str = "--lease") -> LeaseName:
-    """The lease of the option --lease, or another object: NAMESPACE/NAME."""
+def lease_name(text: str) -> LeaseName:
+    """The lease of the option --lease, NAMESPACE/NAME."""
     namespace, _, name = text.partition("/")
     if not is_dns_subdomain(namespace) or not is_dns_subdomain(name):
-        raise click.BadParameter(f'"{text}" is not NAMESPACE/NAME, such as kube-system/thalweg', param_hint=option)
+        raise click.BadParameter(f'"{text}" is not NAMESPACE/NAME, such as kube-system/thalweg', param_hint="--lease")
     return LeaseName(namespace, name)
 
 

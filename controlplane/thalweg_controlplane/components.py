@@ -187,7 +187,8 @@ def _etcd(layout: Layout) -> list[str]:
 #: The API of gangs (KEP-4671, KEP-5732), off by default in Kubernetes 1.36. kube-scheduler's own feature gates keep
 #: their defaults, so that kube-scheduler places such pods like any others and Thalweg handles gangs.
 _GANG_FEATURES: Final = (
-    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+    "--feature-gates=GenericWorkload=true,GangScheduling=true",
+    "--feature-gates=TopologyAwareWorkloadScheduling=true,WorkloadAwarePreemption=true",
     "--runtime-config=scheduling.k8s.io/v1alpha2=true",
 )
 #: Makes the controller manager remove the finalizer of a PodGroup without pods.

@@ -24,7 +24,7 @@ from thalweg_extender.plan_view import Bind, OnAnswer, OnRefused, PlanView
 
 #: Path of kube-scheduler's urlPrefix.
 PREFIX: Final = "/extender"
-_NEEDS_NAMES: Final = "set nodeCacheCapable: true for this extender in the KubeSchedulerConfiguration: it goes by names"
+_NEEDS_NAMES: Final = "set nodeCacheCapable: true for this extender in KubeSchedulerConfiguration: it needs node names"
 
 _log = structlog.get_logger()
 
@@ -117,7 +117,7 @@ class VerbDispatcher:
         return True
 
     def _busy_error(self) -> BadRequest:
-        return BadRequest(f"more than {self._limits.in_flight} requests are under way", 503, "requests in flight")
+        return BadRequest(f"more than {self._limits.in_flight} requests are in flight", 503, "requests in flight")
 
     async def _read(self, request: web.BaseRequest) -> bytes:
         """Reads the body.
@@ -146,7 +146,7 @@ class VerbDispatcher:
             problem = BadRequest(f"the body did not arrive within {limits.read:g} s", status=408, field="body time")
             raise _BodyError(self._busy_error() if ended else problem) from error
         except (ConnectionError, web.RequestPayloadError, HttpProcessingError) as error:
-            raise _BodyError(BadRequest(f"the body did not arrive whole: {error}", field="body end")) from error
+            raise _BodyError(BadRequest(f"the body is incomplete: {error}", field="body end")) from error
         return b"".join(parts)
 
     async def _pace(self) -> None:
@@ -228,7 +228,7 @@ async def _respond(verb: str, answer: _VerbHandler, body: bytes) -> tuple[str, w
         raise
     except Exception:  # noqa: BLE001 - one bad request must not stop the server
         _log.exception("request failed", verb=verb)
-        return "failed", _problem_response(500, "the extender failed; its log says why")
+        return "failed", _problem_response(500, "internal error of the extender; read the operator's log")
     return outcome, web.Response(body=text, content_type="application/json")
 
 

@@ -134,7 +134,7 @@ def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"the request has another shape than kube-scheduler's: {error}") from error
+        raise BadRequest(f"the request is not one of kube-scheduler's: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the request is not JSON: {error}") from error
 
@@ -146,7 +146,7 @@ def to_extender_pod(pod: Pod | None) -> ExtenderPod:
         BadRequest: the request has no pod, or the pod has no name.
     """
     if pod is None or pod.metadata is None or not pod.metadata.name:
-        raise BadRequest("the request names no pod")
+        raise BadRequest("the request has no pod with a name")
     return ExtenderPod(
         namespace=pod.metadata.namespace or "",
         name=pod.metadata.name,

@@ -86,7 +86,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     # A pod behind our own gate waits for us; behind another gate nobody may place it. The API server's message about
     # gates dates from the pod's creation, when it may have had another gate.
     tried = unschedulable is not None and (
-        unschedulable.reason == "Unschedulable" or (gated and unschedulable.message != _GATED_AT_CREATION)
+        unschedulable.reason != "SchedulingGated" or (gated and unschedulable.message != _GATED_AT_CREATION)
     )
     return Pod(
         namespace=namespace,
@@ -110,6 +110,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         nominated_node=status.nominated_node_name or "",
         planned_node=meta.annotations.planned or "" if meta.annotations else "",
         unschedulable_message=intern(unschedulable.message or "" if unschedulable is not None else ""),
+        unschedulable_reason=intern(unschedulable.reason or "" if unschedulable is not None else ""),
         unschedulable_since=to_seconds(unschedulable.last_transition_time)
         if unschedulable is not None and tried
         else 0.0,

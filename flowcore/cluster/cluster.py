@@ -348,5 +348,11 @@ def _counted(pod: Pod) -> tuple[object, ...]:
 
 def _as_planned(pod: Pod) -> Pod:
     return msgspec.structs.replace(
-        pod, unschedulable_message="", unschedulable_since=0.0, nominated_node="", planned_node="", gated=False
+        pod,
+        unschedulable_message="",
+        unschedulable_reason="",
+        unschedulable_since=0.0,
+        nominated_node="",
+        planned_node="",
+        gated=False,
     )

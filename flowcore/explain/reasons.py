@@ -10,6 +10,7 @@ from typing import NamedTuple
 from flowcore.classes.groups import Group
 from flowcore.cluster.snapshot import NodeTable, Snapshot
 from flowcore.explain.codes import NO_NODES
+from flowcore.explain.more_nodes import more_nodes_help
 from flowcore.filters import Verdicts, run_filters
 from flowcore.filters.registry import FilterRunner, run_filter
 from flowcore.model.gangs import Gang
@@ -23,10 +24,12 @@ class Reason(NamedTuple):
     Attributes:
         text: a sentence for people.
         code: one of ``codes.CODES``.
+        more_nodes_help: whether another node may take the pod.
     """
 
     text: str
     code: str
+    more_nodes_help: bool
 
 
 def summary(verdicts: Verdicts) -> str:
@@ -54,7 +57,8 @@ def reason_for(group: Group, *, before: Snapshot, after: Snapshot, runner: Filte
     text = _available(0, verdicts)
     if run_filters(group.pod_class, before, group.signature, runner).fits.any():
         text += " There was room for some of these pods. It went to pods with a higher cost of waiting."
-    return Reason(text, verdicts.furthest_filter() or NO_NODES)
+    helps = more_nodes_help(group.pod_class, group.signature, after, verdicts)
+    return Reason(text, verdicts.furthest_filter() or NO_NODES, helps)
 
 
 def no_domain(gang: Gang, table: NodeTable) -> str:

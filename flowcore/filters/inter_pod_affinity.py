@@ -11,6 +11,7 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Bools, NodeTable
 from flowcore.filters.rejection import FilterInputs, Rejection
+from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.matching_pods import MatchingPods
 from flowcore.model.pod_index import AffinityMatch, PodIndex, PodSignature
@@ -88,6 +89,21 @@ def own_rejections(signature: PodSignature, pod_index: PodIndex, table: NodeTabl
         terms = [(term, pod_index.matching_pods(AffinityMatch((term,)))) for term in constraints.anti_affinity]
         rejected.append(Rejection(REASON_ANTI_AFFINITY, _any_near(terms, table) & undecided))
     return tuple(rejected)
+
+
+def closed_to_new_nodes(signature: PodSignature, pod_index: PodIndex, table: NodeTable) -> Bools:
+    """bool[N]: nodes beside which a new one is closed too: it is empty and shares all domains but the hostname."""
+    closed = np.zeros(len(table.nodes), dtype=np.bool_)
+    terms = [each for each in pod_index.anti_affinity_terms_for(signature) if each[0].topology_key != HOSTNAME]
+    constraints = signature.constraints
+    if constraints is not None:
+        own = [term for term in constraints.anti_affinity if term.topology_key != HOSTNAME]
+        terms += [(term, pod_index.matching_pods(AffinityMatch((term,)))) for term in own]
+        if constraints.affinity:
+            closed |= ~_meets_affinity(signature, constraints, pod_index, table)
+            if any(term.topology_key == HOSTNAME for term in constraints.affinity):
+                closed |= closed.any()  # what the pod wants to be with runs elsewhere
+    return closed | _any_near(terms, table) if terms else closed
 
 
 def _meets_affinity(

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from flowcore.cluster.node_matching import meets_all
-from flowcore.cluster.snapshot import NodeTable
+from flowcore.cluster.snapshot import Bools, NodeTable
 from flowcore.filters.rejection import FilterInputs, Rejection
+from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.topology.counters import DomainCounter
@@ -76,6 +77,29 @@ def rejections(signature: PodSignature, pod_index: PodIndex, table: NodeTable) -
         rejected.append(Rejection(reason(limit), full))
         decided |= full
     return tuple(rejected)
+
+
+def room_for_new_nodes(signature: PodSignature, pod_index: PodIndex, table: NodeTable) -> tuple[Bools, float]:
+    """Where a node that comes would be of use, as far as the limits go: they hold for it too.
+
+    A new node is in the domains of a node that is there, but for its hostname.
+
+    Returns:
+        bool[N]: nodes beside which a new one would be within every limit; and how many such pods at most the limits
+        leave to the nodes that are there and to those that come.
+    """
+    beside, room = np.ones(len(table.nodes), dtype=np.bool_), float("inf")
+    for limit in signature.constraints.limits if signature.constraints is not None else ():
+        if limit.topology_key == HOSTNAME:
+            continue
+        domains = Domains.unordered(limit.topology_key, table) if limit.topology_key else Domains.whole(table)
+        counter = DomainCounter.of(pod_index.matching_pods(limit_match(limit)), domains, None, table)
+        own = int(counts_itself(limit, signature, pod_index.namespaces))
+        allowed = Cap(counter, limit.max_pods, own).allowed_domains(counter.initial)
+        beside &= allowed[domains.codes]
+        if own:
+            room = min(room, float((limit.max_pods - counter.initial[:-1])[allowed[:-1]].sum()))
+    return beside, room
 
 
 def reason(limit: MaxPerDomain) -> str:

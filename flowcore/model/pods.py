@@ -120,6 +120,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     planned_node: str = ""
     #: The message of its PodScheduled=False condition, "" when it has none.
     unschedulable_message: str = ""
+    #: The reason of that condition.
+    unschedulable_reason: str = ""
     #: Seconds since the epoch since when it waits to be placed, by that condition; 0 when nobody tried to place it yet.
     unschedulable_since: float = 0.0
     #: What it demands of others; None, as for most pods: nothing.

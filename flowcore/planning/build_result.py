@@ -34,7 +34,7 @@ def build_result(
         after_with_held = with_held.capacity.to_snapshot(committed)
     reasons = UnplacedReasons(problem, with_held, after, after_with_held)
     unplaced = tuple(
-        Unplaced(demand.group.pods[place], reason.text, int(demand.prices[place]), reason.code)
+        Unplaced(demand.group.pods[place], reason.text, int(demand.prices[place]), reason.code, reason.more_nodes_help)
         for at, demand in enumerate(problem.demands)
         for place, reason in reasons.of(at, np.nonzero(pending[at])[0].tolist())
     )

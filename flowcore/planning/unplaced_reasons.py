@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from flowcore.cluster.snapshot import Snapshot
 from flowcore.explain.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
+from flowcore.explain.more_nodes import more_nodes_help
 from flowcore.explain.reasons import Reason, no_domain, reason_for
 from flowcore.filters import run_filters
 from flowcore.filters.node_resources_fit import count_fitting
@@ -62,7 +63,11 @@ class UnplacedReasons:
         if held is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
             name = problem.atomic_groups.all[held.group].name
             reason = reason_for(group, before=self._after_with_held, after=self._after_with_held, runner=run_filter)
-            return Reason(f"{reason.text} Room is held for {name}, which has waited for a long time.", ROOM_HELD)
+            return Reason(
+                f"{reason.text} Room is held for {name}, which has waited for a long time.",
+                ROOM_HELD,
+                more_nodes_help=True,
+            )
         return reason_for(group, before=problem.snapshot, after=self._after_with_held, runner=run_filter)
 
     def _domain_reason(self, gang: Gang, at: int) -> Reason:
@@ -70,16 +75,16 @@ class UnplacedReasons:
         table = self._problem.snapshot.table
         nowhere = no_domain(gang, table)
         if nowhere:
-            return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE)
+            return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE, more_nodes_help=False)
         if gang.domain:
             text = f"{gang.name} keeps to {gang.topology_key} {gang.domain}, where no node has room for it."
-            return Reason(text, GANG_WITHOUT_ROOM)
+            return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({at: 1}))
         demand, column = self._problem.demands[at], table.column(gang.topology_key)
         chosen = set(column.codes[self._candidate.demands[at].allowed].tolist())
         if len(chosen) == 1 and demand.counts.any():
             domain = column.values[chosen.pop()]
             text = f"{gang.name} is planned for {gang.topology_key} {domain}, where no further node has room for it."
-            return Reason(text, GANG_WITHOUT_ROOM)
+            return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({at: 1}))
         group, run_filter = demand.group, self._problem.cache.run_filter
         if not run_filters(group.pod_class, self._problem.snapshot, group.signature, run_filter).fits.any():
             # The domain does not matter if the pod fits no node at all.
@@ -87,6 +92,21 @@ class UnplacedReasons:
         return Reason(
             f"{gang.name} keeps to one domain of {gang.topology_key}, and no node that has this label has room for it.",
             GANG_WITHOUT_ROOM,
+            self._more_nodes_help({at: 1}),
+        )
+
+    def _more_nodes_help(self, counts: Mapping[int, int]) -> bool:
+        """Whether other nodes may take so many pods of these demands."""
+        return all(
+            more_nodes_help(
+                group.pod_class,
+                group.signature,
+                self._after,
+                run_filters(group.pod_class, self._after, group.signature, self._problem.cache.run_filter),
+                count,
+            )
+            for at, count in counts.items()
+            for group in [self._problem.demands[at].group]
         )
 
     # --- atomic groups ---
@@ -98,8 +118,8 @@ class UnplacedReasons:
     def _group_reason(self, at: int) -> Reason:
         group = self._problem.atomic_groups.all[at]
         if group.unschedulable_reason:
-            return Reason(f"{_sentence(group.unschedulable_reason)}.", GANG_INCOMPLETE)
-        return Reason(self._group_shortage(at, group), GANG_WITHOUT_ROOM)
+            return Reason(f"{_sentence(group.unschedulable_reason)}.", GANG_INCOMPLETE, more_nodes_help=False)
+        return Reason(self._group_shortage(at, group), GANG_WITHOUT_ROOM, self._more_nodes_help(group.required))
 
     def _group_shortage(self, at: int, group: AtomicGroup) -> str:
         needs = f"{group.name} needs {pods(group.size)} at once"

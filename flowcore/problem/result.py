@@ -52,12 +52,14 @@ class Unplaced:
 
     Attributes:
         code: the kind of reason, one of a fixed set (explain/codes.py).
+        more_nodes_help: whether another node may take it.
     """
 
     pod: PendingPod
     reason: str
     price: int
     code: str
+    more_nodes_help: bool
 
 
 @dataclass(frozen=True, slots=True)

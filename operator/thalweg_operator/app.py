@@ -117,7 +117,6 @@ class Operator:
         self._gate_admission = GateAdmission(api_client, self._policies)
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
         self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory)
-        self.metrics.leader.set_function(lambda: elector.may_write)
         self.metrics.memory_limit.set(container_memory())
         self.metrics.worker_memory_limit.set(memory)
         self.metrics.worker_memory.set_function(lambda: resident_memory(worker.pid))
@@ -158,6 +157,7 @@ class Operator:
         self.metrics.pods.set_function(lambda: len(cluster.pods))
         self.metrics.gated_pods.set_function(lambda: sum(pod.gated for pod in cluster.waiting.values()))
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
+        self.metrics.leader.set_function(lambda: float(elector.may_write))
         self.plan_view = ExtenderView(shell, self._problem)
         self._catch_up = CatchUp(api_client, self._reflectors[POD.plural], settings.own_pod)
         self._leads = False

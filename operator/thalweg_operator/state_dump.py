@@ -71,10 +71,13 @@ def _write_state(folder: Path, first: bytes, lines: Iterator[bytes]) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"state-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.jsonl"
     unfinished = path.with_suffix(".part")
-    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
-        file.write(first)
-        file.writelines(lines)
-    unfinished.rename(path)
+    try:
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(first)
+            file.writelines(lines)
+        unfinished.rename(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
     for old in sorted(folder.glob("state-*.jsonl"))[:-MAX_STATES]:
         old.unlink(missing_ok=True)
     return path

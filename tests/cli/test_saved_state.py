@@ -62,6 +62,46 @@ def test_a_state_read_again_is_the_same(case: Case) -> None:
     assert plans[0].result.unplaced == plans[1].result.unplaced
 
 
+def test_policies_and_groups_come_back(tmp_path: Path) -> None:
+    """Policies with all they can say, PodGroups and DeviceClasses too; also texts with odd line breaks in them."""
+    group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "spec": {"minMember": 2},
+             "metadata": {"name": "eval", "namespace": "default"}}  # fmt: skip
+    device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+                    "spec": {"extendedResourceName": "example.com/gpu"}}  # fmt: skip
+    web = {"matchLabels": {"app": "web"}}
+    spec = {
+        "precedence": 5,
+        "selects": {"schedulerNames": ["thalweg"], "podSelector": web, "namespaceSelector": web},
+        "cost": {"model": "BinPacking", "weights": {"leastRequested": 3}},
+        "gangs": {"timeout": "1h30m", "onPartialBind": "Evict", "holdRoomAfter": "0s"},
+        "constraints": [
+            {"name": "az", "conflict": {"pods": web, "topologyKey": "zone", "maxPerDomain": 2}},
+            {"name": "xor", "exclusive": {"groups": [web, {}], "topologyKey": "zone"}},
+            {"name": "agent", "global": {"pods": web, "nodes": {"matchLabels": {"gpu": "yes"}}}},
+        ],
+    }
+    policy = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy", "spec": spec,
+              "metadata": {"name": "web"}}  # fmt: skip
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "a\u2028b\x85c\x0cd\ne"}
+    waits = pod("p", status={"phase": "Pending", "conditions": [told]})
+    dump = tmp_path / "dump.json"
+    objects = [node("n"), waits, namespace, group, device_class, policy]
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    before = read_dump((str(dump),))
+    before.cluster.policies.replace(before.policies.values())
+    file = tmp_path / "state.jsonl"
+    file.write_bytes(b"".join(to_lines(before.cluster, {}, 0.0)))
+    after = read_dump((str(file),))
+    assert after.policies == before.policies
+    assert after.cluster.pods == before.cluster.pods
+    assert after.cluster.gangs.groups == before.cluster.gangs.groups
+    assert after.cluster.device_classes == before.cluster.device_classes
+    assert before.policies
+    assert before.cluster.gangs.groups
+    assert before.cluster.device_classes
+
+
 def state(folder: Path, *manifests: dict[str, object], planned: dict[str, str] | None = None) -> Path:
     """The state of the cluster with these objects, in a file."""
     dump = folder / "dump.json"

@@ -42,7 +42,10 @@ def without(result: RoundResult, name: str) -> RoundResult:
     used = result.after.used.copy()
     used[result.after.table.index[gone.node]] -= result.after.vector(gone.pod.pod_class.requests)
     kept = tuple(p for p in result.placements if p is not gone)
-    left = (*result.unplaced, Unplaced(gone.pod, "0/3 nodes are available: 1 whim.", gone.price, "Whim"))
+    left = (
+        *result.unplaced,
+        Unplaced(gone.pod, "0/3 nodes are available: 1 whim.", gone.price, "Whim", more_nodes_help=False),
+    )
     after = result.after.with_usage(used, result.after.non_zero_requested, {}, result.after.pod_index)
     return replace(result, placements=kept, unplaced=left, after=after)
 
@@ -68,7 +71,9 @@ def other(result: RoundResult) -> str:
         (lambda r: replace(r, placements=(*r.placements, r.placements[0])), "each pending pod once"),
         (lambda r: replace(r, unplaced=()), "each pending pod once"),
         (
-            lambda r: replace(r, unplaced=(*r.unplaced, Unplaced(r.placements[0].pod, "x", 0, "x"))),
+            lambda r: replace(
+                r, unplaced=(*r.unplaced, Unplaced(r.placements[0].pod, "x", 0, "x", more_nodes_help=False))
+            ),
             "each pending pod once",
         ),
         (lambda r: replace(r, cost=r.cost + 1), "add up"),

@@ -32,7 +32,7 @@ SECRETS = "/api/v1/namespaces/default/secrets"
 ACCOUNT = {"kind": "ServiceAccount", "name": "thalweg", "namespace": "thalweg-system"}
 
 METADATA = "Thalweg may change nothing but annotations of a pod's metadata"
-ANNOTATIONS = f"Thalweg may change the annotations {PLANNED} and {WOKEN} of a pod only"
+ANNOTATIONS = "Thalweg may change the annotations nominated, woken and leads-since of scheduling.thalweg only"
 GATES = "Thalweg may remove its own scheduling gate only"
 SPEC = "Thalweg may not change a pod's spec"
 STATUS = "Thalweg may change the condition PodScheduled and the nominated node of a pod's status only"

@@ -1,16 +1,13 @@
-"""Two operators on one cluster: one works, and whatever happens to it, nothing is written without the lease."""
+"""Two operators on one cluster: one works, and the other one waits for the lease, or refuses."""
 
 import asyncio
-import os
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, running_operator, until
-from support.proxy import ApiProxy, proxied
+from support.proxy import proxied
 from support.rights import user_of
 from thalweg_controlplane import Api, ControlPlane
 
@@ -82,56 +79,3 @@ async def test_killed(scene: ClusterScenario, plane: tuple[ControlPlane, Api], t
         await creating
         await scene.nodes_of(within=60)
     await scene.operator.start()
-
-
-async def taken_over(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], proxy: ApiProxy, folder: Path, silence: Any
-) -> None:
-    """The holder, by way of the proxy, falls silent at 90 % load while pods arrive, until another works; then it wakes.
-
-    Nothing that it wrote reached the API server once the other one held the lease, and it has ended.
-    """
-    _, api = plane
-    await scene.operator.stop()
-    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="4")
-    async with running_operator(proxy.kubeconfig, folder / "first.log", lease=NAME) as first:
-        await scene.api.create_many([scene.pod(f"p{n}", "100m") for n in range(180)], 8)
-        await scene.nodes_of(within=60)
-        before = await holder(api)
-        creating = asyncio.create_task(scene.api.create_many([scene.pod(f"q{n}", "100m") for n in range(40)], 1))
-        await until(lambda: len(scene.history.nodes_of) > 182, 60, lambda: "some more to be bound")
-        silence(first, True)
-        async with running_operator(scene.operator.kubeconfig, folder / "second.log", lease=NAME) as second:
-            assert await holder(api) not in ("", before)
-            held = time.monotonic()
-            await creating
-            await until(lambda: len(scene.history.nodes_of) >= 200, 60, lambda: "the last place to be filled")
-            silence(first, False)
-            assert await ended(first) == 1
-            assert "lease kube-system/thalweg-shared" in first.log.splitlines()[-1], first.log[-2000:]
-            assert "Traceback" not in first.log
-            assert [each for each in proxy.writes if each.when > held] == []
-            assert len(proxy.writes) >= 180
-            await scene.wait_settled()
-            assert await second.stop() == 0
-    await scene.operator.start()
-
-
-async def test_stopped_past_its_lease(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
-    """SIGSTOP, another takes over, SIGCONT: the first writes nothing more, and nothing is overcommitted."""
-
-    def silence(operator: Operator, on: bool) -> None:  # noqa: FBT001
-        os.kill(operator.pid, signal.SIGSTOP if on else signal.SIGCONT)
-
-    async with proxied(*plane, tmp_path, user_of(scene.operator.kubeconfig)) as proxy:
-        await taken_over(scene, plane, proxy, tmp_path, silence)
-
-
-async def test_cut_off_past_its_lease(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
-    """A partition: what it has sent arrives at nobody, and when the line is mended nothing of it arrives late."""
-    async with proxied(*plane, tmp_path, user_of(scene.operator.kubeconfig)) as proxy:
-
-        def silence(_operator: Operator, on: bool) -> None:  # noqa: FBT001
-            proxy.cut = on
-
-        await taken_over(scene, plane, proxy, tmp_path, silence)

@@ -513,6 +513,31 @@ async def test_an_unknown_model(scene: ClusterScenario) -> None:
     assert condition(found, "Accepted")["status"] == "True"
 
 
+async def test_events_about_a_policy(scene: ClusterScenario) -> None:
+    """A condition that becomes false is a Warning, one that is true again a normal Event; an unchanged one is none."""
+    events: dict[str, tuple[str, str]] = {}
+
+    async def told(*reasons: str) -> None:
+        async def written() -> bool:
+            for event in await scene.api.list(
+                "/api/v1/namespaces/default/events", fieldSelector="involvedObject.name=told"
+            ):
+                events[event["reason"]] = event["type"], event["message"]
+            return events.keys() >= set(reasons)
+
+        await until(written, 30, lambda: f"Events {reasons}; there are {events}")
+
+    await scene.policy("told", selects=selecting("told"), cost={"model": "Astrology"})
+    await told("Invalid", "NeverAccepted")
+    kind, message = events["Invalid"]
+    assert kind == "Warning"
+    assert message.startswith('Condition Accepted is False: spec.cost.model: "Astrology" is not one of CPUMemory, ')
+    await scene.policy("told", selects=selecting("told"), cost={"model": "BinPacking"})
+    await told("Valid", "InForce")
+    assert events["InForce"] == ("Normal", "Condition Ready is True: In force.")
+    assert events.keys() == {"Invalid", "NeverAccepted", "Valid", "InForce"}
+
+
 async def test_another_model(scene: ClusterScenario) -> None:
     """Bin packing goes where pods are already, however many may go elsewhere."""
     await scene.nodes("empty-a", "empty-z", cpu="8", memory="8Gi")

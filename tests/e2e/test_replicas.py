@@ -14,6 +14,7 @@ from support.gang_scenarios import members, whole
 from support.operator import Operator, until
 from support.proxy import ApiProxy, ProxiedRequest, proxied
 from support.replicas import Replicas, pods_come_and_go, running_replicas
+from support.rights import user_of
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_operator.constants import LEADS_SINCE
 
@@ -60,7 +61,7 @@ async def replaced(replicas: Replicas, leader: Operator) -> None:
 async def test_taken_over(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """SIGKILL, SIGTERM, and both replaced: pods are bound on, and the one that comes back stands by."""
     await load(scene)
-    config = plane[0].kubeconfig
+    config = scene.operator.kubeconfig
     async with running_replicas(plane[1], [config, config], tmp_path) as replicas:
         async with pods_come_and_go(scene, MOST):
             for fault in (killed, stopped, replaced):
@@ -91,8 +92,8 @@ async def test_silent_past_its_lease(scene: ClusterScenario, plane: tuple[Contro
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     async with (
-        proxied(*plane, tmp_path / "first") as first,
-        proxied(*plane, tmp_path / "second") as second,
+        proxied(*plane, tmp_path / "first", user_of(scene.operator.kubeconfig)) as first,
+        proxied(*plane, tmp_path / "second", user_of(scene.operator.kubeconfig)) as second,
         running_replicas(plane[1], [first.kubeconfig, second.kubeconfig], tmp_path) as replicas,
     ):
         ways = dict(zip(replicas.operators, (first, second), strict=True))
@@ -126,8 +127,8 @@ async def test_killed_while_a_gang_is_bound(
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     async with (
-        proxied(*plane, tmp_path / "first") as first,
-        proxied(*plane, tmp_path / "second") as second,
+        proxied(*plane, tmp_path / "first", user_of(scene.operator.kubeconfig)) as first,
+        proxied(*plane, tmp_path / "second", user_of(scene.operator.kubeconfig)) as second,
         running_replicas(plane[1], [first.kubeconfig, second.kubeconfig], tmp_path) as replicas,
     ):
         ways = dict(zip(replicas.operators, (first, second), strict=True))
@@ -174,10 +175,10 @@ async def test_the_standby_has_not_seen_the_last_bindings(
     await scene.nodes("a", cpu="4")
     await scene.create("thalweg-0", scheduler="nobody")
     pod = {"POD_NAMESPACE": scene.namespace, "POD_NAME": "thalweg-0"} if in_a_pod else {}
-    config = plane[0].kubeconfig
+    config = scene.operator.kubeconfig
     (tmp_path / "behind").mkdir()
     async with (
-        proxied(*plane, tmp_path / "behind") as behind,
+        proxied(*plane, tmp_path / "behind", user_of(config)) as behind,
         running_replicas(plane[1], [config, behind.kubeconfig], tmp_path, **pod) as replicas,
     ):
         leader, standby = replicas.operators
@@ -203,7 +204,7 @@ async def test_the_mark_on_its_pod_is_enough(
     await scene.operator.stop()
     await scene.nodes("a", cpu="4")
     await scene.create("thalweg-0", scheduler="nobody")
-    config = plane[0].kubeconfig
+    config = scene.operator.kubeconfig
     pod = {"POD_NAMESPACE": scene.namespace, "POD_NAME": "thalweg-0"}
     async with running_replicas(plane[1], [config, config], tmp_path, **pod) as replicas:
         leader, standby = await replicas.leader(), await replicas.standby()

@@ -71,6 +71,7 @@ async def steered_replicas(
     extenders = [
         ("--extender-listen", f":{port}", "--extender-insecure", "--extender-endpoints", service) for port in listen
     ]
+    # As the administrator: the account may write the EndpointSlice of one Service only, in thalweg-system.
     configs = kubeconfigs or (plane[0].kubeconfig,) * 2
     async with running_replicas(plane[1], configs, folder, extenders, POD_IP=ADDRESS) as replicas:
         steered = SteeredReplicas(scene, relay, replicas, listen)

@@ -16,6 +16,10 @@ from thalweg_controlplane.objects import node, pod
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+#: In place of a status: nobody listens.
+GONE = 0
+
+
 class Receiver:
     """What a collector takes: spans in the protocol's own encoding."""
 
@@ -44,6 +48,8 @@ async def receiving(status: int) -> AsyncIterator[Receiver]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    if status == GONE:
+        await site.stop()
     try:
         yield receiver
     finally:
@@ -96,11 +102,12 @@ async def test_a_round_is_a_trace(
             assert span.end_time_unix_nano <= root.end_time_unix_nano
 
 
+@pytest.mark.parametrize("status", [400, GONE])
 async def test_a_receiver_that_fails(
-    plane: tuple[ControlPlane, Api], account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plane: tuple[ControlPlane, Api], account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     """Pods are bound all the same. Lost spans are counted, the failure is one line of the log, and the end is clean."""
-    async with traced(plane[1], account, 400, tmp_path, monkeypatch, "untraced") as (_, operator):
+    async with traced(plane[1], account, status, tmp_path, monkeypatch, f"untraced-{status}") as (_, operator):
 
         async def failed() -> bool:
             return await count(operator, "thalweg_spans_total", "failed") > 0

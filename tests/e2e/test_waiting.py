@@ -31,6 +31,31 @@ async def test_condition_and_exactly_one_event(scene: ClusterScenario) -> None:
     assert (await scene.get("big"))["metadata"]["resourceVersion"] == version
 
 
+async def test_autoscalers_are_told_of_pods_that_more_nodes_help(scene: ClusterScenario) -> None:
+    """Unschedulable where the nodes are full; other reasons where a limit or a missing pod is why."""
+    everybody = {"groups": [{}, {"matchLabels": {"no": "pod"}}], "topologyKey": "kubernetes.io/hostname"}
+    limit = {"name": "at-most-one", "exclusive": {**everybody, "maxPlaced": 1}}
+    capped = {"podSelector": {"matchLabels": {"capped": "yes"}}}
+    await scene.policy("capped", selects=capped, delivery="Binder", precedence=5, constraints=[limit])
+    await scene.nodes("a", "b", cpu="2")
+    await scene.create("first", "1", labels={"capped": "yes"})
+    await scene.node_of("first")
+    await scene.create("second", "1", labels={"capped": "yes"})
+    await scene.reason_of("second", "at most 1 in the cluster")
+    await scene.create(
+        "alone", "1", annotations={"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": "2"}
+    )
+    await scene.reason_of("alone", "1 of 2 pods exist")
+    await scene.create("large", "8")
+    await scene.reason_of("large", "Insufficient cpu")
+    reasons = {name: condition(await scene.get(name))["reason"] for name in ("second", "alone", "large")}
+    assert reasons == {"second": "PolicyConstraints", "alone": "GangIncomplete", "large": "Unschedulable"}
+    # A larger second pod fits nowhere, and the limit would hold on a new node too.
+    await scene.create("third", "8", labels={"capped": "yes"})
+    await scene.reason_of("third", "Insufficient cpu")
+    assert condition(await scene.get("third"))["reason"] != "Unschedulable"
+
+
 async def test_a_changed_reason_is_written_again(scene: ClusterScenario) -> None:
     """A second node that is too small changes the message; a second Event says so."""
     await scene.nodes("one", cpu="1")

@@ -166,3 +166,26 @@ async def test_the_certificates_that_the_docs_make(tmp_path: Path) -> None:
         assert await post_filter(address, trusting(tmp_path / "ca.crt", client)) == 200
         with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
             await post_filter(address, trusting(tmp_path / "ca.crt"))
+
+
+async def test_when_certificates_expire(ours: Authority, tmp_path: Path) -> None:
+    """The first to expire of each file, as openssl reads it; of new files after they changed."""
+
+    def by_openssl(path: Path) -> float:
+        done = subprocess.run(
+            ["openssl", "x509", "-noout", "-enddate", "-in", path], capture_output=True, text=True, check=True
+        )
+        return ssl.cert_time_to_seconds(done.stdout.strip().removeprefix("notAfter="))
+
+    given = files(ours)
+    assert given.client_authority is not None
+    certificates = Certificates(given, Clock())
+    assert certificates.files == ["certificate", "client CA"]
+    assert certificates.expiration("certificate") == by_openssl(given.certificate)
+    assert certificates.expiration("client CA") == by_openssl(given.client_authority)
+    # The chain is served with the certificate: the CA's own end counts there too.
+    chain = given.certificate.read_text() + given.client_authority.read_text()
+    given.certificate.write_text(chain)
+    ends = (by_openssl(given.certificate), by_openssl(given.client_authority))
+    assert certificates.expiration("certificate") == min(ends)
+    assert Certificates(files(ours, verifies=False)).files == ["certificate"]

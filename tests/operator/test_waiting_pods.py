@@ -55,9 +55,9 @@ class Case:
         self.patches.append((name, body["status"]["conditions"][0]))
         known = self.state.pods.get(f"ns/{name}")
         if known is not None and not self.node:
-            self.state.upsert_pod(
-                msgspec.structs.replace(known, unschedulable_message=body["status"]["conditions"][0]["message"])
-            )
+            condition = body["status"]["conditions"][0]
+            told = {"unschedulable_message": condition["message"], "unschedulable_reason": condition["reason"]}
+            self.state.upsert_pod(msgspec.structs.replace(known, **told))
         return web.json_response({"metadata": {}, "spec": {"nodeName": self.node} if self.node else {}})
 
     async def _event(self, request: web.Request) -> web.StreamResponse:
@@ -94,7 +94,7 @@ async def test_since_when_a_pod_waits_is_written_where_only_its_gate_was_told(
         pod("tried", unschedulable_message="full", unschedulable_since=7.0),
     ):
         made.state.upsert_pod(each)
-        told.put(WriteCondition(each, "no room"))
+        told.put(WriteCondition(each, "no room", "Unschedulable"))
     made.now = 5.0
     await made.written(3)
     timed = {name.removeprefix("p-"): "lastTransitionTime" in condition for name, condition in made.patches}
@@ -105,7 +105,7 @@ async def test_told_after_a_moment(case: tuple[Case, ConditionWriter]) -> None:
     """One condition and one Event, in the same words."""
     made, told = case
     made.state.upsert_pod(pod())
-    told.put(WriteCondition(pod(), "no room"))
+    told.put(WriteCondition(pod(), "no room", "Unschedulable"))
     assert told._due() == []
     made.now = module._INITIAL_DELAY
     await made.written(1)
@@ -122,7 +122,7 @@ async def test_placed_meanwhile(case: tuple[Case, ConditionWriter]) -> None:
     made.state.upsert_node(Node("n", allocatable=(("pods", 10),)))
     for name in ("reserved", "bound", "gone", "replaced", "waiting"):
         made.state.upsert_pod(pod(name))
-        told.put(WriteCondition(pod(name), "no room"))
+        told.put(WriteCondition(pod(name), "no room", "Unschedulable"))
     assert made.state.reserve(pod("reserved"), "n")
     made.state.upsert_pod(pod("bound", node_name="n"))
     made.state.delete_pod("ns/gone")
@@ -138,16 +138,16 @@ async def test_the_last_reason_counts(case: tuple[Case, ConditionWriter]) -> Non
     made, told = case
     made.state.upsert_pod(pod())
     for reason in ("a", "b", "c"):
-        told.put(WriteCondition(pod(), reason))
+        told.put(WriteCondition(pod(), reason, "Unschedulable"))
     made.now = 1.0
     await made.written(1)
     assert made.patches[0][1]["message"] == "c"
     known = made.state.pods["ns/p"]
-    told.put(WriteCondition(known, "d"))
-    told.put(WriteCondition(known, "c"))
+    told.put(WriteCondition(known, "d", "Unschedulable"))
+    told.put(WriteCondition(known, "c", "Unschedulable"))
     made.now = 100.0
     made.state.upsert_pod(pod("other"))
-    told.put(WriteCondition(pod("other"), "x"))
+    told.put(WriteCondition(pod("other"), "x", "Unschedulable"))
     made.now = 200.0
     await made.written(2)
     await until(lambda: not told._wanted, 10, lambda: "all to be looked at")
@@ -158,16 +158,16 @@ async def test_a_reason_that_keeps_changing_is_written_rarely(case: tuple[Case, 
     """And those never told go before it."""
     made, told = case
     made.state.upsert_pod(pod())
-    told.put(WriteCondition(pod(), "0"))
+    told.put(WriteCondition(pod(), "0", "Unschedulable"))
     made.now = 1.0
     await made.written(1)
     for number in range(1, 6):
         made.now += 1.0
-        told.put(WriteCondition(made.state.pods["ns/p"], str(number)))
+        told.put(WriteCondition(made.state.pods["ns/p"], str(number), "Unschedulable"))
         assert told._due() == []
     made.now = 1.0 + module._REWRITE_INTERVAL
     made.state.upsert_pod(pod("new"))
-    told._wanted["ns/new"] = module._Wanted("uid-new", "x", made.now, steered=False)
+    told._wanted["ns/new"] = module._Wanted("uid-new", "x", "Unschedulable", made.now, steered=False)
     assert told._due() == ["ns/new", "ns/p"]
     await made.written(3)
     assert [(name, condition["message"]) for name, condition in made.patches[1:]] == [("new", "x"), ("p", "5")]
@@ -179,7 +179,7 @@ async def test_a_write_that_fails_is_tried_again(case: tuple[Case, ConditionWrit
     made, told = case
     made.script = [trouble]
     made.state.upsert_pod(pod())
-    told.put(WriteCondition(pod(), "no room"))
+    told.put(WriteCondition(pod(), "no room", "Unschedulable"))
     made.now = 1.0
     await until(lambda: not made.script, 10, lambda: "the first try")
     await made.written(1)
@@ -191,14 +191,14 @@ async def test_a_pod_that_may_not_be_changed(case: tuple[Case, ConditionWriter])
     made, told = case
     made.script = [answering(403, "webhook says no")]
     made.state.upsert_pod(pod())
-    told.put(WriteCondition(pod(), "no room"))
+    told.put(WriteCondition(pod(), "no room", "Unschedulable"))
     made.now = 1.0
     await until(lambda: made.events, 10, lambda: "the Event")
     for _ in range(5):
         made.now += 100.0
-        told.put(WriteCondition(pod(), "no room"))
+        told.put(WriteCondition(pod(), "no room", "Unschedulable"))
     assert not told._wanted
-    told.put(WriteCondition(pod(), "less room"))
+    told.put(WriteCondition(pod(), "less room", "Unschedulable"))
     made.now += 100.0
     await made.written(1)
     assert [event["message"] for event in made.events][:1] == ["no room"]
@@ -209,11 +209,11 @@ async def test_a_pod_that_is_gone_is_not_tried_again(case: tuple[Case, Condition
     made, told = case
     made.script = [answering(404)]
     made.state.upsert_pod(pod())
-    told.put(WriteCondition(pod(), "no room"))
+    told.put(WriteCondition(pod(), "no room", "Unschedulable"))
     made.now = 1.0
     await until(lambda: not made.script, 10, lambda: "the try")
     made.state.upsert_pod(pod("next"))
-    told.put(WriteCondition(pod("next"), "no room"))
+    told.put(WriteCondition(pod("next"), "no room", "Unschedulable"))
     made.now = 100.0
     await made.written(1)
     assert [name for name, _ in made.patches] == ["next"]
@@ -223,7 +223,7 @@ async def test_bound_while_it_was_being_told(case: tuple[Case, ConditionWriter])
     """The condition that came too late is put right, and no Event says that a running pod cannot be scheduled."""
     made, told = case
     made.state.upsert_pod(pod())
-    told.put(WriteCondition(pod(), "no room"))
+    told.put(WriteCondition(pod(), "no room", "Unschedulable"))
     made.node = "n"
     made.now = 1.0
     await made.written(2)
@@ -257,7 +257,7 @@ def test_while_the_api_server_takes_no_writes_few_are_tried() -> None:
         task = asyncio.create_task(told.run())
         for number in range(1000):
             made.state.upsert_pod(each := pod(f"p{number}"))
-            told.put(WriteCondition(each, "no room"))
+            told.put(WriteCondition(each, "no room", "Unschedulable"))
         await asyncio.sleep(60)
         assert 5 <= api.asked <= 30
         api.problem = None

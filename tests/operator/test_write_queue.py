@@ -101,7 +101,7 @@ class Writers:
 
     def tell(self, pod: Pod) -> None:
         self.state.upsert_pod(pod)
-        self.waiting.put(WriteCondition(pod, "no room"))
+        self.waiting.put(WriteCondition(pod, "no room", "Unschedulable"))
 
     def warn(self, pod: Pod) -> None:
         self.events.write(pod, "FailedScheduling", "no room", action="Scheduling", warning=True)
@@ -181,7 +181,7 @@ async def test_a_namespace_that_fails_is_asked_rarely(tmp_path: Path) -> None:
         await until(lambda: server.posts["bad"] >= 32, 10, lambda: "the first requests")
         for pod in crowd("good", GOOD, scheduler_name="thalweg"):
             writers.bind(pod)
-        await until(lambda: len(server.done) == GOOD, 10, lambda: "the good ones")
+        await until(lambda: sum(each.endswith("/binding") for each in server.done) == GOOD, 10, lambda: "the good ones")
         # The first ones went at once; since then there was one request at a time.
         assert server.posts["bad"] < 32 + 10
         value = writers.metrics.registry.get_sample_value

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from support.repository import ROOT
-from thalweg_controlplane import BuildError, find_or_build_tool
+from support.tools import tool
 
 CHART = ROOT / "charts" / "thalweg"
 NAMESPACE = "thalweg-system"
@@ -62,15 +62,8 @@ class Helm:
 
 
 @pytest.fixture(scope="session")
-def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """The real Helm. Where it cannot be built these tests are skipped, but never in CI."""
-    try:
-        executable = find_or_build_tool("helm", print)
-    except BuildError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"no Helm to test with: {error}", pytrace=False)
-        pytest.skip(f"no Helm to test with: {error}")
-    return Helm(executable, tmp_path_factory.mktemp("helm"))
+def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return Helm(tool("helm", request.config), tmp_path_factory.mktemp("helm"))
 
 
 def one(objects: list[Manifest], kind: str, name: str) -> Manifest:

@@ -380,10 +380,10 @@ async def running_kubelet(
         del machine["metadata"]["annotations"]  # this one is not KWOK's
         await api.create(machine)
         kubelet = Kubelet(plane, api, network, image, binaries, folder)
-        keeper = asyncio.create_task(kubelet.keep())
+        task = asyncio.create_task(kubelet.keep())
         try:
             yield kubelet
         finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             await api.delete(f"/api/v1/nodes/{NODE}")

@@ -281,7 +281,8 @@ class LedgerWorld:
             for each in result.placements
         ]
         plan.unplaced = [
-            UnplacedPod(waiting[each.pod.key], policies[each.pod.policy], each.reason) for each in result.unplaced
+            UnplacedPod(waiting[each.pod.key], policies[each.pod.policy], each.reason, each.code)
+            for each in result.unplaced
         ]
         self.bring(plan)
 

@@ -149,12 +149,12 @@ async def pod_network(plane: ControlPlane, api: Api, folder: Path) -> AsyncItera
     lock = await asyncio.to_thread(_take_lock)
     with lock, _bridge():
         network = PodNetwork(plane, api, folder / "hosts")
-        keeper = asyncio.create_task(network.keep())
+        task = asyncio.create_task(network.keep())
         try:
             yield network
         finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def _take_lock() -> Any:

@@ -53,6 +53,7 @@ class ApiProxy:
         before, after: called with each request before it is passed on, and when the API server has answered it. Where
             they return False, neither the request nor the answer goes further, and the connection is closed.
         loses: the end of a path: the answer to the next such request is lost, once.
+        date: the answers' Date header, in place of the true time; "": the true time.
         disturbance: takes each request in place of `forward`; None: all pass.
     """
 
@@ -64,7 +65,7 @@ class ApiProxy:
         self.lagging: set[str] = set()
         self.before: Callable[[ProxiedRequest], bool] = lambda _request: True
         self.after: Callable[[ProxiedRequest], bool] = lambda _request: True
-        self.loses = ""
+        self.loses = self.date = ""
         self.disturbance: Disturbance | None = None
         self._watches: set[asyncio.Transport] = set()
 
@@ -118,6 +119,8 @@ class ApiProxy:
                 raise ConnectionResetError
             response = web.StreamResponse(status=answer.status)
             response.content_type = answer.content_type
+            if self.date:
+                response.headers["Date"] = self.date
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
                 await self._while_cut()

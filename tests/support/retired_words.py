@@ -32,7 +32,6 @@ PARTS: dict[str, str] = {
 #: Names that are not given to anything, leading underscores aside.
 NAMES: dict[str, str] = {
     "Account": "build_result",
-    "account": "built, build_result",
     "adopt_all": "adopt_nominations",
     "Again": "Retry",
     "Agreement": "ResolvedGangSpec",

@@ -7,14 +7,15 @@ from pathlib import Path
 import click
 
 from thalweg import options
+from thalweg.option_types import NAMESPACED_NAME, NamespacedName
 
 
 @click.command()
 @options.kubeconfig
 @options.context
-@click.option("--account", default="thalweg-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
-              help="Service account of the operator.")  # fmt: skip
-@click.option("--lease", metavar="NAMESPACE/NAME",
+@click.option("--account", "service_account", default="thalweg-system/thalweg", show_default=True,
+              type=NAMESPACED_NAME, help="Service account of the operator.")  # fmt: skip
+@click.option("--lease", type=NAMESPACED_NAME,
               help="Lease of the operator. Default: every lease with thalweg in its name.")  # fmt: skip
 @click.option("--scheduler-config", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="KubeSchedulerConfiguration of kube-scheduler. Default: the configuration that the chart stored in "
@@ -29,8 +30,8 @@ from thalweg import options
 def doctor(
     kubeconfig: Path | None,
     context: str | None,
-    account: str,
-    lease: str | None,
+    service_account: NamespacedName,
+    lease: NamespacedName | None,
     scheduler_config: Path | None,
     scheduler_metrics: str,
     request_timeout: float,
@@ -53,10 +54,6 @@ def doctor(
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.doctor.gather import Request
     from thalweg.doctor.run import run_doctor
-    from thalweg.run import lease_name
 
-    lease_name(account, "--account")
-    if lease is not None:
-        lease_name(lease)
-    request = Request(account, lease or "", scheduler_config, scheduler_metrics, request_timeout)
+    request = Request(service_account, lease, scheduler_config, scheduler_metrics, request_timeout)
     run_doctor(kubeconfig, context, request, output, strict=strict)

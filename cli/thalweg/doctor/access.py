@@ -1,4 +1,4 @@
-"""The rights of the operator's account, from the roles in rights/."""
+"""The rights of the operator's service account, from the roles in rights/."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thalweg.crds import rights_by_file
+from thalweg.option_types import NamespacedName
 
 #: Files of rights without which no operator works; the others belong to features.
 REQUIRED = ("base", "lease")
@@ -14,7 +15,7 @@ REQUIRED = ("base", "lease")
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One action that the account should be allowed.
+    """One action that the service account should be allowed.
 
     Attributes:
         file: file in rights/ that grants it, without its suffix.
@@ -58,17 +59,17 @@ class Right:
         return {**kind, "spec": {"user": user, "groups": groups, **spec}}
 
 
-def user_of(account: str) -> str:
-    """The user name of the service account NAMESPACE/NAME."""
-    return f"system:serviceaccount:{account.replace('/', ':')}"
+def user_of(service_account: NamespacedName) -> str:
+    """The user name of a service account."""
+    return f"system:serviceaccount:{service_account.namespace}:{service_account.name}"
 
 
-def wanted_rights(account: str, lease: str) -> tuple[Right, ...]:
+def wanted_rights(service_account: NamespacedName, lease: NamespacedName) -> tuple[Right, ...]:
     """The rights that the roles in rights/ grant.
 
     Args:
-        account: NAMESPACE/NAME of the operator's service account, in place of the manifests' own.
-        lease: NAMESPACE/NAME of the operator's lease, in place of the manifests' own lease.
+        service_account: the operator's, in place of the manifests' own.
+        lease: the operator's, in place of the manifests' own.
     """
     return tuple(
         right
@@ -76,13 +77,17 @@ def wanted_rights(account: str, lease: str) -> tuple[Right, ...]:
         for manifest in manifests
         if manifest["kind"] in ("ClusterRole", "Role")
         for rule in manifest["rules"]
-        for right in _rights(file, rule, "namespace" in manifest["metadata"], account, lease)
+        for right in _rights(file, rule, "namespace" in manifest["metadata"], service_account, lease)
     )
 
 
-def _rights(file: str, rule: Mapping[str, Any], namespaced: bool, account: str, lease: str) -> Iterator[Right]:  # noqa: FBT001
-    own_namespace, _, own_name = account.partition("/")
-    lease_namespace, _, lease_name = lease.partition("/")
+def _rights(
+    file: str,
+    rule: Mapping[str, Any],
+    namespaced: bool,  # noqa: FBT001
+    service_account: NamespacedName,
+    lease: NamespacedName,
+) -> Iterator[Right]:
     for verb in rule["verbs"]:
         for url in rule.get("nonResourceURLs", ()):
             yield Right(file, verb, url=url)
@@ -90,9 +95,9 @@ def _rights(file: str, rule: Mapping[str, Any], namespaced: bool, account: str, 
             for resource in rule["resources"]:
                 for name in rule.get("resourceNames", ("",)):
                     if resource == "leases":
-                        yield Right(file, verb, group, resource, lease_name, lease_namespace)
-                    elif namespaced:  # the chart names such objects after the release, and so the account
-                        own = name.replace("thalweg", own_name)
-                        yield Right(file, verb, group, resource, own, own_namespace)
+                        yield Right(file, verb, group, resource, lease.name, lease.namespace)
+                    elif namespaced:  # the chart names such objects after the release, and so the service account
+                        own = name.replace("thalweg", service_account.name)
+                        yield Right(file, verb, group, resource, own, service_account.namespace)
                     else:
                         yield Right(file, verb, group, resource, name)

@@ -10,7 +10,6 @@ import base64
 import binascii
 import ssl
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -72,6 +71,7 @@ async def ask(extender: Extender, seconds: float) -> Answer:
                 headers={"Content-Type": "application/json"},
                 ssl=context or True,
                 server_hostname=server_name or None,
+                allow_redirects=False,
             ) as response,
         ):
             text = (await response.content.read(_SHOWN)).decode(errors="replace").strip()
@@ -79,18 +79,21 @@ async def ask(extender: Extender, seconds: float) -> Answer:
     except aiohttp.ClientConnectorCertificateError as error:
         return Answer(extender, Outcome.UNTRUSTED, text=_certificate_problem(error.certificate_error))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        if any(isinstance(each, ssl.SSLError) for each in _causes(error)):
+        if context is not None and _ended_by_peer(error):
             return Answer(extender, Outcome.CLIENT_REFUSED, text=str(error))
         problem = f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else str(error)
         return Answer(extender, Outcome.UNREACHABLE, text=problem or type(error).__name__)
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        if isinstance(error, aiohttp.ClientConnectorError):
-            yield error.os_error
-        error = error.__cause__ or error.__context__
+def _ended_by_peer(error: BaseException) -> bool:
+    """Whether the connection was made and the peer ended it.
+
+    With TLS 1.3 a server refuses a client certificate after the client's handshake is complete: by an alert, or by
+    closing the connection.
+    """
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return isinstance(error.os_error, ssl.SSLError | ConnectionResetError)
+    return isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | ssl.SSLError)
 
 
 def _certificate_problem(error: Exception) -> str:

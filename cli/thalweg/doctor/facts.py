@@ -12,10 +12,11 @@ import msgspec
 from thalweg.doctor.access import Right
 from thalweg.doctor.extender_probe import Answer
 from thalweg.doctor.scheduler_file import SchedulerFile
+from thalweg.option_types import NamespacedName
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class NotRead:
     """Stands for a fact that could not be read; ``problem`` says why."""
 
     problem: str
@@ -139,18 +140,18 @@ class SchedulerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All facts. ``Unread`` stands for what could not be read.
+    """All facts. ``NotRead`` stands for what could not be read.
 
     Attributes:
         server_time: the API server's clock, from its Date header (whole seconds).
         local_time: this machine's clock when the header arrived.
         server_version: such as v1.36.3.
         cli_version: version of this program.
-        account: NAMESPACE/NAME of the operator's service account.
-        lease: NAMESPACE/NAME of the lease to check; "" for any.
+        service_account: the operator's.
+        lease: the lease to check; None for any.
         crd: the CustomResourceDefinition; None if it is not installed.
         expected_crd: the CustomResourceDefinition of this version.
-        denied: rights that the account lacks.
+        denied: rights that the service account lacks.
         leases: leases of Thalweg.
         still_renewed: names of leases whose renewal was seen during the check; None if no lease was watched.
         operator_pods: pods with the chart's label.
@@ -164,19 +165,19 @@ class Facts:
     local_time: datetime
     server_version: str
     cli_version: str
-    account: str
-    lease: str
-    crd: Mapping[str, Any] | Unread | None
+    service_account: NamespacedName
+    lease: NamespacedName | None
+    crd: Mapping[str, Any] | NotRead | None
     expected_crd: Mapping[str, Any]
-    denied: tuple[Right, ...] | Unread
-    leases: tuple[Lease, ...] | Unread
+    denied: tuple[Right, ...] | NotRead
+    leases: tuple[Lease, ...] | NotRead
     still_renewed: frozenset[str] | None
-    operator_pods: tuple[Pod, ...] | Unread
-    pods: tuple[Pod, ...] | Unread
-    namespaces: Mapping[str, dict[str, str]] | Unread
-    policies: tuple[PolicyObject, ...] | Unread
-    missing_gate_objects: tuple[str, ...] | Unread
-    node_count: int | Unread
-    scheduler: SchedulerFacts | Unread | None
-    scheduler_features: Mapping[str, bool] | Unread | None
-    pod_group_versions: tuple[str, ...] | Unread
+    operator_pods: tuple[Pod, ...] | NotRead
+    pods: tuple[Pod, ...] | NotRead
+    namespaces: Mapping[str, dict[str, str]] | NotRead
+    policies: tuple[PolicyObject, ...] | NotRead
+    missing_gate_objects: tuple[str, ...] | NotRead
+    node_count: int | NotRead
+    scheduler: SchedulerFacts | NotRead | None
+    scheduler_features: Mapping[str, bool] | NotRead | None
+    pod_group_versions: tuple[str, ...] | NotRead

@@ -27,16 +27,17 @@ from thalweg_operator.policies.gate_manifests import GATE_NAME
 from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.access import Right, user_of, wanted_rights
 from thalweg.doctor.extender_probe import ask
-from thalweg.doctor.facts import Facts, Lease, Meta, Pod, PolicyObject, SchedulerFacts, Unread
+from thalweg.doctor.facts import Facts, Lease, Meta, Named, NotRead, Pod, PolicyObject, SchedulerFacts
 from thalweg.doctor.liveness import looks_wrong
 from thalweg.doctor.scheduler_file import SchedulerFileError, parse
+from thalweg.option_types import NamespacedName
 
 T = TypeVar("T")
 
 #: Objects of one answer.
 _PAGE: Final = 500
-#: Seconds that a doubtful lease is watched; its holder renews it every 2 s.
-_WATCH_LEASE: Final = 5.0
+#: A doubtful lease is looked at so often, a second apart; its holder renews it every 2 s.
+_LOOKS: Final = 5
 #: Ends the name of leases of a kube-scheduler that the chart starts, which are not Thalweg's own.
 _NOT_OURS: Final = "-kube-scheduler"
 _CONFIG_KEY: Final = "scheduler.yaml"
@@ -61,6 +62,24 @@ class _Review(msgspec.Struct):
     status: dict[str, Any]
 
 
+class _GroupVersion(msgspec.Struct):
+    """A version of an API group."""
+
+    version: str
+
+
+class _Group(msgspec.Struct):
+    """An API group in discovery."""
+
+    versions: list[_GroupVersion] = []
+
+
+class _Resources(msgspec.Struct):
+    """The kinds of a version of an API group."""
+
+    resources: list[Named] = []
+
+
 class _Version(msgspec.Struct, rename="camel"):
     """The answer of /version."""
 
@@ -72,15 +91,15 @@ class Request:
     """What is to be examined.
 
     Attributes:
-        account: NAMESPACE/NAME of the operator's service account.
-        lease: NAMESPACE/NAME of the operator's lease; "" to look for it.
+        service_account: the operator's.
+        lease: the operator's; None to look for it.
         scheduler_config: file of kube-scheduler's configuration; None: the one that the chart stored, if any.
         scheduler_metrics: URL of kube-scheduler's metrics; "" if unknown.
         timeout: seconds that one answer may take.
     """
 
-    account: str
-    lease: str
+    service_account: NamespacedName
+    lease: NamespacedName | None
     scheduler_config: Path | None
     scheduler_metrics: str
     timeout: float
@@ -110,23 +129,19 @@ async def gather(api_client: ApiClient, request: Request) -> Facts:
     leases = first_leases.result()
     still_renewed = None
     if isinstance(leases, tuple) and any(looks_wrong(each, server_time) for each in leases):
-        # A wrong clock or an operator that ended: its next renewal tells.
-        await asyncio.sleep(_WATCH_LEASE)
-        later = await _fact(reader.leases())
-        if isinstance(later, tuple):
-            still_renewed = frozenset(each.name for each in later if each not in leases)
-            leases = later
-            _, server_time, local_time = await reader.clock()
+        leases, still_renewed = await reader.watch_leases(leases)
+        _, server_time, local_time = await reader.clock()
     lease = request.lease
-    if not lease:  # the operator's, or that of rights/lease.yaml
+    if lease is None:  # the operator's, or that of rights/lease.yaml
         held = [each for each in leases if each.spec.holder_identity] if isinstance(leases, tuple) else []
-        lease = held[0].name if held else str(LeaseName())
+        first = held[0].metadata if held else LeaseName()
+        lease = NamespacedName(first.namespace, first.name)
     return Facts(
         server_time=server_time,
         local_time=local_time,
         server_version=server_version,
         cli_version=version("thalweg"),
-        account=request.account,
+        service_account=request.service_account,
         lease=request.lease,
         crd=crd.result(),
         expected_crd=custom_resource_definitions()[0],
@@ -145,15 +160,15 @@ async def gather(api_client: ApiClient, request: Request) -> Facts:
     )
 
 
-async def _fact(reading: Awaitable[T]) -> T | Unread:
+async def _fact(reading: Awaitable[T]) -> T | NotRead:
     """A fact, or why it could not be read."""
     try:
         return await reading
-    except (OperatorError, UnreadableJson, _UnreadError) as error:
-        return Unread(f"Not read: {error}")
+    except (OperatorError, UnreadableJson, _NotReadError) as error:
+        return NotRead(f"Not read: {error}")
 
 
-class _UnreadError(Exception):
+class _NotReadError(Exception):
     """A fact that does not come from the API server could not be read."""
 
 
@@ -205,13 +220,29 @@ class _ClusterReader:
         """The lease of the request, or all that have Thalweg's name."""
         path = "/apis/coordination.k8s.io/v1"
         if self._request.lease:
-            namespace, _, name = self._request.lease.partition("/")
+            namespace, name = self._request.lease
             raw = await self._optional(api_path(f"{path}/namespaces", namespace, "leases", name))
             return () if raw is None else (JsonReader(Lease).read(raw),)
         every = await self.list(f"{path}/leases", Lease)
         return tuple(
             each for each in every if "thalweg" in each.metadata.name and not each.metadata.name.endswith(_NOT_OURS)
         )
+
+    async def watch_leases(self, before: tuple[Lease, ...]) -> tuple[tuple[Lease, ...], frozenset[str]]:
+        """Reads the leases again until all held ones were renewed, or a renewal is overdue.
+
+        Returns:
+            The leases as last read, and the names of those that were renewed meanwhile.
+        """
+        later, held = before, {each.name for each in before if each.spec.holder_identity}
+        renewed: frozenset[str] = frozenset()
+        for _ in range(_LOOKS):
+            await asyncio.sleep(1.0)
+            later = await self.leases()
+            renewed = frozenset(each.name for each in later if each not in before)
+            if renewed >= held:
+                break
+        return later, renewed
 
     async def operator_pods(self) -> tuple[Pod, ...]:
         return await self.list("/api/v1/pods", Pod, labelSelector="app.kubernetes.io/name=thalweg")
@@ -231,18 +262,18 @@ class _ClusterReader:
     async def pod_group_versions(self) -> tuple[str, ...]:
         """Versions of scheduling.k8s.io that serve PodGroups, the preferred one first."""
         raw = await self._optional("/apis/scheduling.k8s.io")
-        group = {} if raw is None else JsonReader(dict[str, Any]).read(raw)
+        group = _Group() if raw is None else JsonReader(_Group).read(raw)
         serving = []
-        for each in group.get("versions", ()):
-            found = await self._optional(f"/apis/{each['groupVersion']}")
-            resources = {} if found is None else JsonReader(dict[str, Any]).read(found)
-            if any(resource["name"] == "podgroups" for resource in resources.get("resources", ())):
-                serving.append(each["version"])
+        for each in group.versions:
+            found = await self._optional(f"/apis/scheduling.k8s.io/{each.version}")
+            served = _Resources() if found is None else JsonReader(_Resources).read(found)
+            if any(resource.name == "podgroups" for resource in served.resources):
+                serving.append(each.version)
         return tuple(serving)
 
-    async def denied(self, lease: str) -> tuple[Right, ...]:
-        """Rights of the roles in rights/ that the account lacks."""
-        user, limit = user_of(self._request.account), asyncio.Semaphore(8)
+    async def denied(self, lease: NamespacedName) -> tuple[Right, ...]:
+        """Rights of the roles in rights/ that the service account lacks."""
+        user, limit = user_of(self._request.service_account), asyncio.Semaphore(8)
 
         async def allowed(right: Right) -> bool:
             async with limit:
@@ -251,13 +282,13 @@ class _ClusterReader:
                 raw = await self._in_time(self._api_client.request("POST", path, body=body))
             return bool(JsonReader(_Review).read(raw).status.get("allowed"))
 
-        wanted = wanted_rights(self._request.account, lease)
+        wanted = wanted_rights(self._request.service_account, lease)
         try:
             answers = await asyncio.gather(*(allowed(right) for right in wanted))
         except Refused as error:
             if error.status != 403:
                 raise
-            raise _UnreadError("your account may not create subjectaccessreviews.authorization.k8s.io") from error
+            raise _NotReadError("you may not create subjectaccessreviews.authorization.k8s.io") from error
         return tuple(right for right, yes in zip(wanted, answers, strict=True) if not yes)
 
     async def scheduler(self) -> SchedulerFacts | None:
@@ -276,12 +307,12 @@ class _ClusterReader:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise _UnreadError(f"{path}: {error}") from error
+            raise _NotReadError(f"{path}: {error}") from error
         return _scheduler_facts(str(path), text, chosen=True)
 
     async def _stored_config(self) -> SchedulerFacts | None:
         """The configuration that the chart stored in a Secret of the operator's namespace."""
-        namespace, _, name = self._request.account.partition("/")
+        namespace, name = self._request.service_account
         secret = f"{name}-scheduler-config"
         try:
             raw = await self._optional(api_path("/api/v1/namespaces", namespace, "secrets", secret))
@@ -295,7 +326,7 @@ class _ClusterReader:
         try:
             text = base64.b64decode(data[_CONFIG_KEY]).decode()
         except (binascii.Error, UnicodeDecodeError) as error:
-            raise _UnreadError(f"Secret {namespace}/{secret}: data.{_CONFIG_KEY}: {error}") from error
+            raise _NotReadError(f"Secret {namespace}/{secret}: data.{_CONFIG_KEY}: {error}") from error
         return _scheduler_facts(f"Secret {namespace}/{secret}", text, chosen=False)
 
     async def scheduler_features(self) -> Mapping[str, bool] | None:
@@ -309,9 +340,9 @@ class _ClusterReader:
             async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, ssl=False) as response:
                 text = await response.text()
                 if response.status != 200:
-                    raise _UnreadError(f"{url} answers {response.status}")
+                    raise _NotReadError(f"{url} answers {response.status}")
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise _UnreadError(f"{url}: {error or f'no answer within {self._request.timeout:g} s'}") from error
+            raise _NotReadError(f"{url}: {error or f'no answer within {self._request.timeout:g} s'}") from error
         samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
         return {each.labels["name"]: each.value > 0 for each in samples if each.name == "kubernetes_feature_enabled"}
 
@@ -338,4 +369,4 @@ def _scheduler_facts(source: str, text: str, *, chosen: bool) -> SchedulerFacts:
     try:
         return SchedulerFacts(source, chosen, parse(text))
     except SchedulerFileError as error:
-        raise _UnreadError(f"{source}: {error}") from error
+        raise _NotReadError(f"{source}: {error}") from error

@@ -9,7 +9,7 @@ from flowcore.api.policies import parse_policy
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.model.errors import PolicyError
 from flowcore.model.policies import BUILT_IN, KnownModels, Policy
-from thalweg.doctor.facts import Facts, Pod, PolicyObject, Unread
+from thalweg.doctor.facts import Facts, NotRead, Pod, PolicyObject
 from thalweg.doctor.findings import Finding, Verdict
 
 _CHECK = "policies"
@@ -30,11 +30,11 @@ def parsed(objects: Iterable[PolicyObject]) -> tuple[Policy, ...]:
 
 def policies(facts: Facts) -> Iterator[Finding]:
     """Whether every policy is accepted, governs pods, and comes before or after any other that matches its pods."""
-    if isinstance(facts.policies, Unread):
+    if isinstance(facts.policies, NotRead):
         yield Finding(_CHECK, Verdict.SKIP, facts.policies.problem)
         return
     found = [*_not_accepted(facts.policies)]
-    if not isinstance(facts.pods, Unread) and not isinstance(facts.namespaces, Unread):
+    if not isinstance(facts.pods, NotRead) and not isinstance(facts.namespaces, NotRead):
         labels = {name: to_labels(each) for name, each in facts.namespaces.items()}
         pods = [pod for pod in facts.pods if pod.waiting or pod.spec.node_name]
         found += _matches(parsed(facts.policies), pods, labels)

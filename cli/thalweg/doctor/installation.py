@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from flowcore.api.policies import VERSION
 from thalweg.doctor.access import REQUIRED, user_of
-from thalweg.doctor.facts import Facts, Unread
+from thalweg.doctor.facts import Facts, NotRead
 from thalweg.doctor.findings import Finding, Verdict
 
 #: The oldest API server that Thalweg works with: ValidatingAdmissionPolicy v1.
@@ -52,7 +52,7 @@ def _dotted(version: tuple[int, int]) -> str:
 def operator_version(facts: Facts) -> Iterator[Finding]:
     """Whether Thalweg's pods have the version of this program."""
     check, pods = "versions", facts.operator_pods
-    if isinstance(pods, Unread):
+    if isinstance(pods, NotRead):
         yield Finding(check, Verdict.SKIP, pods.problem)
         return
     versions = {pod.key: pod.metadata.labels.get("app.kubernetes.io/version", "") for pod in pods if pod.spec.node_name}
@@ -75,7 +75,7 @@ def operator_version(facts: Facts) -> Iterator[Finding]:
 def crd(facts: Facts) -> Iterator[Finding]:
     """Whether the CRD is installed and is the one of this version."""
     check, found = "crd", facts.crd
-    if isinstance(found, Unread):
+    if isinstance(found, NotRead):
         yield Finding(check, Verdict.SKIP, found.problem)
         return
     name = facts.expected_crd["metadata"]["name"]
@@ -126,7 +126,7 @@ def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 def rights(facts: Facts) -> Iterator[Finding]:
     """Whether the operator's account has the rights of each file in rights/."""
     check, denied = "rights", facts.denied
-    if isinstance(denied, Unread):
+    if isinstance(denied, NotRead):
         yield Finding(check, Verdict.SKIP, denied.problem)
         return
     files: dict[str, list[str]] = defaultdict(list)
@@ -138,8 +138,8 @@ def rights(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             check,
             Verdict.FAIL if required else Verdict.WARN,
-            f"{user_of(facts.account)} may not {lacking[0]}{more} (rights/{file}.yaml).",
+            f"{user_of(facts.service_account)} may not {lacking[0]}{more} (rights/{file}.yaml).",
             f"kubectl apply -f rights/{file}.yaml" + ("" if required else ", unless you do not want this feature"),
         )
     if not files:
-        yield Finding(check, Verdict.OK, f"{user_of(facts.account)} has the rights of rights/.")
+        yield Finding(check, Verdict.OK, f"{user_of(facts.service_account)} has the rights of rights/.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Steering
+from flowcore.model.policies import STEERED_NAME, Policy, Steering
 from thalweg.doctor.extender_probe import Answer, Outcome
-from thalweg.doctor.facts import Facts, SchedulerFacts, Unread
+from thalweg.doctor.facts import Facts, NotRead, SchedulerFacts
 from thalweg.doctor.findings import Finding, Verdict
 from thalweg.doctor.governed import parsed
 from thalweg.doctor.scheduler_file import FEWEST_NODES
@@ -45,9 +45,9 @@ def extender(facts: Facts) -> Iterator[Finding]:
 
 
 def _no_config(check: str, facts: Facts) -> Finding:
-    if isinstance(facts.scheduler, Unread):
+    if isinstance(facts.scheduler, NotRead):
         return Finding(check, Verdict.SKIP, facts.scheduler.problem, _GIVE_FILE)
-    steered = [] if isinstance(facts.policies, Unread) else _steered(facts)
+    steered = [] if isinstance(facts.policies, NotRead) else _steered(facts)
     if steered:
         said = (
             f"FlowSchedulingPolicy {steered[0].name} needs the extender; kube-scheduler's configuration is not known."
@@ -57,9 +57,11 @@ def _no_config(check: str, facts: Facts) -> Finding:
 
 
 def _steered(facts: Facts) -> list[Policy]:
-    if isinstance(facts.policies, Unread):
+    if isinstance(facts.policies, NotRead):
         return []
-    return [each for each in parsed(facts.policies) if each.delivery is Delivery.EXTENDER and not each.selects.nothing]
+    return [
+        each for each in parsed(facts.policies) if each.delivery.through_kube_scheduler and not each.selects.nothing
+    ]
 
 
 def _judge(check: str, answer: Answer, scheduler: SchedulerFacts) -> Finding:
@@ -119,7 +121,7 @@ def node_sample(facts: Facts) -> Iterator[Finding]:
     if not isinstance(scheduler, SchedulerFacts):
         yield _no_config(check, facts)
         return
-    if isinstance(nodes, Unread):
+    if isinstance(nodes, NotRead):
         yield Finding(check, Verdict.SKIP, nodes.problem)
         return
     steered = _steered(facts)
@@ -153,7 +155,7 @@ def node_sample(facts: Facts) -> Iterator[Finding]:
 def gang_scheduling(facts: Facts) -> Iterator[Finding]:
     """Whether kube-scheduler schedules gangs itself."""
     check, features, versions = "gang-scheduling", facts.scheduler_features, facts.pod_group_versions
-    if isinstance(features, Unread):
+    if isinstance(features, NotRead):
         yield Finding(check, Verdict.SKIP, features.problem)
     elif features is not None:
         enabled = [name for name in _GANG_GATES if features.get(name)]
@@ -166,7 +168,7 @@ def gang_scheduling(facts: Facts) -> Iterator[Finding]:
             )
         else:
             yield Finding(check, Verdict.OK, f"kube-scheduler has no feature gate {' or '.join(_GANG_GATES)}.")
-    elif isinstance(versions, Unread):
+    elif isinstance(versions, NotRead):
         yield Finding(check, Verdict.SKIP, versions.problem)
     elif versions:
         yield Finding(

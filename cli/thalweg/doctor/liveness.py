@@ -8,8 +8,8 @@ from typing import Final
 
 from thalweg_operator.policies.gate_manifests import GATE_NAME, wants_gate
 
-from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME, Delivery
-from thalweg.doctor.facts import Facts, Lease, Pod, SchedulerFacts, Unread
+from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME
+from thalweg.doctor.facts import Facts, Lease, NotRead, Pod, SchedulerFacts
 from thalweg.doctor.findings import Finding, Verdict
 from thalweg.doctor.governed import parsed
 
@@ -19,12 +19,11 @@ CLOCKS_DIFFER: Final = timedelta(seconds=5)
 HEARTBEAT: Final = timedelta(seconds=30)
 #: A scheduler looks at a new pod much sooner.
 _UNSEEN: Final = timedelta(seconds=60)
-_START: Final = "Start the operator: kubectl -n NAMESPACE rollout restart deployment thalweg, or thalweg run"
 
 
 def live_leases(facts: Facts) -> tuple[Lease, ...]:
     """The leases that somebody holds and renews."""
-    if isinstance(facts.leases, Unread):
+    if isinstance(facts.leases, NotRead):
         return ()
     return tuple(each for each in facts.leases if _is_live(each, facts))
 
@@ -48,7 +47,7 @@ def looks_wrong(lease: Lease, server_time: datetime) -> bool:
 def lease(facts: Facts) -> Iterator[Finding]:
     """Whether exactly one operator holds and renews a lease."""
     check = "lease"
-    if isinstance(facts.leases, Unread):
+    if isinstance(facts.leases, NotRead):
         yield Finding(check, Verdict.SKIP, facts.leases.problem)
         return
     live = live_leases(facts)
@@ -72,7 +71,7 @@ def lease(facts: Facts) -> Iterator[Finding]:
             said = f"{last.spec.holder_identity} holds the lease {last.name}, but last renewed it {ago} ago"
         else:
             said = f"nobody holds {f'the lease {facts.lease}' if facts.lease else 'a lease of Thalweg'}"
-        yield Finding(check, Verdict.FAIL, f"No operator runs: {said}.", _START)
+        yield Finding(check, Verdict.FAIL, f"No operator runs: {said}.", _start(facts))
 
 
 def clock(facts: Facts) -> Iterator[Finding]:
@@ -113,10 +112,10 @@ def clock(facts: Facts) -> Iterator[Finding]:
 def gates(facts: Facts) -> Iterator[Finding]:
     """Whether somebody opens the scheduling gates that are closed."""
     check = "gates"
-    if isinstance(facts.pods, Unread):
+    if isinstance(facts.pods, NotRead):
         yield Finding(check, Verdict.SKIP, facts.pods.problem)
         return
-    if isinstance(facts.policies, Unread):
+    if isinstance(facts.policies, NotRead):
         yield Finding(check, Verdict.SKIP, facts.policies.problem)
         return
     gated = [pod for pod in facts.pods if pod.waiting and any(each.name == GATE for each in pod.spec.scheduling_gates)]
@@ -131,9 +130,9 @@ def gates(facts: Facts) -> Iterator[Finding]:
             f"{_pods(gated)} behind Thalweg's scheduling gate, and nobody opens it: {since}.",
             "Start the operator, or open all gates with: thalweg uninstall",
         )
-    elif wanting and isinstance(facts.missing_gate_objects, Unread):
+    elif wanting and isinstance(facts.missing_gate_objects, NotRead):
         yield Finding(check, Verdict.SKIP, facts.missing_gate_objects.problem)
-    elif wanting and not isinstance(facts.missing_gate_objects, Unread) and facts.missing_gate_objects:
+    elif wanting and not isinstance(facts.missing_gate_objects, NotRead) and facts.missing_gate_objects:
         missing = " and ".join(facts.missing_gate_objects)
         yield Finding(
             check,
@@ -157,23 +156,27 @@ def gates(facts: Facts) -> Iterator[Finding]:
 def served(facts: Facts) -> Iterator[Finding]:
     """Whether somebody serves the waiting pods that name a scheduler of ours."""
     check = "served"
-    if isinstance(facts.pods, Unread):
+    if isinstance(facts.pods, NotRead):
         yield Finding(check, Verdict.SKIP, facts.pods.problem)
         return
-    policies = () if isinstance(facts.policies, Unread) else parsed(facts.policies)
+    policies = () if isinstance(facts.policies, NotRead) else parsed(facts.policies)
     ours, steered = {SCHEDULER_NAME}, {STEERED_NAME}
     for policy in policies:
         if not policy.selects.nothing:
             names = policy.selects.scheduler_names
-            ours |= set(names) if policy.delivery is Delivery.BINDER else set()
-            steered |= set(names) if policy.delivery is Delivery.EXTENDER else set()
+            if policy.delivery.through_kube_scheduler:
+                steered |= set(names)
+            elif policy.delivery.acts:
+                ours |= set(names)
     waiting = [each for each in facts.pods if each.waiting]
     bound_by_us = [each for each in waiting if each.spec.scheduler_name in ours]
     problems = 0
-    if bound_by_us and not isinstance(facts.leases, Unread) and not live_leases(facts):
+    if bound_by_us and not isinstance(facts.leases, NotRead) and not live_leases(facts):
         problems += 1
         name = bound_by_us[0].spec.scheduler_name
-        yield Finding(check, Verdict.FAIL, f"{_pods(bound_by_us)}: no operator serves the scheduler {name}.", _START)
+        yield Finding(
+            check, Verdict.FAIL, f"{_pods(bound_by_us)}: no operator serves the scheduler {name}.", _start(facts)
+        )
     by_profile = [each for each in waiting if each.spec.scheduler_name in steered]
     if isinstance(facts.scheduler, SchedulerFacts):
         config = facts.scheduler.config
@@ -191,6 +194,13 @@ def served(facts: Facts) -> Iterator[Finding]:
         )
     if not problems:
         yield Finding(check, Verdict.OK, "Every waiting pod that names a scheduler of Thalweg is served.")
+
+
+def _start(facts: Facts) -> str:
+    namespace = facts.service_account.namespace
+    return (
+        f"Start the operator. If it runs, read its log: kubectl -n {namespace} logs -l app.kubernetes.io/name=thalweg"
+    )
 
 
 def _unseen(pod: Pod, now: datetime) -> bool:

@@ -55,7 +55,7 @@ class PlaceReplacements(Pass):
         for price, _, _, pod, victim, demand in sorted(queue, key=lambda entry: entry[:3]):
             without = _without_victim(pod, victim, change)
             if isinstance(without, str):
-                unplaced.append(Unplaced(pod, without, -price, REPLACEMENT))
+                unplaced.append(Unplaced(pod, without, -price, REPLACEMENT, more_nodes_help=False))
                 continue
             placements.append(Placement(pod, victim.node, _price(demand, without, without.table.index[victim.node])))
             change.apply(pod, victim)

@@ -54,7 +54,7 @@ def api_path(base: str, *segments: str) -> str:
         ValueError: a segment is empty, "." or "..".
     """
     if any(segment in ("", ".", "..") for segment in segments):
-        raise ValueError(f"{segments} cannot be part of a path")
+        raise ValueError(f"{segments}: a segment of a path is empty, . or ..")
     return "/".join((base, *(quote(segment, safe="") for segment in segments)))
 
 

@@ -1,5 +1,7 @@
 """Tells waiting pods why: a PodScheduled=False condition (cluster autoscalers read it) and an Event.
 
+The condition's reason is Unschedulable where more nodes would help, else a code of why the pod waits.
+
 A pod that kube-scheduler holds has its condition from there already, and every change of the pod would make
 kube-scheduler try it again: it gets the Event alone. One behind our gate keeps the condition's reason, SchedulingGated.
 
@@ -59,6 +61,7 @@ _bound = JsonReader(_Bound)
 class _Wanted:
     uid: str
     reason: str
+    condition: str
     due: float
     steered: bool
 
@@ -106,15 +109,14 @@ class ConditionWriter:
         if written is not None and written.uid != pod.uid:
             written = None
         if wanted is not None and wanted.uid == pod.uid:
-            self._wanted[pod.key] = _Wanted(pod.uid, reason, wanted.due, steered)
-        elif reason not in (
-            pod.unschedulable_message,
-            written.reason if written is not None and (steered or written.event_only) else "",
+            self._wanted[pod.key] = _Wanted(pod.uid, reason, effect.condition, wanted.due, steered)
+        elif not _is_told(pod, effect) and (
+            written is None or written.reason != reason or not (steered or written.event_only)
         ):
             due = self._clock() + _INITIAL_DELAY
             if written is not None:
                 due = max(due, written.when + _REWRITE_INTERVAL)
-            self._wanted[pod.key] = _Wanted(pod.uid, reason, due, steered)
+            self._wanted[pod.key] = _Wanted(pod.uid, reason, effect.condition, due, steered)
 
     async def run(self) -> None:
         """Writes until cancelled."""
@@ -132,7 +134,7 @@ class ConditionWriter:
             for key in due[: max(1, int(1 / self._write_interval))]:
                 wanted = self._wanted.pop(key)
                 pod = self._shell.pod_to_tell(key, wanted.uid)
-                if pod is None or pod.unschedulable_message == wanted.reason:
+                if pod is None or _is_told(pod, wanted):
                     continue
                 self._sending[key] = wanted
                 self._queue.put(key, pod.namespace)
@@ -176,7 +178,7 @@ class ConditionWriter:
             condition: dict[str, str | None] = {
                 "type": "PodScheduled",
                 "status": "False",
-                "reason": "SchedulingGated" if pod.gated else "Unschedulable",
+                "reason": "SchedulingGated" if pod.gated else wanted.condition,
                 "message": wanted.reason,
             }
             if not pod.unschedulable_since:
@@ -209,3 +211,10 @@ class ConditionWriter:
         path = pod_path(pod.namespace, pod.name, "status")
         answer = await self._api_client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
         return bool(_bound.read(answer).spec.node_name)
+
+
+def _is_told(pod: Pod, wanted: WriteCondition | _Wanted) -> bool:
+    """Whether the pod's condition says it already. The reason of a pod that kube-scheduler holds is not ours."""
+    return pod.unschedulable_message == wanted.reason and (
+        pod.gated or wanted.steered or pod.unschedulable_reason == wanted.condition
+    )

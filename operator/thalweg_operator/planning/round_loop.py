@@ -28,7 +28,7 @@ from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
 from thalweg_operator.planning.round_request import PlanningInput, RequestBuilder, has_changes
-from thalweg_operator.planning.waiting_pods import BACKING_OFF, QUARANTINED, WaitingMetrics, blocked_code
+from thalweg_operator.planning.waiting_pods import WaitingMetrics
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.planning.yielding import bursts, yielding
@@ -44,6 +44,7 @@ from thalweg_operator.reservations.events import (
     ScoresPlanned,
     UnplacedPod,
 )
+from thalweg_operator.reservations.waiting_codes import BACKING_OFF, QUARANTINED, blocked_code, condition_reason
 from thalweg_operator.shell import Shell
 
 _log = structlog.get_logger()
@@ -244,7 +245,8 @@ class RoundLoop:
         selection = self._quarantine.choose(plannable, now)
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
         backing_off = [
-            UnplacedPod(pod, ordered[governed[pod.key]], reason, planned=False) for pod, reason in selection.backing_off
+            UnplacedPod(pod, ordered[governed[pod.key]], reason, QUARANTINED, planned=False)
+            for pod, reason in selection.backing_off
         ]
         return _PendingRound(
             request, planning_input, list(selection.pods), blocked, paused, backing_off, selection.more
@@ -266,12 +268,16 @@ class RoundLoop:
         apply(PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True))
         for index, scores in reply.scores:
             apply(ScoresPlanned(pods[index].pod_class, policies[index].name, scores))
+        conditions = [
+            condition_reason(code, more_nodes_help=curable)
+            for code, curable in zip(reply.codes, reply.more_nodes_help, strict=True)
+        ]
         async for unplaced in bursts(reply.unplaced):
-            apply(
-                PodsUnplaced(
-                    [UnplacedPod(pods[index], policies[index], reply.reasons[reason]) for index, reason in unplaced]
-                )
-            )
+            told = [
+                UnplacedPod(pods[index], policies[index], reply.reasons[reason], conditions[reason])
+                for index, reason in unplaced
+            ]
+            apply(PodsUnplaced(told))
 
     def _finish_round(self, pending_round: _PendingRound, reply: RoundReply | None) -> None:
         request, planning_input = pending_round.request, pending_round.planning_input

@@ -95,11 +95,14 @@ class WriteCondition(_Effect, frozen=True, gc=False):
     """Tell a pod why it waits.
 
     Attributes:
+        reason: a sentence.
+        condition: the reason of its condition PodScheduled: Unschedulable, or a code (waiting_codes.py).
         steered: kube-scheduler is to bind it.
     """
 
     pod: Pod
     reason: str
+    condition: str
     steered: bool = False
 
 

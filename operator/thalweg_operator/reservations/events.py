@@ -133,12 +133,14 @@ class UnplacedPod(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         reason: a sentence for the pod.
+        condition: the reason of its condition PodScheduled: Unschedulable, or a code (waiting_codes.py).
         planned: whether a round looked at it and found no node; False: no round is planned with it for now.
     """
 
     pod: Pod
     policy: Policy
     reason: str
+    condition: str
     planned: bool = True
 
 

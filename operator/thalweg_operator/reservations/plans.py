@@ -24,6 +24,7 @@ from thalweg_operator.reservations.nominations import PlannedPod
 from thalweg_operator.reservations.reservation import Owner
 from thalweg_operator.reservations.reserve import reserve
 from thalweg_operator.reservations.step import Step
+from thalweg_operator.reservations.waiting_codes import blocked_code
 
 
 class _Reserved(msgspec.Struct, frozen=True, gc=False):
@@ -216,7 +217,7 @@ def pods_unplaced(step: Step, event: PodsUnplaced) -> None:
             rejected = backoff.rejected_nodes(step.cluster, step.ledger, pod, step.now)
             if rejected:
                 text += f" kube-scheduler refused it on {', '.join(rejected)}: {pod.unschedulable_message}"
-        step.effects.append(WriteCondition(pod, text, delivery.steered))
+        step.effects.append(WriteCondition(pod, text, unplaced.condition, delivery.steered))
         if delivery.may_choose(policy, pod):
             nomination_plans.set_free(step, pod)
 
@@ -226,4 +227,5 @@ def pods_blocked(step: Step, event: PodsBlocked) -> None:
     for pod, policy in event.pods:
         delivery = delivery_of(policy)
         if delivery.is_told(pod):
-            step.effects.append(WriteCondition(pod, pod.skip_reason(policy.delivery), delivery.steered))
+            reason, code = pod.skip_reason(policy.delivery), blocked_code(pod, policy)
+            step.effects.append(WriteCondition(pod, reason, code, delivery.steered))

@@ -10,6 +10,7 @@ from flowcore.model.policies import Policy
 from thalweg_operator.reservations import backoff
 from thalweg_operator.reservations.effects import Effect, Evict, WriteCondition
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.waiting_codes import BACKING_OFF
 
 
 @dataclass(slots=True)
@@ -34,10 +35,10 @@ class Step:
         """kube-scheduler's own filters reject a node for a pod: the pair pauses, longer each time."""
         backoff.node_rejected(self.cluster, self.ledger, pod, node, self.now)
 
-    def pod_refused(self, pod: Pod, reason: str, *, steered: bool = False) -> None:
+    def pod_refused(self, pod: Pod, reason: str, code: str = BACKING_OFF, *, steered: bool = False) -> None:
         """The API server refuses a write for a pod, whatever its node: the pod is told so, and pauses."""
         backoff.refused(self.ledger, pod, self.now)
-        self.effects.append(WriteCondition(pod, reason, steered))
+        self.effects.append(WriteCondition(pod, reason, code, steered))
 
     def evict(self, effect: Evict) -> None:
         """Asks for an eviction, which is then under way until it is answered."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.snapshot import Victim
 from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
+from flowcore.explain.codes import REPLACEMENT
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from thalweg_operator.reservations.deliveries import delivery_of
@@ -44,13 +45,13 @@ def _wait(step: Step, reservation: Reservation, victim: Pod) -> None:
     steered = _is_steered(reservation)
     if reservation.waits_since == NEVER:
         reservation = ledger.change(pod.key, waits_since=now, eviction_asked=now - _RETRY_SECONDS)
-        step.effects.append(WriteCondition(pod, _waits(reservation, victim), steered))
+        step.effects.append(WriteCondition(pod, _waits(reservation, victim), REPLACEMENT, steered))
     if step.cluster.pods[victim.key].deleting:
         return  # it will go, however long it takes
     if now - reservation.waits_since > EVICTION_TIMEOUT:
         why = reservation.eviction_problem or "the API server does not answer"
         ledger.release(pod.key, pod.uid)
-        step.pod_refused(pod, f"{_waits(reservation, victim)} {_not_now(why)}", steered=steered)
+        step.pod_refused(pod, f"{_waits(reservation, victim)} {_not_now(why)}", REPLACEMENT, steered=steered)
     elif now - reservation.eviction_asked >= _RETRY_SECONDS and victim.uid not in ledger.evicting:
         ledger.change(pod.key, eviction_asked=now)
         step.evict(Evict(victim, f"{pod.key} replaces this pod.", pod.key, pod.uid))
@@ -62,7 +63,7 @@ def eviction_refused(step: Step, write: Evict, reason: str) -> None:
     if reservation is not None and is_eviction_wanted(step.cluster, step.ledger, write):
         step.ledger.change(write.successor, eviction_problem=reason)
         text = f"{_waits(reservation, write.pod)} {_not_now(reason)}"
-        step.effects.append(WriteCondition(reservation.pod, text, _is_steered(reservation)))
+        step.effects.append(WriteCondition(reservation.pod, text, REPLACEMENT, _is_steered(reservation)))
 
 
 def is_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict) -> bool:

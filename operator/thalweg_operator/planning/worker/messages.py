@@ -152,6 +152,7 @@ class RoundReply(msgspec.Struct, Bounded):
             ``atomic_groups`` (-1: none), and whether the pod is optional (problem/result.py Placement).
         unplaced: pod and reason.
         codes: the code of each of ``reasons`` (explain/codes.py).
+        more_nodes_help: for each of ``reasons``, whether another node may take the pod.
         costs: cost per policy, in the order of the request's policies.
         cost, lower_bound, steps: of the pods that are bound: the plan's cost, a bound that no plan can beat, and the
             steps taken.
@@ -179,6 +180,7 @@ class RoundReply(msgspec.Struct, Bounded):
     arcs: int
     seconds: float
     codes: list[str] = []
+    more_nodes_help: list[bool] = []
     phases: list[Phase] = []
     filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []

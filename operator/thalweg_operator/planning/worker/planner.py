@@ -10,6 +10,7 @@ import msgspec
 from flowcore.classes.columns import CacheStats
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
+from flowcore.explain import Reason
 from flowcore.planning import Round, RoundResult, run_round
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
@@ -97,7 +98,7 @@ def _to_reply(
     tallies: dict[str, CacheStats],
 ) -> RoundReply:
     position_by_key = _positions(request)
-    reasons: dict[tuple[str, str], int] = {}
+    reasons: dict[Reason, int] = {}
     atomic_groups: dict[str, int] = {}
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
     policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
@@ -112,15 +113,17 @@ def _to_reply(
             placements.append((place, placement.node, placement.price, turn, unit, placement.optional))
             costs[placement.pod.policy] += placement.price
         for out in result.unplaced:
-            unplaced.append((position_by_key[out.pod.key], reasons.setdefault((out.reason, out.code), len(reasons))))
+            reason = Reason(out.reason, out.code, out.more_nodes_help)
+            unplaced.append((position_by_key[out.pod.key], reasons.setdefault(reason, len(reasons))))
             costs[out.pod.policy] += out.price
     return RoundReply(
         number=request.number,
         generation=request.generation,
         placements=placements,
         unplaced=unplaced,
-        reasons=[text for text, _ in reasons],
-        codes=[code for _, code in reasons],
+        reasons=[each.text for each in reasons],
+        codes=[each.code for each in reasons],
+        more_nodes_help=[each.more_nodes_help for each in reasons],
         costs=list(costs.values()),
         cost=results[0].cost,
         lower_bound=results[0].lower_bound,

@@ -1,0 +1,50 @@
+"""Codes of reasons why a pod waits, beside those of rounds (``flowcore.explain.codes``), and what conditions say."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flowcore.explain.codes import CODES
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+
+#: The pod is being deleted.
+TERMINATING: Final = "Terminating"
+#: Scheduling gates are closed that are not ours.
+GATED: Final = "Gated"
+#: A field or an annotation of the pod cannot be read.
+INVALID: Final = "Invalid"
+#: This engine does not plan such pods.
+UNSUPPORTED: Final = "Unsupported"
+#: Only kube-scheduler can bind the pod, and its policy has delivery Binder.
+NEEDS_KUBE_SCHEDULER: Final = "NeedsKubeScheduler"
+#: The binder may not bind a pod behind our gate: the gate is being opened.
+GATE_OPENING: Final = "GateOpening"
+#: A write for the pod was refused, or kube-scheduler is at its node: it pauses.
+BACKING_OFF: Final = "BackingOff"
+#: Rounds with the pod failed.
+QUARANTINED: Final = "Quarantined"
+
+ALL_CODES: Final = CODES | {
+    TERMINATING, GATED, INVALID, UNSUPPORTED, NEEDS_KUBE_SCHEDULER, GATE_OPENING, BACKING_OFF, QUARANTINED,
+}  # fmt: skip
+"""All values of the label ``reason`` of the metrics."""
+
+#: The condition's reason that makes cluster autoscalers add nodes (core/v1 PodReasonUnschedulable).
+UNSCHEDULABLE: Final = "Unschedulable"
+
+
+def blocked_code(pod: Pod, policy: Policy) -> str:
+    """The code of a pod that no round may plan."""
+    if pod.deleting:
+        return TERMINATING
+    if pod.blocked_reason:
+        return GATED if "scheduling gates" in pod.blocked_reason else INVALID
+    if pod.unsupported_reason:
+        return UNSUPPORTED
+    return NEEDS_KUBE_SCHEDULER if pod.skip_reason(policy.delivery) else GATE_OPENING
+
+
+def condition_reason(code: str, *, more_nodes_help: bool) -> str:
+    """The reason of the condition PodScheduled: the code, unless more nodes help."""
+    return UNSCHEDULABLE if more_nodes_help else code

@@ -1,0 +1,300 @@
+"""The checks of `thalweg doctor` by facts: each verdict where it belongs, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from thalweg.crds import custom_resource_definitions, rights_by_file
+from thalweg.doctor import run
+from thalweg.doctor.access import Right, wanted_rights
+from thalweg.doctor.checks import judge
+from thalweg.doctor.extender_probe import Answer, Outcome
+from thalweg.doctor.facts import Facts, Lease, NotRead, Pod, PolicyObject, SchedulerFacts
+from thalweg.doctor.findings import Finding, Verdict, exit_code
+from thalweg.doctor.installation import OLDEST, TESTED
+from thalweg.doctor.liveness import HEARTBEAT
+from thalweg.doctor.scheduler_file import Extender, SchedulerFile, SchedulerFileError, parse
+from thalweg.option_types import NamespacedName
+from thalweg_controlplane.build import KUBERNETES_VERSION
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+STEERED, OURS = "thalweg-steered", "thalweg"
+URL = "https://10.96.0.7:8443/extender"
+
+
+def ago(seconds: float) -> str:
+    return (NOW - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def lease(name: str = "thalweg", renewed: float = 1, holder: str = "one") -> Lease:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": ago(renewed)}
+    return msgspec.convert({"metadata": {"name": name, "namespace": "kube-system"}, "spec": spec}, Lease)
+
+
+def pod(name: str, scheduler: str = OURS, node: str = "", old: float = 300, **more: Any) -> Pod:
+    metadata = {"name": name, "namespace": "default", "creationTimestamp": ago(old), "labels": more.pop("labels", {})}
+    spec = {"schedulerName": scheduler, "nodeName": node, **more}
+    return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
+
+
+def policy(name: str, heartbeat: float | None = None, accepted: str = "True", **spec: Any) -> PolicyObject:
+    status: dict[str, Any] = {
+        "observedGeneration": 1,
+        "conditions": [{"type": "Accepted", "status": accepted, "message": "spec: wrong"}],
+    }
+    if heartbeat is not None:
+        status["gate"] = {"heartbeat": ago(heartbeat)}
+    selects = {"selects": {"podSelector": {}}, **spec}
+    return msgspec.convert(
+        {"metadata": {"name": name, "generation": 1}, "spec": selects, "status": status}, PolicyObject
+    )
+
+
+def installed(**changes: Any) -> Mapping[str, Any]:
+    """The CRD as the API server shows it."""
+    (crd,) = copy.deepcopy(custom_resource_definitions())
+    return {**crd, "status": {"conditions": [{"type": "Established", "status": "True"}]}, **changes}
+
+
+def with_schema(add: str = "", drop: str = "") -> Mapping[str, Any]:
+    crd = installed()
+    fields = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    if add:
+        fields[add] = {"type": "string"}
+    if drop:
+        del fields[drop]
+    return crd
+
+
+def not_served() -> Mapping[str, Any]:
+    crd = installed()
+    crd["spec"]["versions"][0]["served"] = False
+    return crd
+
+
+def scheduler(*answers: Answer, chosen: bool = True, **config: Any) -> SchedulerFacts:
+    profiles = [{"schedulerName": STEERED, "percentageOfNodesToScore": 1}]
+    extenders = [{"urlPrefix": URL, "nodeCacheCapable": True, "tlsConfig": {"caData": "eA=="}}]
+    found = {"kind": "KubeSchedulerConfiguration", "profiles": profiles, "extenders": extenders, **config}
+    return SchedulerFacts("a.yaml", chosen, parse(yaml.safe_dump(found)), answers)
+
+
+def answer(outcome: Outcome = Outcome.ANSWERED, status: int = 200, text: str = "[]", **tls: Any) -> Answer:
+    given = {"urlPrefix": URL, "nodeCacheCapable": True, "tlsConfig": tls or {"caData": "eA=="}}
+    return Answer(msgspec.convert(given, Extender), outcome, status, text)
+
+
+HEALTHY = Facts(
+    server_time=NOW,
+    local_time=NOW,
+    server_version=KUBERNETES_VERSION,
+    cli_version="1.0.0",
+    service_account=NamespacedName("thalweg-system", "thalweg"),
+    lease=None,
+    crd=installed(),
+    expected_crd=custom_resource_definitions()[0],
+    denied=(),
+    leases=(lease(),),
+    still_renewed=None,
+    operator_pods=(pod("o", node="n", labels={"app.kubernetes.io/version": "1.0.0"}),),
+    pods=(pod("ours"), pod("steered", STEERED)),
+    namespaces={"default": {}},
+    policies=(policy("steered", heartbeat=1, delivery="Extender"),),
+    missing_gate_objects=(),
+    node_count=5000,
+    scheduler=scheduler(answer()),
+    scheduler_features={"GangScheduling": False},
+    pod_group_versions=(),
+)
+GATED = (pod("gated", STEERED, schedulingGates=[{"name": "scheduling.thalweg/plan"}]),)
+NOT_READ = NotRead("Not read: 403: no")
+
+
+def not_ok(facts: Facts) -> list[Finding]:
+    return [each for each in judge(facts) if each.verdict is not Verdict.OK]
+
+
+def test_a_healthy_cluster_is_ok() -> None:
+    """Every check speaks, and says OK."""
+    assert not_ok(HEALTHY) == []
+    assert len({each.check for each in judge(HEALTHY)}) == 12
+
+
+CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
+    ({"server_version": "v1.29.9"}, "api-server", Verdict.FAIL, "needs 1.30 or newer"),
+    ({"server_version": "v1.99.0"}, "api-server", Verdict.WARN, "tested up to"),
+    ({"server_version": "dev"}, "api-server", Verdict.WARN, '"dev"'),
+    ({"cli_version": "2.0.0"}, "versions", Verdict.WARN, "pod default/o (1.0.0)"),
+    ({"operator_pods": ()}, "versions", Verdict.SKIP, "No pod"),
+    ({"operator_pods": NOT_READ}, "versions", Verdict.SKIP, "403"),
+    ({"crd": None}, "crd", Verdict.FAIL, "is not installed"),
+    ({"crd": not_served()}, "crd", Verdict.FAIL, "does not serve version v1alpha1"),
+    ({"crd": installed(status={})}, "crd", Verdict.FAIL, "has not established it"),
+    ({"crd": with_schema(drop="gangs")}, "crd", Verdict.FAIL, "older than this command: it lacks spec.gangs"),
+    ({"crd": with_schema(add="later")}, "crd", Verdict.WARN, "newer than this command: it has spec.later"),
+    ({"crd": with_schema(add="later", drop="gangs")}, "crd", Verdict.FAIL, "lacks spec.gangs and has spec.later"),
+    (
+        {"denied": (Right("binder", "create", "", "pods/binding"),)},
+        "rights",
+        Verdict.WARN,
+        "create pods/binding (rights",
+    ),
+    ({"denied": (Right("base", "list", "", "pods"),)}, "rights", Verdict.FAIL, "system:serviceaccount:thalweg-system:"),
+    ({"denied": NOT_READ}, "rights", Verdict.SKIP, "403"),
+    ({"leases": ()}, "lease", Verdict.FAIL, "nobody holds a lease of Thalweg"),
+    ({"leases": (), "lease": NamespacedName("a", "b")}, "lease", Verdict.FAIL, "nobody holds the lease a/b"),
+    ({"leases": (lease(renewed=60),)}, "lease", Verdict.FAIL, "last renewed it 60 s ago"),
+    ({"leases": (lease(renewed=-60),), "still_renewed": frozenset()}, "lease", Verdict.FAIL, "No operator runs"),
+    ({"leases": (lease(), lease("thalweg-2"))}, "lease", Verdict.FAIL, "kube-system/thalweg-2 (one)"),
+    ({"leases": NOT_READ}, "lease", Verdict.SKIP, "403"),
+    ({"local_time": NOW + timedelta(minutes=1)}, "clock", Verdict.WARN, "60 s ahead of the API server's"),
+    ({"local_time": NOW - timedelta(minutes=1)}, "clock", Verdict.WARN, "60 s behind the API server's"),
+    ({"policies": (policy("p", accepted="False"),)}, "policies", Verdict.FAIL, "p is not accepted: spec: wrong"),
+    ({"policies": (policy("p"), policy("q"))}, "policies", Verdict.WARN, "p and q have the same precedence"),
+    ({"policies": (policy("p", selects={}),)}, "policies", Verdict.WARN, "spec.selects is empty"),
+    ({"policies": NOT_READ}, "policies", Verdict.SKIP, "403"),
+    ({"pods": GATED, "policies": (policy("p", heartbeat=99),)}, "gates", Verdict.FAIL, "last heartbeat was 99 s ago"),
+    ({"pods": GATED, "policies": (policy("p"),)}, "gates", Verdict.FAIL, "no heartbeat"),
+    ({"pods": GATED, "leases": ()}, "gates", Verdict.FAIL, "Pod default/gated waits behind"),
+    ({"missing_gate_objects": ("MutatingAdmissionPolicy",)}, "gates", Verdict.WARN, "there is no MutatingAdmission"),
+    ({"policies": (policy("p", delivery="Extender"),)}, "gates", Verdict.WARN, "no fresh heartbeat"),
+    ({"leases": ()}, "served", Verdict.FAIL, "no operator serves the scheduler thalweg"),
+    ({"scheduler": scheduler(profiles=[])}, "served", Verdict.FAIL, "no kube-scheduler serves the scheduler"),
+    ({"scheduler": None}, "served", Verdict.WARN, "Pod default/steered waits: no kube-scheduler serves"),
+    ({"scheduler": None}, "extender", Verdict.SKIP, "steered needs the extender"),
+    ({"scheduler": None, "policies": ()}, "extender", Verdict.SKIP, "No policy has delivery Extender"),
+    ({"scheduler": NOT_READ}, "extender", Verdict.SKIP, "403"),
+    ({"scheduler": scheduler(extenders=[])}, "extender", Verdict.FAIL, "does not ask Thalweg"),
+    ({"scheduler": scheduler(answer(Outcome.UNREACHABLE, 0, "x"))}, "extender", Verdict.FAIL, "does not answer"),
+    ({"scheduler": scheduler(answer(Outcome.UNREACHABLE, 0), chosen=False)}, "extender", Verdict.WARN, "not answer"),
+    ({"scheduler": scheduler(answer(Outcome.UNTRUSTED, 0))}, "extender", Verdict.FAIL, "does not trust"),
+    ({"scheduler": scheduler(answer(Outcome.CLIENT_REFUSED, 0))}, "extender", Verdict.FAIL, "does not accept"),
+    ({"scheduler": scheduler(answer(status=503, text="no lease"))}, "extender", Verdict.FAIL, "It says: no lease"),
+    ({"scheduler": scheduler(answer(status=404))}, "extender", Verdict.FAIL, "answers 404"),
+    ({"scheduler": scheduler(answer(insecure=True))}, "extender", Verdict.WARN, "does not verify"),
+    (
+        {"scheduler": scheduler(answer(), profiles=[{"schedulerName": STEERED}])},
+        "node-sample",
+        Verdict.WARN,
+        "500 of 5,0",
+    ),
+    (
+        {"policies": (policy("p", heartbeat=1, delivery="Extender", steering="Prefer"),)},
+        "node-sample",
+        Verdict.WARN,
+        "Prefer",
+    ),
+    ({"node_count": NOT_READ}, "node-sample", Verdict.SKIP, "403"),
+    ({"scheduler_features": {"GangScheduling": True}}, "gang-scheduling", Verdict.WARN, "feature gate GangScheduling"),
+    ({"scheduler_features": None, "pod_group_versions": ("v1beta1",)}, "gang-scheduling", Verdict.WARN, "inferred"),
+    ({"scheduler_features": NOT_READ}, "gang-scheduling", Verdict.SKIP, "403"),
+]
+
+
+@pytest.mark.parametrize(("changes", "check", "verdict", "words"), CASES, ids=[f"{c}-{w}" for _, c, _, w in CASES])
+def test_a_fault_is_named(changes: dict[str, Any], check: str, verdict: Verdict, words: str) -> None:
+    """By its check, with the right verdict, in a sentence with an end, and with advice where something fails."""
+    found = [each for each in not_ok(replace(HEALTHY, **changes)) if (each.check, each.verdict) == (check, verdict)]
+    assert any(words in each.sentence for each in found), judge(replace(HEALTHY, **changes))
+    assert all(each.advice for each in found if each.verdict in (Verdict.FAIL, Verdict.WARN) and check != "api-server")
+
+
+def test_a_wrong_clock_is_not_a_dead_operator() -> None:
+    """A lease that is renewed counts as held, whatever its times say; the clock is named instead."""
+    for renewed, way in ((3600, "behind"), (-3600, "ahead of")):
+        facts = replace(HEALTHY, leases=(lease(renewed=renewed),), still_renewed=frozenset({"kube-system/thalweg"}))
+        (found,) = not_ok(facts)
+        assert (found.check, found.verdict) == ("clock", Verdict.FAIL)
+        assert way in found.sentence
+
+
+def test_old_pods_only_are_without_a_scheduler() -> None:
+    """A pod that was just created may not have been looked at; one with a condition has been."""
+    young = replace(HEALTHY, scheduler=None, pods=(pod("p", STEERED, old=1),))
+    assert not [each for each in not_ok(young) if each.check == "served"]
+
+
+def test_exit_codes() -> None:
+    """A failure is 1; a warning is 1 with --strict alone; what was skipped is never."""
+
+    def code(*verdicts: Verdict, strict: bool = False) -> int:
+        return exit_code([Finding("c", each, "s") for each in verdicts], strict=strict)
+
+    assert code(Verdict.OK, Verdict.WARN, Verdict.SKIP) == 0
+    assert code(Verdict.OK, Verdict.FAIL) == 1
+    assert code(Verdict.WARN, strict=True) == 1
+    assert code(Verdict.OK, Verdict.SKIP, strict=True) == 0
+
+
+def test_the_table_shows_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks, verdicts, sentences with brackets in them, advice, and the counts."""
+    monkeypatch.setenv("COLUMNS", "200")
+    run._print([Finding("one", Verdict.FAIL, "It [sic] fails.", "kubectl [x]"), Finding("two", Verdict.OK, "Fine.")])
+    shown = capsys.readouterr().out
+    for words in ("one", "FAIL", "It [sic] fails.", "kubectl [x]", "two", "Fine.", "1 OK, 1 FAIL"):
+        assert words in shown
+
+
+def test_rights_are_those_of_the_manifests() -> None:
+    """Each verb of each rule is asked about once, for the given account and lease."""
+    found = wanted_rights(NamespacedName("ns", "account"), NamespacedName("ns", "lease"))
+    rules = [
+        rule
+        for manifests in rights_by_file().values()
+        for each in manifests
+        if each["kind"] in ("Role", "ClusterRole")
+        for rule in each["rules"]
+    ]
+    assert len(found) == sum(
+        len(rule["verbs"])
+        * (len(rule["resources"]) * len(rule["apiGroups"]) * len(rule.get("resourceNames", "x")) if "resources" in rule
+           else len(rule["nonResourceURLs"]))
+        for rule in rules
+    )  # fmt: skip
+    assert len(set(found)) == len(found)
+    assert Right("lease", "update", "coordination.k8s.io", "leases", "lease", "ns") in found
+    review = Right("binder", "create", "", "pods/binding").review("system:serviceaccount:ns:account")["spec"]
+    assert (review["resourceAttributes"]["resource"], review["resourceAttributes"]["subresource"]) == (
+        "pods",
+        "binding",
+    )
+    assert "system:serviceaccounts:ns" in review["groups"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "own", "of_all", "sample"),
+    [(99, 1, 0, 99), (100, 1, 0, 100), (5000, 1, 0, 100), (20_000, 1, 0, 200), (1000, None, 0, 420),
+     (5000, None, 0, 500), (10_000, None, 0, 500), (5000, None, 100, 5000), (5000, 0, 100, 500), (5000, 100, 1, 5000)],
+)  # fmt: skip
+def test_node_samples_are_kube_schedulers(nodes: int, own: int | None, of_all: int, sample: int) -> None:
+    """As numFeasibleNodesToFind of kube-scheduler 1.36 computes them."""
+    profile = {"schedulerName": STEERED, **({} if own is None else {"percentageOfNodesToScore": own})}
+    given = {"kind": "KubeSchedulerConfiguration", "percentageOfNodesToScore": of_all, "profiles": [profile]}
+    config = msgspec.convert(given, SchedulerFile)
+    assert config.node_sample(config.profiles[0], nodes) == sample
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "kind: Pod", "kind: KubeSchedulerConfiguration\nprofiles: 3"])
+def test_other_files_are_no_configuration(text: str) -> None:
+    """One error, whatever the file holds."""
+    with pytest.raises(SchedulerFileError):
+        parse(text)
+
+
+def test_versions_and_times_are_those_of_the_repository() -> None:
+    """Of the chart, of the control plane that tests run on, and of the admission policy."""
+    chart = yaml.safe_load((ROOT / "charts/thalweg/Chart.yaml").read_text())
+    assert chart["kubeVersion"].startswith(f">={OLDEST[0]}.{OLDEST[1]}.")
+    assert KUBERNETES_VERSION.startswith(f"v{TESTED[0]}.{TESTED[1]}.")
+    (seconds,) = re.findall(r'heartbeat\) \+ duration\("(\d+)s"\)', (ROOT / "rights/gates.yaml").read_text())
+    assert timedelta(seconds=int(seconds)) == HEARTBEAT

@@ -1,0 +1,131 @@
+"""Thalweg beside kube-scheduler's own gang scheduling and workload-aware preemption, which are off by default."""
+
+from typing import Any
+
+import pytest
+from support.cluster_scenario import ClusterScenario
+from support.steering import gates_in_effect
+
+from flowcore.model.policies import SCHEDULER_NAME
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLANE = {
+    "scheduler": True,
+    "kwok": True,
+    "scheduler_gates": ("GenericWorkload=true", "GangScheduling=true", "WorkloadAwarePreemption=true"),
+}
+STEERED: dict[str, Any] = {}
+GROUPS = "scheduling.k8s.io/v1alpha2"
+
+
+async def pod_group(scene: ClusterScenario, name: str, count: int, **spec: Any) -> dict[str, Any]:
+    """A PodGroup of which so many pods run, or none; what its pods say."""
+    await scene.api.create(
+        {
+            "apiVersion": GROUPS,
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": scene.namespace},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": count}}, **spec},
+        }
+    )
+    return {"schedulingGroup": {"podGroupName": name}}
+
+
+async def create_gang(
+    scene: ClusterScenario, name: str, count: int, cpu: str, scheduler: str, **spec: Any
+) -> list[str]:
+    """A PodGroup with its pods; their names."""
+    group = await pod_group(scene, name, count)
+    names = [f"{name}-{n}" for n in range(count)]
+    await scene.api.create_many(
+        [scene.pod(each, cpu, scheduler=scheduler, labels={"gang": name}, **group, **spec) for each in names]
+    )
+    return names
+
+
+async def bound(scene: ClusterScenario, names: list[str]) -> list[str]:
+    """Those that have a node."""
+    return [name for name in names if (await scene.get(name))["spec"].get("nodeName")]
+
+
+async def test_its_gangs_beside_our_binder(scene: ClusterScenario) -> None:
+    """kube-scheduler places PodGroups of its own, and Thalweg other pods on the same nodes: all run."""
+    await scene.nodes("a", "b", "c", cpu="8")
+    # kube-scheduler's gang scheduling is on: it does not look at a gang of which a pod is missing.
+    group = await pod_group(scene, "late", 2)
+    await scene.create("late-0", "1", scheduler="default-scheduler", **group)
+    theirs = [await create_gang(scene, f"theirs-{n}", 3, "1", "default-scheduler") for n in range(3)]
+    ours = [f"ours-{n}" for n in range(9)]
+    await scene.api.create_many([scene.pod(name, "1", scheduler=SCHEDULER_NAME) for name in ours])
+    await scene.nodes_of(*ours, *[name for names in theirs for name in names], within=60)
+    assert await bound(scene, ["late-0"]) == []
+    await scene.create("late-1", "1", scheduler="default-scheduler", **group)
+    await scene.nodes_of("late-0", "late-1", within=60)
+
+
+async def test_its_gangs_preempt_our_pods(scene: ClusterScenario) -> None:
+    """A PodGroup of kube-scheduler's with a higher priority takes room from pods that Thalweg bound, as a whole."""
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+    await scene.api.create(high)
+    await scene.nodes("a", "b", cpu="4")
+    await scene.api.create_many([scene.pod(f"ours-{n}", "1", scheduler=SCHEDULER_NAME) for n in range(8)])
+    await scene.nodes_of(within=60)
+    group = await pod_group(scene, "theirs", 4, priorityClassName="high")
+    group["priorityClassName"] = "high"
+    theirs = [f"theirs-{n}" for n in range(4)]
+    await scene.api.create_many([scene.pod(name, "1", scheduler="default-scheduler", **group) for name in theirs])
+    await scene.nodes_of(*theirs, within=60)
+
+
+async def test_our_gangs_by_the_binder(scene: ClusterScenario) -> None:
+    """A PodGroup whose pods name Thalweg is placed by Thalweg as a whole, or waits as a whole."""
+    await scene.nodes("a", "b", cpu="4")
+    fits = await create_gang(scene, "fits", 4, "1", SCHEDULER_NAME)
+    await scene.nodes_of(*fits, within=60)
+    large = await create_gang(scene, "large", 5, "1", SCHEDULER_NAME)
+    for name in large:
+        await scene.reason_of(name, "PodGroup", "needs 5 pods at once")
+    assert await bound(scene, large) == []
+
+
+def apart(name: str) -> dict[str, Any]:
+    """Each pod of a gang on a node of its own."""
+    term = {"labelSelector": {"matchLabels": {"gang": name}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def spread(name: str) -> dict[str, Any]:
+    """The pods of a gang over zones, one more in a zone than in another at most."""
+    selector = {"matchLabels": {"gang": name}}
+    return {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": selector,
+            }
+        ]
+    }
+
+
+@pytest.mark.parametrize("waiting", ["Gate", "Hold"])
+@pytest.mark.parametrize("rule", [lambda _: {}, apart, spread], ids=["plain", "apart", "spread"])
+async def test_our_gangs_by_the_extender(scene: ClusterScenario, waiting: str, rule: Any) -> None:
+    """A PodGroup in delivery Extender is placed as a whole, or waits as a whole until there is room."""
+    await scene.policy(
+        "steered", selects={"podSelector": {}}, delivery="Extender", waiting=waiting, gangs={"waiting": waiting}
+    )
+    if waiting == "Gate":
+        await gates_in_effect(scene, scene.pod("probe"))
+    for zone in ("x", "y"):
+        for n in range(2):
+            await scene.nodes(f"{zone}{n}", cpu="2", labels={"topology.kubernetes.io/zone": zone})
+    fits = await create_gang(scene, "fits", 4, "1", scene.scheduler, **rule("fits"))
+    await scene.nodes_of(*fits, within=60)
+    more = await create_gang(scene, "more", 5, "1", scene.scheduler, **rule("more"))
+    await scene.wait_for_round("mark")
+    assert await bound(scene, more) == []
+    await scene.nodes("x2", cpu="2", labels={"topology.kubernetes.io/zone": "x"})
+    await scene.nodes_of(*more, within=90)
