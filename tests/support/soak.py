@@ -28,8 +28,6 @@ _SCHEDULERS = (SCHEDULER_NAME, STEERED_NAME)
 
 
 _COST_MODELS = ("CPUMemory", "LoadSpreading", "BinPacking")
-#: Seconds that a process may take to start on a machine that is busy.
-_BUSY = 300.0
 #: Samples of a process that do not count: its caches fill meanwhile.
 _WARM_UP = 2
 
@@ -48,7 +46,7 @@ class SteeringReplicas:
 
     async def follow(self, *others_than: Operator) -> Operator:
         """Waits for a leader that is none of these, and leads kube-scheduler there; the leader."""
-        leader = await self.replicas.leader(*others_than, within=_BUSY)
+        leader = await self.replicas.leader(*others_than)
         self.relay.to = self.addresses[self.replicas.operators.index(leader)]
         return leader
 
@@ -189,7 +187,7 @@ class Soak:
         self.counts["leaders ended"] += 1
         await self.replicas.follow(leader)
         leader.begin()
-        await self.replicas.replicas.standby(within=_BUSY)
+        await self.replicas.replicas.standby()
 
     async def _collect_garbage(self) -> None:
         """Deletes pods of nodes that are gone, as the pod garbage collector does, and the gangs that they belong to."""
