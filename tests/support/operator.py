@@ -16,6 +16,8 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 from thalweg_controlplane.processes import die_with_parent
 
+#: Seconds that a process may take to start and to be in sync, on a machine that many others use.
+START_WITHIN = 240.0
 #: Those whose log a failing test shows.
 STARTED: list["Operator"] = []
 
@@ -97,11 +99,11 @@ class Operator:
         self.begin()
         await self.ready()
 
-    async def ready(self, within: float = 60.0) -> None:
+    async def ready(self, within: float = START_WITHIN) -> None:
         """Returns when /readyz says 200."""
         await self.answers("/readyz", 200, within)
 
-    async def answers(self, path: str, status: int, within: float = 60.0) -> str:
+    async def answers(self, path: str, status: int, within: float = START_WITHIN) -> str:
         """Waits until it answers with this status; the text of the answer."""
         last: tuple[int, str] = (0, "")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from support.cluster_scenario import ClusterScenario
 from support.gang_scenarios import members
-from support.operator import Operator, running_operator, until
+from support.operator import START_WITHIN, Operator, running_operator, until
 from thalweg_controlplane import Api, ApiError
 
 NAME = "kube-system/thalweg-replicas"
@@ -22,7 +22,7 @@ class Replicas:
     def __init__(self, api: Api, operators: Sequence[Operator]) -> None:
         self._api, self.operators = api, list(operators)
 
-    async def leader(self, *others_than: Operator, within: float = 60.0) -> Operator:
+    async def leader(self, *others_than: Operator, within: float = START_WITHIN) -> Operator:
         """Waits until one of them leads, which is none of these."""
         found: list[Operator] = []
 
@@ -36,7 +36,7 @@ class Replicas:
         assert len(found) == 1, "two of them lead"
         return found[0]
 
-    async def standby(self, within: float = 60.0) -> Operator:
+    async def standby(self, within: float = START_WITHIN) -> Operator:
         """Waits until one stands by with a warm snapshot, beside one that leads."""
         leader = await self.leader(within=within)
         (other,) = [each for each in self.operators if each is not leader]
