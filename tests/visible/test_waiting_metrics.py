@@ -5,7 +5,8 @@ import re
 import pytest
 from support.repository import ROOT
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.waiting_pods import (
+from thalweg_operator.planning.waiting_pods import WaitingMetrics
+from thalweg_operator.reservations.waiting_codes import (
     ALL_CODES,
     GATE_OPENING,
     GATED,
@@ -13,7 +14,6 @@ from thalweg_operator.planning.waiting_pods import (
     NEEDS_KUBE_SCHEDULER,
     TERMINATING,
     UNSUPPORTED,
-    WaitingMetrics,
     blocked_code,
 )
 
