@@ -71,7 +71,7 @@ class FakeCluster:
         }
         self.state = DrivenLedger(lambda: self.now, handlers=handlers)
         self.policies, self.ledger = self.state.policies, self.state.ledger
-        self.view = ExtenderView(self.state.shell, lambda: True)
+        self.view = ExtenderView(self.state.shell, lambda: "")
         for name, spec in self.other_policies.items():
             self.policies.offer(name, "u", 1, spec)
         if not namespaces_last:
