@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
 import ssl
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.callers import HERE, PASSING_ADVICE, Refusals, files, post_filter, trusting
 from support.extender import StubPlanView, filter_request, served
-from thalweg_controlplane.certificates import Authority, Pair
+from thalweg_controlplane.certificates import Authority
 from thalweg_extender import CertificateFiles, Certificates, ExtenderError, listening
 
 
@@ -150,22 +149,6 @@ async def test_an_address_that_is_taken() -> None:
         with pytest.raises(ExtenderError, match=f"cannot listen on {HERE}:{port}"):
             async with listening(HERE, port, StubPlanView(PASSING_ADVICE)):
                 pass
-
-
-async def test_the_certificates_that_the_docs_make(tmp_path: Path) -> None:
-    """The commands of docs/how-to/connect-kube-scheduler.md give files with which both sides verify each other."""
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "connect-kube-scheduler.md").read_text()
-    (commands,) = [block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "openssl" in block]
-    done = subprocess.run(  # noqa: ASYNC221
-        ["bash", "-e", "-c", commands.replace("10.96.14.7", HERE)], cwd=tmp_path, capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    made = CertificateFiles(tmp_path / "server.crt", tmp_path / "server.key", tmp_path / "ca.crt")
-    client = Pair(tmp_path / "client.crt", tmp_path / "client.key")
-    async with served(StubPlanView(PASSING_ADVICE), certificates=Certificates(made)) as address:
-        assert await post_filter(address, trusting(tmp_path / "ca.crt", client)) == 200
-        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
-            await post_filter(address, trusting(tmp_path / "ca.crt"))
 
 
 async def test_when_certificates_expire(ours: Authority, tmp_path: Path) -> None:
