@@ -220,7 +220,7 @@ def test_affinity_that_selects_unknown_namespaces_is_not_certified(command: str,
     done = run([node("a"), shy], folder=tmp_path, command=command)
     assert done.stderr == f"Warning: {said}\n"
     if command == "simulate":
-        assert "not certified: the files lack what the plan depends on" in " ".join(done.stdout.split())
+        assert "not certified: the files lack objects that the plan needs" in " ".join(done.stdout.split())
         done = run([node("a"), shy], folder=tmp_path, json_output=True)
         assert warnings_of(done, tmp_path) == [said]
         assert json.loads(done.stdout)["certified"] is False
@@ -269,7 +269,7 @@ def test_pods_that_cannot_be_planned_are_not_certified(tmp_path: Path) -> None:
     """A plan of nothing is no proof."""
     gated = pod("p", schedulingGates=[{"name": "example.com/wait"}])
     done = run([node("a"), gated], folder=tmp_path)
-    assert "0 placed, 1 pending on 1 nodes; none of the pending pods can be planned" in " ".join(done.stdout.split())
+    assert "0 placed, 1 pending on 1 nodes; no pending pod can be planned" in " ".join(done.stdout.split())
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_every_command_has_help(name: str, option: str) -> None:
 def test_commands_that_take_input_show_examples(name: str) -> None:
     """Lines to copy, each with the command's own name, left as they were written."""
     text = thalweg(name, "--help").stdout
-    examples = text.partition("Examples:\n")[2].partition("\n\n")[0].splitlines()
+    examples = text.partition("Examples:\n")[2].partition("\n\n")[0].replace("\\\n", "").splitlines()
     assert examples
     assert all(f"thalweg {name}" in line for line in examples if line.strip())
 

@@ -197,12 +197,13 @@ async def test_the_standby_has_not_seen_the_last_bindings(
         await scene.nodes_of(*(f"early-{n}" for n in range(30)))
         assert (await standby.metrics())["thalweg_pods"] <= 1
         assert await leader.stop() == 0
-        await scene.api.create_many([scene.pod(f"late-{n}", "100m") for n in range(20)])
         assert await replicas.leader() is standby
-        await until(lambda: len(scene.history.nodes_of) == 40, 30, lambda: "ten more to be bound")
-        behind.lagging = set()
-        await scene.wait_settled()
+        assert (await standby.metrics())["thalweg_pods"] == 31
         assert (await standby.metrics())["thalweg_relists_total pods"] >= 1
+        behind.lagging = set()
+        await scene.api.create_many([scene.pod(f"late-{n}", "100m") for n in range(20)])
+        await until(lambda: len(scene.history.nodes_of) == 40, 60, lambda: "ten more to be bound")
+        await scene.wait_settled()
     await scene.operator.start()
 
 

@@ -87,7 +87,7 @@ async def test_after_the_operator_was_stopped(plane: tuple[ControlPlane, Api], a
         code, _, said = await uninstall(control)
         assert code == 1
         assert "another Thalweg works on this cluster" in said
-        assert "stop it first" in said
+        assert "Stop the operator first" in said
         assert len(await api.list(BINDINGS)) == 1
         assert await operator.stop() == 0
     code, done, said = await uninstall(control)

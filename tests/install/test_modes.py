@@ -86,6 +86,7 @@ async def test_binder(release: Release) -> None:
     await release.remove_pods()
 
 
+@pytest.mark.slow
 async def test_extender(release: Release) -> None:
     """The cluster's kube-scheduler, strict and with the stored configuration, asks over mutual TLS and binds.
 
@@ -131,6 +132,7 @@ async def renew_both(release: Release) -> None:
     await until(reloaded, WITHIN, lambda: "an operator to read the new certificates")
 
 
+@pytest.mark.slow
 async def test_second_scheduler(release: Release) -> None:
     """A kube-scheduler of the release's own asks and binds; the cluster's own never hears of the pods.
 

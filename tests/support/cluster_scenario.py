@@ -21,7 +21,7 @@ from thalweg_controlplane.objects import node, pod
 from flowcore.model.policies import SCHEDULER_NAME
 
 POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
-_WITHIN = 30.0
+_WITHIN = 90.0
 #: Until thousands of pods are gone.
 _GONE_WITHIN = 300.0
 _WORKLOADS = ("apps/deployments", "apps/statefulsets", "apps/replicasets", "batch/jobs")

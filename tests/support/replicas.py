@@ -45,7 +45,10 @@ class Replicas:
 
     async def holder(self) -> str:
         """Who holds the lease."""
-        lease: dict[str, Any] = await self._api.get(PATH)
+        try:
+            lease: dict[str, Any] = await self._api.get(PATH)
+        except ApiError:
+            return ""  # nobody has made it yet
         return str(lease["spec"].get("holderIdentity") or "")
 
     async def give_away(self) -> None:
@@ -61,25 +64,26 @@ async def running_replicas(
     extenders: Sequence[Sequence[str]] = ((), ()),
     **env: str,
 ) -> AsyncIterator[Replicas]:
-    """Replicas that are warm, one of which leads; one for each kubeconfig, with these options --extender-*."""
+    """Replicas that are warm, the first of which leads; one for each kubeconfig, with these options --extender-*."""
     with suppress(ApiError):
         await api.delete(PATH)  # of an earlier test
     async with AsyncExitStack() as stack:
-        operators = [
-            await stack.enter_async_context(
-                running_operator(
-                    kubeconfig,
-                    folder / f"replica-{number}.log",
-                    lease=NAME,
-                    wait=False,
-                    extender=extender,
-                    replicated=True,
-                    environment=env,
+        replicas = Replicas(api, [])
+        for number, (kubeconfig, extender) in enumerate(zip(kubeconfigs, extenders, strict=True)):
+            replicas.operators.append(
+                await stack.enter_async_context(
+                    running_operator(
+                        kubeconfig,
+                        folder / f"replica-{number}.log",
+                        lease=NAME,
+                        wait=False,
+                        extender=extender,
+                        replicated=True,
+                        environment=env,
+                    )
                 )
             )
-            for number, (kubeconfig, extender) in enumerate(zip(kubeconfigs, extenders, strict=True))
-        ]
-        replicas = Replicas(api, operators)
+            await until(replicas.holder, START_WITHIN, lambda: "a holder of the lease")
         await replicas.standby()
         yield replicas
 
@@ -92,6 +96,7 @@ async def pods_come_and_go(scene: ClusterScenario, most: int) -> AsyncIterator[N
     """
     units: list[list[str]] = []
     numbers = count()
+    stopping = asyncio.Event()
 
     async def come(pods: list[list[dict[str, Any]]]) -> None:
         await scene.api.create_many([pod for unit in pods for pod in unit])
@@ -102,7 +107,7 @@ async def pods_come_and_go(scene: ClusterScenario, most: int) -> AsyncIterator[N
         return [gang, *([scene.pod(f"plain{next(numbers)}", "100m")] for _ in range(3))]
 
     async def flow() -> None:
-        while True:
+        while not stopping.is_set():
             while sum(map(len, units)) + 7 > most:
                 for name in units.pop(0):
                     await scene.api.delete(scene.path(name), gracePeriodSeconds="0")
@@ -116,7 +121,6 @@ async def pods_come_and_go(scene: ClusterScenario, most: int) -> AsyncIterator[N
     try:
         yield
     finally:
-        flowing.cancel()
-        with suppress(asyncio.CancelledError):
-            await flowing
+        stopping.set()  # a gang that is being created or deleted is so whole
+        await flowing
     await scene.nodes_of(within=60)
