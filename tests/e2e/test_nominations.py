@@ -75,14 +75,17 @@ async def test_room_taken_by_pods_of_a_higher_priority(scene: ClusterScenario, p
     assert await scene.node_of("ours") == "b"
 
 
-async def test_a_pod_that_may_not_be_changed(scene: ClusterScenario, refusing: dict[str, str]) -> None:
+async def test_a_pod_that_may_not_be_changed(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], refusing: dict[str, str]
+) -> None:
     """A webhook or an admission policy denies its nomination: it rests, and is not tried on each node in turn."""
     await scene.nodes(*(f"n{number}" for number in range(10)), cpu="2")
     before = await writes(scene)
-    await scene.create("locked", "1", labels=refusing)
     scene.ignored_reasons.add("locked")
-    await scene.create("free", "1")
-    await until(lambda: scene.events_of("locked"), 30, lambda: "the pod to be told")
+    async with nobody_binds(plane):
+        await scene.create("locked", "1", labels=refusing)
+        await scene.create("free", "1")
+        await until(lambda: scene.events_of("locked"), 60, lambda: "the pod to be told")
     (event,) = (await scene.events_of("locked"))[:1]
     assert "the API server refused to nominate node n" in event["message"]
     assert "locked pods stay as they are" in event["message"]
