@@ -47,10 +47,7 @@ async def warm(world: FaultWorld, oracle: Oracle) -> FaultWorld:
 
 
 def _parameters() -> list[object]:
-    return [
-        pytest.param(fault, id=fault.name, marks=[pytest.mark.slow, pytest.mark.timeout(1800)] if fault.slow else [])
-        for fault in FAULTS
-    ]
+    return [pytest.param(fault, id=fault.name, marks=[pytest.mark.slow, pytest.mark.timeout(1800)]) for fault in FAULTS]
 
 
 @pytest.mark.parametrize("fault", _parameters())
