@@ -10,7 +10,7 @@ from support.cluster_scenario import policy
 from support.helm import NAMESPACE, Manifest
 from support.operator import until
 from support.release import WITHIN, Release
-from thalweg.certificates.issuing import CLIENT, SERVER, Leaf, issue, read_pair, to_pem
+from thalweg_certificates import CLIENT, SERVER, Leaf, issue, read_pair, to_pem
 from thalweg_controlplane import Api
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG, SCHEDULER
 from thalweg_controlplane.objects import collection_path, pod
@@ -114,8 +114,8 @@ async def renew_both(release: Release) -> None:
     authority = await release.secret("thalweg-extender-ca")
     signer = read_pair(authority["tls.crt"], authority["tls.key"])
     leaves = {
-        "thalweg-extender-tls": Leaf("thalweg-extender", SERVER, (HOST,), timedelta(days=90)),
-        "thalweg-extender-client-tls": Leaf("kube-scheduler", CLIENT, (), timedelta(days=365)),
+        "thalweg-extender-tls": Leaf("thalweg-extender", SERVER, timedelta(days=90), (HOST,)),
+        "thalweg-extender-client-tls": Leaf("kube-scheduler", CLIENT, timedelta(days=365)),
     }
     stored = await release.secret("thalweg-scheduler-config")
     for secret, leaf in leaves.items():
@@ -155,4 +155,21 @@ async def test_second_scheduler(release: Release) -> None:
         assert await gated(release.api) == 100
         await release.helm("uninstall", "--wait")
         assert await gated(release.api) == 0
+    await release.remove_pods()
+
+
+@pytest.mark.slow
+async def test_change_to_binder(release: Release) -> None:
+    """Mode Binder has no right to open gates: an upgrade and a rollback to it open them first, and pods are placed."""
+    async with release.installed(mode="SecondScheduler"):
+        for number, command in enumerate((("upgrade",), ("rollback", "2"))):
+            await make_gated(release, 100)
+            await release.helm(*command, **({"mode": "Binder"} if command == ("upgrade",) else {}))
+            assert await gated(release.api) == 0
+            assert not await would_be_gated(release.api)
+            await release.place([pod(f"after-{number}", cpu="100m")])
+            assert await release.bound_by(f"after-{number}") == "thalweg"
+            await release.remove_pods()
+            if not number:
+                await release.helm("rollback", "1", "--wait")
     await release.remove_pods()
