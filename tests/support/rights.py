@@ -34,7 +34,7 @@ _OWN_LEASES: tuple[dict[str, Any], ...] = (
         "subjects": [{"kind": "ServiceAccount", "name": "thalweg", "namespace": "thalweg-system"}],
     },
 )
-ACCOUNT = "/api/v1/namespaces/thalweg-system/serviceaccounts/thalweg"
+ACCOUNTS = "/api/v1/namespaces/thalweg-system/serviceaccounts"
 #: Bindings that a new cluster has: they let every account read which kinds it serves.
 DISCOVERY = tuple(
     f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:{name}"
@@ -103,18 +103,18 @@ def _bindings(stem: str) -> list[dict[str, Any]]:
     return [each for each in manifests(stem) if each["kind"] in ("RoleBinding", "ClusterRoleBinding")]
 
 
-async def token(api: Api, seconds: int = 600) -> str:
-    """Of the account, for so long."""
+async def token(api: Api, seconds: int = 600, account: str = "thalweg") -> str:
+    """Of an account of thalweg-system, for so long."""
     spec = {"expirationSeconds": seconds}
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    made = await api.request("POST", f"{ACCOUNT}/token", request)
+    made = await api.request("POST", f"{ACCOUNTS}/{account}/token", request)
     return str(made["status"]["token"])
 
 
-async def kubeconfig(plane: ControlPlane, api: Api, folder: Path, seconds: int = 600) -> Path:
-    """The plane's, with a token of the account for so long."""
+async def kubeconfig(plane: ControlPlane, api: Api, folder: Path, seconds: int = 600, account: str = "thalweg") -> Path:
+    """The plane's, with a token of an account of thalweg-system for so long."""
     config: dict[str, Any] = yaml.safe_load(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": await token(api, seconds)}
+    config["users"][0]["user"] = {"token": await token(api, seconds, account)}
     path = folder / "account-kubeconfig"
     path.write_text(json.dumps(config))
     return path
