@@ -1,6 +1,7 @@
 """The rights that rights/ gives the operator's account, and that account's token."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -115,9 +116,44 @@ async def kubeconfig(plane: ControlPlane, api: Api, folder: Path, seconds: int =
     """The plane's, with a token of an account of thalweg-system for so long."""
     config: dict[str, Any] = yaml.safe_load(plane.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": await token(api, seconds, account)}
-    path = folder / "account-kubeconfig"
+    path = folder / f"{account}-kubeconfig"
     path.write_text(json.dumps(config))
     return path
+
+
+def documented_rules() -> list[dict[str, Any]]:
+    """The rules of a role for `thalweg doctor`, from the table of its page."""
+    page = (RIGHTS.parent / "docs/how-to/check-a-cluster.md").read_text()
+    table = page[page.index("| API group |") :].splitlines()[2:]
+    rules = []
+    for row in table:
+        if not row.startswith("|"):
+            break
+        group, resources, names, verbs = (re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|"))
+        rule = {"apiGroups": group or [""], "resources": resources, "verbs": verbs}
+        rules.append({**rule, "resourceNames": names} if names else rule)
+    return rules
+
+
+async def doctor_kubeconfig(plane: ControlPlane, api: Api, folder: Path) -> Path:
+    """The plane's, with a token of an account that has the documented rights of `thalweg doctor` and no other."""
+    name = "thalweg-doctor"
+    rbac, metadata = "rbac.authorization.k8s.io", {"name": name}
+    account = {"kind": "ServiceAccount", "name": name, "namespace": "thalweg-system"}
+    role = {"apiGroup": rbac, "kind": "ClusterRole", "name": name}
+    for each in (
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**metadata, "namespace": "thalweg-system"}},
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": documented_rules()},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": role,
+            "subjects": [account],
+        },
+    ):
+        await api.apply(each)
+    return await kubeconfig(plane, api, folder, 3600, name)
 
 
 def user_of(kubeconfig: Path) -> dict[str, Any]:
