@@ -345,16 +345,19 @@ async def test_the_doctor_has_the_rights_that_it_needs(
 ) -> None:
     """The command of `helm test`, with its account's token and no other right, finds that no operator leads.
 
-    It may read all that it asks for, and finds all rights of the operator's account.
+    It may read all that it asks for, and finds all rights and the confinement of the operator's account, whatever
+    their names.
     """
     control, api = plane
-    await release("install", "thalweg", CHART, mode="Extender")
-    kubeconfig = await account_kubeconfig(control, api, "thalweg-test", tmp_path)
-    (container,) = one(helm.template({"mode": "Extender"}), "Pod", "thalweg-test")["spec"]["containers"]
+    values = {"mode": "Extender", "fullnameOverride": "prod", "serviceAccount.name": "robot"}
+    await release("install", "thalweg", CHART, **values)
+    kubeconfig = await account_kubeconfig(control, api, "prod-test", tmp_path)
+    (container,) = one(helm.template(values), "Pod", "prod-test")["spec"]["containers"]
     done = await asyncio.to_thread(thalweg, *container["args"], "--kubeconfig", kubeconfig, "-o", "json")
     assert done.returncode == 1, done.stderr
     found = {each["check"]: each["verdict"] for each in json.loads(done.stdout)}
-    wanted = dict.fromkeys(("api-server", "crd", "rights", "policies", "gates", "served"), "OK") | {"lease": "FAIL"}
+    wanted = dict.fromkeys(("api-server", "crd", "rights", "confinement", "policies", "gates", "served"), "OK")
+    wanted["lease"] = "FAIL"
     assert {check: found[check] for check in wanted} == wanted
 
 
