@@ -204,9 +204,8 @@ def served(facts: Facts) -> Iterator[Finding]:
 
 def _start(facts: Facts) -> str:
     namespace = facts.service_account.namespace
-    return (
-        f"Start the operator. If it runs, read its log: kubectl -n {namespace} logs -l app.kubernetes.io/name=thalweg"
-    )
+    log = f"kubectl -n {namespace} logs -l app.kubernetes.io/name=thalweg --tail=100"
+    return f"Start the operator. If it runs, read its log: {log}"
 
 
 def _unseen(pod: Pod, now: datetime) -> bool:
