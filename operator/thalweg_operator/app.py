@@ -55,10 +55,12 @@ from thalweg_operator.state_dump import StateDump
 from thalweg_operator.watch_lag import WatchLag
 
 _log = structlog.get_logger()
-#: Seconds that bindings under way may take when the operator is told to stop.
+#: Seconds that writes under way may take when the operator is told to stop.
 _DRAIN_SECONDS = 10.0
-#: Seconds that kube-scheduler may take to bind the pods that were let through last.
-_PASSING_SECONDS = 0.5
+#: Seconds that kube-scheduler may take then to bind the pods that were let through last.
+_PASSING_SECONDS = 2.0
+#: Tasks that end first: the others finish what is under way.
+_FIRST_TO_END = frozenset({"rounds", "endpoints"})
 #: Seconds that nominations which are taken back after a restart may take.
 _SETTLE_SECONDS = 10.0
 #: Seconds between two looks at what is due.
@@ -338,36 +340,37 @@ class Operator:
             return
         self._leads = False  # kube-scheduler is not answered any more
         for task in tasks:
-            if task.get_name() == "rounds":
+            if task.get_name() in _FIRST_TO_END:
                 task.cancel()
-        answered = await self._drain()
+        problem = await self._drain()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._gate_admission.stop()
-        if answered:
+        if not problem:
             await self._elector.release()
         elif self._elector.may_write:
             # A binding that is carried out later than the release would take room that the next leader plans with.
-            _log.warning("lease not released: a binding was not answered; the lease ends by itself")
+            _log.warning("lease not released, it ends by itself", problem=problem)
         await self._worker.stop()
         if self._tracer is not None:
             self._tracer.close()
         _log.info("stopped")
 
-    async def _drain(self) -> bool:
-        """Ends what is under way; whether all bindings were answered."""
-        try:
+    async def _drain(self) -> str:
+        """Ends what is under way; returns what may still be carried out, or "" for nothing."""
+        writers = (self.binder, self._nominator, self._evictor)
+        with suppress(TimeoutError):
             # Without the lease nothing more is sent: there is nothing to wait for.
             async with asyncio.timeout(_DRAIN_SECONDS if self._elector.may_write else 0):
-                await self.binder.drain()
-                await self._nominator.drain()
-                await self._evictor.drain()
-        except TimeoutError:
-            return not self.binder.unanswered
-        # Pods that kube-scheduler is binding. The next leader does not know of them until it sees them bound.
+                for each in writers:
+                    await each.drain()
+        # The next leader does not know of the pods that kube-scheduler is binding until it sees them bound.
+        in_flight = self._shell.ledger.in_flight
         with suppress(TimeoutError):
             async with asyncio.timeout(_PASSING_SECONDS):
-                while self._shell.ledger.in_flight.is_passing:  # noqa: ASYNC110 - the watch shows it
+                while in_flight.is_passing:  # noqa: ASYNC110 - the watch shows it
                     await asyncio.sleep(0.01)
-        return True
+        if any(each.unanswered for each in writers):  # all of them: one may have begun while others ended
+            return "a binding, nomination or eviction was not answered"
+        return "kube-scheduler may be binding a pod that it was let through with" if in_flight.is_passing else ""
