@@ -32,10 +32,10 @@ class LeaseStore:
         if method == "GET":
             return (200, there) if there is not None else (404, {"message": "not found"})
         assert body is not None
-        if method == "POST":
-            name = body["metadata"]["name"]
-            if name in self.leases:
-                return 409, {"message": "already exists"}
+        if method == "PATCH":  # server-side apply of an empty spec
+            assert body["spec"] == {}
+            if there is not None:
+                return 200, there
         elif there is None:
             return 404, {"message": "not found"}
         elif body["metadata"]["resourceVersion"] != there["metadata"]["resourceVersion"]:
@@ -88,7 +88,6 @@ class LeaseServer:
         self.script: list[int | str] = []
         self.app = web.Application()
         path = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self.app.router.add_post(path, self._serve)
         self.app.router.add_route("*", path + "/{name}", self._serve)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
