@@ -16,13 +16,14 @@ from thalweg_operator.errors import LeaseHeld, OperatorError
 from thalweg_operator.policies.removal import Removed, remove
 
 from thalweg.kubeconfig import resolve_kubeconfig
-from thalweg.run import lease_name, set_up_logging
+from thalweg.option_types import NamespacedName
+from thalweg.run import set_up_logging
 
 
 def run_uninstall(
     kubeconfig: Path | None,
     context: str | None,
-    lease: str,
+    lease: NamespacedName,
     output: str,
     *,
     policies: bool,
@@ -31,7 +32,7 @@ def run_uninstall(
 ) -> None:
     """Removes Thalweg's objects. Exit code 1: something could not be removed, or an operator runs."""
     set_up_logging("text", "error")
-    name = lease_name(lease)
+    name = LeaseName(*lease)
     kubeconfig, _ = resolve_kubeconfig(kubeconfig, context)
     try:
         done = asyncio.run(_uninstall(kubeconfig, context, name, policies=policies, force=force, confirmed=confirmed))
