@@ -92,6 +92,19 @@ async def test_emptied_while_its_holder_may_write(spec: dict[str, Any]) -> None:
         await first.attempt()
 
 
+async def test_emptied_twice() -> None:
+    """A standby that misses the holder between two empty Leases waits for that one, too."""
+    scene = Scene({})
+    (first, mine), (second, fence) = scene.elector(), scene.elector(waits=True)
+    await second.attempt()
+    await scene.seconds_until_held(first, mine)
+    scene.wipe({})
+    await second.attempt()
+    assert mine.open
+    assert not fence.open
+    assert await scene.seconds_until_held(second, fence) == LeaseTimes().writes_end()
+
+
 async def test_a_deleted_lease_heals() -> None:
     """A standby makes it again, empty, and takes it after the holder's time, also if it never saw the holder."""
     scene, times = Scene(), LeaseTimes()

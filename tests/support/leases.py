@@ -26,6 +26,18 @@ class LeaseStore:
         (lease,) = self.leases.values()
         return str(lease["spec"]["holderIdentity"])
 
+    def wipe(self, spec: Lease | None) -> None:
+        """Somebody replaces the only lease, if it is there, or deletes it: None."""
+        for name, there in list(self.leases.items()):
+            if spec is None:
+                del self.leases[name]
+            else:
+                self.version += 1
+                self.leases[name] = {
+                    "metadata": {**there["metadata"], "resourceVersion": str(self.version)},
+                    "spec": spec,
+                }
+
     def handle(self, method: str, name: str, body: Lease | None) -> tuple[int, Lease]:
         """Status and answer."""
         there = self.leases.get(name)

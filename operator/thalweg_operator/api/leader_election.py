@@ -159,7 +159,7 @@ class LeaderElector:
         self._asked = False
         #: The Lease as this process wrote it last.
         self._written: dict[str, Any] | None = None
-        #: Spec of another holder's Lease at its last change.
+        #: The Lease at the last change by others.
         self._seen: dict[str, Any] | None = None
         self._refused_at = 0.0
         #: When the writes of the holder seen have ended, unless it renews the lease.
@@ -308,14 +308,15 @@ class LeaderElector:
             self._not_before = self._clock() + seconds
             _log.warning("lease seized", lease=str(self.lease), holder=holder)
             return True
-        if spec != self._seen:
-            if self._seen is not None and holder and not self._waits:
+        # The version, not the spec, is compared: others may have held the lease between two that look the same.
+        if self._seen is None or lease["metadata"]["resourceVersion"] != self._seen["metadata"]["resourceVersion"]:
+            if self._seen is not None and holder and spec != self._seen.get("spec") and not self._waits:
                 raise LeaseHeld(
                     f"another Thalweg works on this cluster: {holder} holds the lease {self.lease} and renews it"
                 )
             if self._seen is None:
                 _log.info("waiting for the lease", lease=str(self.lease), holder=holder)
-            self._seen, self._free_at = spec, self._clock() + seconds
+            self._seen, self._free_at = lease, self._clock() + seconds
         return self._clock() >= self._free_at
 
     def _check_rights(self, error: Refused) -> None:
