@@ -13,7 +13,6 @@ from typing import Any
 import structlog
 from thalweg_listener import CannotListen, listening
 
-from flowcore.api.kinds import POD
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
@@ -161,7 +160,8 @@ class Operator:
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
         self.metrics.leader.set_function(lambda: float(elector.may_write))
         self.plan_view = ExtenderView(shell, self._problem)
-        self._catch_up = CatchUp(api_client, self._reflectors[POD.plural], settings.own_pod)
+        needed = {kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS}
+        self._catch_up = CatchUp(api_client, needed, settings.own_pod)
         self._leads = False
         self._policy_resync = PolicyResync(api_client, self._policies, self.bad_input)
         self.metrics.watch_age.labels("policies").set_function(self._policy_resync.age)
@@ -227,6 +227,8 @@ class Operator:
         await self._read_cluster()
         await self._stand_by()
         await self._catch_up.run(self._elector.held_since)
+        if self._policy_resync.age() > asyncio.get_running_loop().time() - self._elector.held_since:
+            await self._list_policies()
         await self._lead()
 
     async def _load_cost_models(self) -> None:
@@ -258,10 +260,7 @@ class Operator:
             self._start_task(f"reflector {kind}", reflector.run())
         await self._load_cost_models()
         self._start_task("policies", watch_policies(self._api_client, self._policies))
-        failures = 0
-        while not await self._policy_resync.once():
-            failures += 1
-            await asyncio.sleep(_STARTUP_BACKOFF.pause(failures))
+        await self._list_policies()
         self._start_task("policy resync", self._policy_resync.run())
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
@@ -271,6 +270,13 @@ class Operator:
         gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._shell.cluster.nodes), pods=len(self._shell.cluster.pods))
         self._start_task("event loop watch", watch_event_loop(self.metrics))
+
+    async def _list_policies(self) -> None:
+        """Returns once that has succeeded."""
+        failures = 0
+        while not await self._policy_resync.once():
+            failures += 1
+            await asyncio.sleep(_STARTUP_BACKOFF.pause(failures))
 
     async def _stand_by(self) -> None:
         """Returns when the lease is held: all that follows writes."""
