@@ -67,8 +67,11 @@ async def test_taken_and_renewed(tmp_path: Path) -> None:
         assert (elector.held.is_set(), stage.server.store.holder) == (True, elector.identity)
         (lease,) = stage.server.store.leases.values()
         assert lease["metadata"] | {"resourceVersion": ""} == {
-            "name": "thalweg", "namespace": "kube-system", "resourceVersion": ""
-        }  # fmt: skip
+            "name": "thalweg",
+            "namespace": "kube-system",
+            "labels": {"app.kubernetes.io/name": "thalweg"},
+            "resourceVersion": "",
+        }
         assert lease["spec"]["leaseDurationSeconds"] == 15
         assert lease["spec"]["leaseTransitions"] == 1
         stage.clock.now += 9.9

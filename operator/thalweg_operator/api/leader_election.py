@@ -346,9 +346,19 @@ class LeaderElector:
 
         Server-side apply does both, and RBAC can limit `create` to a name with it.
         """
-        metadata = {"name": self.lease.name, "namespace": self.lease.namespace}
-        body = msgspec.json.encode({"apiVersion": _API_GROUP, "kind": "Lease", "metadata": metadata, "spec": {}})
+        lease = {
+            "apiVersion": _API_GROUP,
+            "kind": "Lease",
+            # By this label `thalweg uninstall` finds the leases of all operators.
+            "metadata": {
+                "name": self.lease.name,
+                "namespace": self.lease.namespace,
+                "labels": {"app.kubernetes.io/name": COMPONENT},
+            },
+            "spec": {},
+        }
         path, manager = f"{self._path}/{self.lease.name}", {"fieldManager": COMPONENT}
+        body = msgspec.json.encode(lease)
         return _decode(
             await self.api_client.request("PATCH", path, body=body, content_type=APPLY_PATCH, params=manager)
         )
