@@ -358,6 +358,7 @@ async def test_the_uninstaller_has_the_rights_that_it_needs(
     control, api = plane
     await release("install", "thalweg", CHART, mode="Extender")
     await api.create_many([pod(f"p{number}", schedulingGates=[{"name": GATE}]) for number in range(1000)])
+    await api.patch(LEASE, {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})  # as an operator releases it
     kubeconfig = await account_kubeconfig(control, api, "thalweg-uninstall", tmp_path)
     async with Api(kubeconfig) as thief:
         stolen = {"metadata": {"annotations": {PLANNED: "n"}}}
