@@ -21,7 +21,11 @@ class Metrics:
         r = self.registry
         self.build = Info("thalweg_build", "Version of the operator, in its label.", registry=r)
         self.build.info({"version": version("thalweg")})
-        self.leader = Gauge("thalweg_leader", "1 while this process holds the lease and may write, else 0.", registry=r)
+        self.leader = Gauge(
+            "thalweg_leader",
+            "1 while this process holds the lease and may write, else 0. A new leader first reads what it missed.",
+            registry=r,
+        )
         self.events = Counter("thalweg_watch_events", "Events received from the API server.", ["kind"], registry=r)
         self.relists = Counter("thalweg_relists", "Lists repeated after the first.", ["kind"], registry=r)
         self.watch_age = Gauge(

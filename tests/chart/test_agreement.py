@@ -1,6 +1,7 @@
 """The objects of the chart agree with each other: selectors, ports, names of certificates, keys of Secrets."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -208,3 +209,25 @@ def test_alerts_and_dashboard(helm: Helm) -> None:
     dashboard = one(objects, "ConfigMap", "thalweg-dashboard")
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(dashboard["data"]["thalweg.json"])["panels"]
+
+
+def test_the_accounts_are_documented(helm: Helm) -> None:
+    """The reference page of rights has a row for each account of the chart, with all that its roles are about."""
+    page = (CHART.parents[1] / "docs/reference/rights.md").read_text()
+    rows = dict(re.findall(r"^\| `(thalweg[a-z-]*)` \| (.*) \|$", page, re.MULTILINE))
+    accounts: set[str] = set()
+    for mode in MODES:
+        objects = helm.template({"mode": mode})
+        accounts |= {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
+        roles = {(each["kind"], each["metadata"]["name"]): each for each in objects if each["kind"].endswith("Role")}
+        for binding in (each for each in objects if each["kind"].endswith("RoleBinding")):
+            account = binding["subjects"][0]["name"]
+            role = roles.get((binding["roleRef"]["kind"], binding["roleRef"]["name"]))
+            if account == "thalweg":
+                continue  # the table of rights/ has it, right by right
+            if role is None:
+                assert f"`{binding['roleRef']['name']}`" in rows[account]
+            else:
+                about = {name for rule in role["rules"] for name in rule.get("resources", rule.get("nonResourceURLs"))}
+                assert [name for name in about if f"`{name}`" not in rows[account]] == [], account
+    assert set(rows) == accounts

@@ -22,10 +22,10 @@ from support.cluster_listing import everything
 from support.helm import CHART, NAMESPACE, Helm, HelmError, Manifest, one, pod_templates
 from support.operator import until
 from thalweg_controlplane import Api, ApiError, ControlPlane
-from thalweg_controlplane.api import APPLY_PATCH
+from thalweg_controlplane.api import APPLY_PATCH, MERGE_PATCH
 from thalweg_controlplane.objects import collection_path, object_path, pod
 
-from flowcore.model.policies import GATE
+from flowcore.model.policies import GATE, PLANNED
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -331,28 +331,44 @@ async def test_the_doctor_has_the_rights_that_it_needs(
 ) -> None:
     """The command of `helm test`, with its account's token and no other right, finds that no operator leads.
 
-    It may read all that it asks for, and finds all rights of the operator's account.
+    It may read all that it asks for, and finds all rights and the confinement of the operator's account, whatever
+    their names.
     """
     control, api = plane
-    await release("install", "thalweg", CHART, mode="Extender")
-    kubeconfig = await account_kubeconfig(control, api, "thalweg-test", tmp_path)
-    (container,) = one(helm.template({"mode": "Extender"}), "Pod", "thalweg-test")["spec"]["containers"]
+    values = {"mode": "Extender", "fullnameOverride": "prod", "serviceAccount.name": "robot"}
+    await release("install", "thalweg", CHART, **values)
+    kubeconfig = await account_kubeconfig(control, api, "prod-test", tmp_path)
+    (container,) = one(helm.template(values), "Pod", "prod-test")["spec"]["containers"]
     words = [word for word in container["args"] if not word.startswith("--scheduler-config=")]
     done = await asyncio.to_thread(thalweg, *words, "--kubeconfig", kubeconfig, "-o", "json")
     assert done.returncode == 1, done.stderr
     found = {each["check"]: each["verdict"] for each in json.loads(done.stdout)}
-    wanted = dict.fromkeys(("api-server", "crd", "rights", "policies", "gates", "served"), "OK") | {"lease": "FAIL"}
+    wanted = dict.fromkeys(("api-server", "crd", "rights", "confinement", "policies", "gates", "served"), "OK")
+    wanted["lease"] = "FAIL"
     assert {check: found[check] for check in wanted} == wanted
 
 
 async def test_the_uninstaller_has_the_rights_that_it_needs(
     release: Release, plane: tuple[ControlPlane, Api], tmp_path: Path, helm: Helm
 ) -> None:
-    """The command of the pre-delete Job, with its account's token and no other right, opens a thousand gates."""
+    """The command of the pre-delete Job, with its account's token and no other right, opens a thousand gates.
+
+    That token changes nothing else of a pod.
+    """
     control, api = plane
     await release("install", "thalweg", CHART, mode="Extender")
     await api.create_many([pod(f"p{number}", schedulingGates=[{"name": GATE}]) for number in range(1000)])
+    await api.patch(LEASE, {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})  # as an operator releases it
     kubeconfig = await account_kubeconfig(control, api, "thalweg-uninstall", tmp_path)
+    async with Api(kubeconfig) as thief:
+        stolen = {"metadata": {"annotations": {PLANNED: "n"}}}
+
+        async def confined() -> bool:
+            with pytest.raises(ApiError) as refused:
+                await thief.request("PATCH", "/api/v1/namespaces/default/pods/p0", stolen, content_type=MERGE_PATCH)
+            return "Thalweg's uninstall account may open Thalweg's scheduling gate" in str(refused.value)
+
+        await until(confined, 30, lambda: "the account to be confined")
     job = one(helm.template({"mode": "Extender"}), "Job", "thalweg-uninstall")
     (container,) = job["spec"]["template"]["spec"]["containers"]
     done = await asyncio.to_thread(thalweg, *container["args"], "--kubeconfig", kubeconfig, "-o", "json")

@@ -289,7 +289,7 @@ def test_strict_or_ignorable(helm: Helm, mode: str) -> None:
 
 
 def test_our_namespace_is_never_gated(helm: Helm) -> None:
-    """The policy that gates pods leaves out kube-system and our namespace; the other one names our account."""
+    """The policy that gates pods leaves out kube-system and our namespace; the other one names our accounts."""
     values = {"mode": "Extender", "serviceAccount.name": "robot"}
     text = helm.run("template", "x", CHART, "--namespace", "elsewhere", *helm.values(values))
     objects = [each for each in yaml.safe_load_all(text) if each]
@@ -302,7 +302,9 @@ def test_our_namespace_is_never_gated(helm: Helm) -> None:
     }
     (confinement,) = [each for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]
     (condition,) = confinement["spec"]["matchConditions"]
-    assert condition["expression"] == 'request.userInfo.username == "system:serviceaccount:elsewhere:robot"'
+    accounts = '["system:serviceaccount:elsewhere:robot", "system:serviceaccount:elsewhere:x-thalweg-uninstall"]'
+    assert condition["expression"] == f"request.userInfo.username in {accounts}"
+    assert "x-thalweg-uninstall" in {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
     assert "thalweg-system" not in text
 
 
