@@ -108,6 +108,7 @@ async def cluster(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
     async with running(binaries, controller_manager=False, kwok=False, scheduler_config=str(config)) as (plane, api):
         await install_crds(api)
         await grant(api)
+        await api.delete(f"{LEASES}/{LEASE.name}")  # an empty one is waited for
         await api.create(node("n", cpu="4"))
         for each in (STEERED, BOUND):
             await api.create(each)

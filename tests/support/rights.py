@@ -23,7 +23,7 @@ _OWN_LEASES: tuple[dict[str, Any], ...] = (
             {
                 "apiGroups": ["coordination.k8s.io"],
                 "resources": ["leases"],
-                "verbs": ["get", "create", "update", "watch"],
+                "verbs": ["get", "create", "patch", "update", "watch"],
             }
         ],
     },

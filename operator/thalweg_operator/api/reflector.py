@@ -44,6 +44,8 @@ _PER_SECOND, _AT_ONCE = 1.5, 3
 #: of _BUSY.
 _DOUBTFUL, _BUSY = 4, (401, 403, 429, 502, 503)
 _BACKOFF = Backoff(first=0.2, longest=10.0)
+#: Failures that count at most while the API server starts: then pauses are at most 1.6 s.
+_STARTING_FAILURES = 3
 #: Attempts at a further page of a list before the list fails.
 _PAGE_TRIES = 8
 #: Events between two turns of the event loop.
@@ -133,6 +135,11 @@ class Reflector(Generic[T]):
         self._watch_end: asyncio.Timeout | None = None
 
     @property
+    def absent(self) -> bool:
+        """Whether the cluster does not serve the kind."""
+        return self._absent
+
+    @property
     def version(self) -> int:
         """ResourceVersion up to which the sink has every change; 0: unknown."""
         return int(self._version) if self._version.isdecimal() else 0
@@ -178,8 +185,10 @@ class Reflector(Generic[T]):
                 elif self._failures >= _DOUBTFUL and error.status not in _BUSY:
                     self._version = ""  # for example a version from before a restore of etcd
                 at_least = error.retry_after
-                # A 403 lasts until somebody changes the RBAC rules.
-                self._outages.failed(self._kind, str(error.status), error.reason, transient=error.status == 429)
+                if error.starting:
+                    self._failures = min(self._failures, _STARTING_FAILURES)
+                else:  # a 403 lasts until somebody changes the RBAC rules
+                    self._outages.failed(self._kind, str(error.status), error.reason, transient=error.status == 429)
             except ConnectionLost:
                 pass  # the client logs it, once for all kinds
             # The jitter spreads the watches of all kinds after a restart of the API server.

@@ -128,7 +128,8 @@ class PolicyStatus:
             if error.status == 404:
                 self._policies.forget(record.name, record.uid)
             elif error.status != 409:  # 409: another object of the same name by now; its event is on the way
-                self._api_client.outages.failed("policy status", str(error.status), f"{record.name}: {error.reason}")
+                problem = f"{record.name}: {error.reason}"
+                self._api_client.outages.failed("policy status", str(error.status), problem, transient=error.starting)
                 return False
         except ConnectionLost:
             return False  # the connection logs it
