@@ -15,8 +15,7 @@ from thalweg_extender import CertificateFiles, Certificates, ExtenderError, list
 from thalweg_operator.api.endpoint_slice import ExtenderEndpoint
 from thalweg_operator.app import Operator
 
-from flowcore.model.selectors import is_dns_subdomain
-from thalweg.option_types import Address
+from thalweg.option_types import Address, NamespacedName
 
 _log = structlog.get_logger()
 
@@ -31,7 +30,7 @@ class ExtenderOptions:
         client_authority: CA of the client certificates (PEM).
         insecure: whether clients need no certificate, on any address.
         bind: whether the verb bind is served.
-        service: NAMESPACE/SERVICE that is to lead to this process while it leads; None: it is left alone.
+        service: that is to lead to this process while it leads; None: it is left alone.
     """
 
     listen: Address | None = None
@@ -40,23 +39,18 @@ class ExtenderOptions:
     client_authority: Path | None = None
     insecure: bool = False
     bind: bool = False
-    service: str | None = None
+    service: NamespacedName | None = None
 
 
 def extender_endpoint(options: ExtenderOptions, environment: Mapping[str, str]) -> ExtenderEndpoint | None:
     """What the Service of --extender-endpoints is to lead to; None without that option.
 
     Raises:
-        click.BadParameter, click.UsageError: the option, or the address of the pod in POD_IP, cannot be used.
+        click.UsageError: the option, or the address of the pod in POD_IP, cannot be used.
     """
     if options.service is None:
         return None
     hint = "--extender-endpoints"
-    namespace, _, service = options.service.partition("/")
-    if not is_dns_subdomain(namespace) or not is_dns_subdomain(service):
-        raise click.BadParameter(
-            f'"{options.service}" is not NAMESPACE/SERVICE, such as thalweg-system/thalweg-extender', param_hint=hint
-        )
     if options.listen is None or _is_loopback(options.listen.host):
         raise click.UsageError(f"{hint} needs --extender-listen with an address that others reach, such as :8443")
     text = environment.get("POD_IP", "")
@@ -71,7 +65,7 @@ def extender_endpoint(options: ExtenderOptions, environment: Mapping[str, str]) 
         raise click.UsageError(
             f'the environment variable POD_IP, "{text}", is not an address that others reach: {advice}'
         )
-    return ExtenderEndpoint(namespace, service, address, options.listen.port)
+    return ExtenderEndpoint(*options.service, address, options.listen.port)
 
 
 def serve_extender(options: ExtenderOptions) -> Callable[[Operator], AbstractAsyncContextManager[object]]:
@@ -139,5 +133,6 @@ def _listen(
         certificates=certificates,
         bind=operator.binder.bind_for_scheduler if bind else None,
         on_answer=on_answer,
+        on_client=metrics.client_certificate_expiration.set,
         on_refused=partial(operator.bad_input.refuse, "extender request"),
     )

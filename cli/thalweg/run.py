@@ -24,7 +24,7 @@ from flowcore.model.quantities import nanos, whole_from_nanos
 from flowcore.model.selectors import is_dns_subdomain
 from thalweg.extender import ExtenderOptions, extender_endpoint, serve_extender
 from thalweg.kubeconfig import resolve_kubeconfig
-from thalweg.option_types import Address
+from thalweg.option_types import Address, NamespacedName
 
 
 def run_operator(
@@ -37,7 +37,7 @@ def run_operator(
     records: Path | None,
     dump_directory: Path | None,
     worker_memory: str | None,
-    lease: str,
+    lease: NamespacedName,
     extender: ExtenderOptions,
     *,
     replicated: bool,
@@ -52,7 +52,7 @@ def run_operator(
         source=source,
         host=listen.host or "0.0.0.0",  # noqa: S104
         port=listen.port,
-        lease=lease_name(lease),
+        lease=LeaseName(*lease),
         replicated=replicated,
         own_pod=_own_pod(os.environ),
         endpoint=extender_endpoint(extender, os.environ),
@@ -94,14 +94,6 @@ def _memory(text: str) -> int:
         problem = f'"{text}" is too little: give at least {format_memory(LEAST_MEMORY)}, or 0 for no limit'
         raise click.BadParameter(problem, param_hint="--worker-memory")
     return memory
-
-
-def lease_name(text: str) -> LeaseName:
-    """The lease of the option --lease, NAMESPACE/NAME."""
-    namespace, _, name = text.partition("/")
-    if not is_dns_subdomain(namespace) or not is_dns_subdomain(name):
-        raise click.BadParameter(f'"{text}" is not NAMESPACE/NAME, such as kube-system/thalweg', param_hint="--lease")
-    return LeaseName(namespace, name)
 
 
 def set_up_logging(log_format: str, log_level: str) -> None:

@@ -89,6 +89,7 @@ class VerbDispatcher:
             reason = self._plan_view.unavailable()
             if reason:
                 outcome, response = "unready", _problem_response(503, reason)
+                response.force_close()  # the client's next connection may lead to the leader
             else:
                 outcome, response = await _respond(verb, answer, body)
         except _BodyError as problem:

@@ -13,7 +13,6 @@ from typing import Any
 import structlog
 from thalweg_listener import CannotListen, listening
 
-from flowcore.api.kinds import POD
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
@@ -55,10 +54,12 @@ from thalweg_operator.state_dump import StateDump
 from thalweg_operator.watch_lag import WatchLag
 
 _log = structlog.get_logger()
-#: Seconds that bindings under way may take when the operator is told to stop.
+#: Seconds that writes under way may take when the operator is told to stop.
 _DRAIN_SECONDS = 10.0
-#: Seconds that kube-scheduler may take to bind the pods that were let through last.
-_PASSING_SECONDS = 0.5
+#: Seconds that kube-scheduler may take then to bind the pods that were let through last.
+_PASSING_SECONDS = 2.0
+#: Tasks that end first: the others finish what is under way.
+_FIRST_TO_END = frozenset({"rounds", "endpoints"})
 #: Seconds that nominations which are taken back after a restart may take.
 _SETTLE_SECONDS = 10.0
 #: Seconds between two looks at what is due.
@@ -108,7 +109,7 @@ class Operator:
         self._settings, self._api_client, self._elector = settings, api_client, elector
         self.metrics = Metrics()
         self.bad_input = BadInput(self.metrics)
-        cluster = Cluster()
+        cluster = Cluster(settings.own_pod.namespace if settings.own_pod else "")
         ledger = Ledger(cluster)
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._shell = shell = Shell(cluster, ledger, batcher.trigger)
@@ -159,7 +160,8 @@ class Operator:
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
         self.metrics.leader.set_function(lambda: float(elector.may_write))
         self.plan_view = ExtenderView(shell, self._problem)
-        self._catch_up = CatchUp(api_client, self._reflectors[POD.plural], settings.own_pod)
+        needed = {kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS}
+        self._catch_up = CatchUp(api_client, needed, settings.own_pod)
         self._leads = False
         self._policy_resync = PolicyResync(api_client, self._policies, self.bad_input)
         self.metrics.watch_age.labels("policies").set_function(self._policy_resync.age)
@@ -225,6 +227,8 @@ class Operator:
         await self._read_cluster()
         await self._stand_by()
         await self._catch_up.run(self._elector.held_since)
+        if self._policy_resync.age() > asyncio.get_running_loop().time() - self._elector.held_since:
+            await self._list_policies()
         await self._lead()
 
     async def _load_cost_models(self) -> None:
@@ -256,10 +260,7 @@ class Operator:
             self._start_task(f"reflector {kind}", reflector.run())
         await self._load_cost_models()
         self._start_task("policies", watch_policies(self._api_client, self._policies))
-        failures = 0
-        while not await self._policy_resync.once():
-            failures += 1
-            await asyncio.sleep(_STARTUP_BACKOFF.pause(failures))
+        await self._list_policies()
         self._start_task("policy resync", self._policy_resync.run())
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
@@ -269,6 +270,13 @@ class Operator:
         gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._shell.cluster.nodes), pods=len(self._shell.cluster.pods))
         self._start_task("event loop watch", watch_event_loop(self.metrics))
+
+    async def _list_policies(self) -> None:
+        """Returns once that has succeeded."""
+        failures = 0
+        while not await self._policy_resync.once():
+            failures += 1
+            await asyncio.sleep(_STARTUP_BACKOFF.pause(failures))
 
     async def _stand_by(self) -> None:
         """Returns when the lease is held: all that follows writes."""
@@ -338,36 +346,37 @@ class Operator:
             return
         self._leads = False  # kube-scheduler is not answered any more
         for task in tasks:
-            if task.get_name() == "rounds":
+            if task.get_name() in _FIRST_TO_END:
                 task.cancel()
-        answered = await self._drain()
+        problem = await self._drain()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._gate_admission.stop()
-        if answered:
+        if not problem:
             await self._elector.release()
         elif self._elector.may_write:
             # A binding that is carried out later than the release would take room that the next leader plans with.
-            _log.warning("lease not released: a binding was not answered; the lease ends by itself")
+            _log.warning("lease not released, it ends by itself", problem=problem)
         await self._worker.stop()
         if self._tracer is not None:
             self._tracer.close()
         _log.info("stopped")
 
-    async def _drain(self) -> bool:
-        """Ends what is under way; whether all bindings were answered."""
-        try:
+    async def _drain(self) -> str:
+        """Ends what is under way; returns what may still be carried out, or "" for nothing."""
+        writers = (self.binder, self._nominator, self._evictor)
+        with suppress(TimeoutError):
             # Without the lease nothing more is sent: there is nothing to wait for.
             async with asyncio.timeout(_DRAIN_SECONDS if self._elector.may_write else 0):
-                await self.binder.drain()
-                await self._nominator.drain()
-                await self._evictor.drain()
-        except TimeoutError:
-            return not self.binder.unanswered
-        # Pods that kube-scheduler is binding. The next leader does not know of them until it sees them bound.
+                for each in writers:
+                    await each.drain()
+        # The next leader does not know of the pods that kube-scheduler is binding until it sees them bound.
+        in_flight = self._shell.ledger.in_flight
         with suppress(TimeoutError):
             async with asyncio.timeout(_PASSING_SECONDS):
-                while self._shell.ledger.in_flight.is_passing:  # noqa: ASYNC110 - the watch shows it
+                while in_flight.is_passing:  # noqa: ASYNC110 - the watch shows it
                     await asyncio.sleep(0.01)
-        return True
+        if any(each.unanswered for each in writers):  # all of them: one may have begun while others ended
+            return "a binding, nomination or eviction was not answered"
+        return "kube-scheduler may be binding a pod that it was let through with" if in_flight.is_passing else ""

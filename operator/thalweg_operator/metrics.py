@@ -21,7 +21,11 @@ class Metrics:
         r = self.registry
         self.build = Info("thalweg_build", "Version of the operator, in its label.", registry=r)
         self.build.info({"version": version("thalweg")})
-        self.leader = Gauge("thalweg_leader", "1 while this process holds the lease and may write, else 0.", registry=r)
+        self.leader = Gauge(
+            "thalweg_leader",
+            "1 while this process holds the lease and may write, else 0. A new leader first reads what it missed.",
+            registry=r,
+        )
         self.events = Counter("thalweg_watch_events", "Events received from the API server.", ["kind"], registry=r)
         self.relists = Counter("thalweg_relists", "Lists repeated after the first.", ["kind"], registry=r)
         self.watch_age = Gauge(
@@ -137,6 +141,12 @@ class Metrics:
             "thalweg_extender_certificate_expiration_timestamp_seconds",
             "When the extender's certificates expire, in seconds since the epoch: of each file the first to expire.",
             ["file"],
+            registry=r,
+        )
+        self.client_certificate_expiration = Gauge(
+            "thalweg_extender_client_certificate_expiration_timestamp_seconds",
+            "When kube-scheduler's certificate expires, in seconds since the epoch: of the client that asked last; "
+            "0: none has asked with a certificate.",
             registry=r,
         )
         self.binding_seconds = Histogram(

@@ -10,7 +10,7 @@ import click
 import pytest
 from support.cli import thalweg
 from thalweg.extender import ExtenderOptions, extender_endpoint, serve_extender
-from thalweg.option_types import HOST_PORT
+from thalweg.option_types import HOST_PORT, NamespacedName
 from thalweg_controlplane.certificates import Authority
 
 LOOPBACK, ANYWHERE = "127.0.0.1:8443", "0.0.0.0:8443"
@@ -77,6 +77,16 @@ def test_what_is_no_address(text: str) -> None:
         assert "is not HOST:PORT" in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--lease", "--extender-endpoints"])
+@pytest.mark.parametrize("text", ["thalweg", "a/B", "a/b/c", "/b", "a/"])
+def test_what_names_no_object(option: str, text: str) -> None:
+    """Every option that takes the name of an object names itself and what it wants."""
+    done = thalweg("run", option, text)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"Invalid value for '{option}'" in done.stderr
+    assert "is not NAMESPACE/NAME" in done.stderr
+
+
 def test_nothing_is_served_unless_asked_for() -> None:
     """Without options there is no extender."""
     assert serve_extender(ExtenderOptions())
@@ -98,7 +108,7 @@ def test_the_command_line_says_so(made: dict[str, Path]) -> None:
 
 def test_the_address_of_the_service_of_the_extender() -> None:
     """The pod's address and the extender's port; without that option nothing is asked for."""
-    options = extender("[::]:8443", insecure=True, service="thalweg-system/thalweg-extender")
+    options = extender("[::]:8443", insecure=True, service=NamespacedName("thalweg-system", "thalweg-extender"))
     for address, family in (("10.1.2.3", "IPv4"), ("fd00::3", "IPv6")):
         found = extender_endpoint(options, {"POD_IP": address})
         assert found is not None
@@ -110,24 +120,22 @@ def test_the_address_of_the_service_of_the_extender() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listen", "service", "environment", "problem"),
+    ("listen", "environment", "problem"),
     [
-        (":8443", "thalweg-extender", {"POD_IP": "10.1.2.3"}, "is not NAMESPACE/SERVICE"),
-        (":8443", "a/B", {"POD_IP": "10.1.2.3"}, "is not NAMESPACE/SERVICE"),
-        (LOOPBACK, "a/b", {"POD_IP": "10.1.2.3"}, "needs --extender-listen with an address that others reach"),
-        (":8443", "a/b", {}, "needs the environment variable POD_IP"),
-        (":8443", "a/b", {"POD_IP": "here"}, 'POD_IP, "here", is not an IP address'),
-        (":8443", "a/b", {"POD_IP": "127.0.0.1"}, "is not an address that others reach"),
-        (":8443", "a/b", {"POD_IP": "::"}, "is not an address that others reach"),
+        (LOOPBACK, {"POD_IP": "10.1.2.3"}, "needs --extender-listen with an address that others reach"),
+        (":8443", {}, "needs the environment variable POD_IP"),
+        (":8443", {"POD_IP": "here"}, 'POD_IP, "here", is not an IP address'),
+        (":8443", {"POD_IP": "127.0.0.1"}, "is not an address that others reach"),
+        (":8443", {"POD_IP": "::"}, "is not an address that others reach"),
     ],
 )
-def test_an_address_that_cannot_be(listen: str, service: str, environment: dict[str, str], problem: str) -> None:
+def test_an_address_that_cannot_be(listen: str, environment: dict[str, str], problem: str) -> None:
     """One sentence says what is wrong."""
     with pytest.raises(click.UsageError, match=re.escape(problem)):
-        extender_endpoint(extender(listen, service=service), environment)
+        extender_endpoint(extender(listen, service=NamespacedName("a", "b")), environment)
 
 
 def test_without_a_listener_there_is_no_endpoint() -> None:
     """The option alone."""
     with pytest.raises(click.UsageError, match="--extender-listen"):
-        extender_endpoint(ExtenderOptions(service="a/b"), {"POD_IP": "10.1.2.3"})
+        extender_endpoint(ExtenderOptions(service=NamespacedName("a", "b")), {"POD_IP": "10.1.2.3"})

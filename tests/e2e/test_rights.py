@@ -39,6 +39,7 @@ async def proxy(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
     """
     api = plane[1]
     await grant(api)
+    await api.delete(LEASE)  # the operator makes it again
     for path in DISCOVERY:
         await api.delete(path)
     for each in yaml.safe_load_all(POD_GROUPS.read_text()):
@@ -272,6 +273,6 @@ async def test_without_the_lease(scene: ClusterScenario, plane: tuple[ControlPla
         assert process is not None
         await until(lambda: process.poll() is not None, 40, lambda: "it to end")
         assert process.returncode == 1
-        assert "it needs get, create and update on leases.coordination.k8s.io" in operator.log
+        assert "it needs get, create, patch and update on leases.coordination.k8s.io" in operator.log
         assert proxy.writes == []
     assert scene.operator.pid

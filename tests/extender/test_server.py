@@ -149,7 +149,9 @@ async def test_a_guide_that_cannot_answer_yet_is_503_with_its_reason() -> None:
             ("preempt", preempt_request({})),
             ("bind", b'{"PodNamespace":"a","PodName":"b","PodUID":"c","Node":"d"}'),
         ):
-            assert await post(address, verb, body) == (503, "lease: standby, another leads\n")
+            async with aiohttp.ClientSession() as http, http.post(f"{address}/{verb}", data=body) as answer:
+                assert (answer.status, await answer.text()) == (503, "lease: standby, another leads\n")
+                assert answer.headers["Connection"] == "close", "the next connection may lead to the leader"
     assert (guide.asked, guide.answers, bound) == ([], [], [])
 
 

@@ -107,6 +107,11 @@ def is_any(_request: web.Request) -> bool:
     return True
 
 
+def is_binding_or_watch(request: web.Request) -> bool:
+    """Whether it binds a pod or asks for a stream of changes."""
+    return is_binding(request) or is_watch(request)
+
+
 def is_binding(request: web.Request) -> bool:
     """Whether it binds a pod."""
     return request.method == "POST" and request.path.endswith("/binding")
@@ -136,6 +141,18 @@ def refused(*statuses: int) -> Disturbance:
         return refusal(status, "made up", **({"Retry_After": "1"} if status == 429 else {}))
 
     return refuse
+
+
+def blind_and_refused(*statuses: int) -> Disturbance:
+    """Answers watches with 500 and bindings with these statuses in turn; the binding after the last one passes."""
+    refuse, passes = refused(*statuses), cycle((*[False] * len(statuses), True))
+
+    async def answer(request: web.Request, forward: Forward) -> web.StreamResponse:
+        if is_watch(request):
+            return refusal(500, "made up")
+        return await (forward(request) if next(passes) else refuse(request, forward))
+
+    return answer
 
 
 async def answer_lost(request: web.Request, forward: Forward) -> web.StreamResponse:
@@ -280,6 +297,11 @@ FAULTS = (
     Fault("watches are cut every second", disturbed(is_watch, cut_each_second, 3)),
     Fault("every watch is answered with 410", disturbed(is_watch, expired, 3)),
     Fault("bindings are answered with 409, 404 and 429", disturbed(is_binding, refused(409, 404, 429), 2)),
+    Fault(
+        "bindings are answered with 409, 404 and 429, watches with 500",
+        disturbed(is_binding_or_watch, blind_and_refused(409, 404, 429), 4),
+        slow=True,
+    ),
     Fault("answers to bindings are lost", disturbed(is_binding, answer_lost, 2)),
     Fault("each request takes a second longer", disturbed(is_any, takes_a_second, 4), slow=True),
     Fault("the API server cannot be reached", line_cut, slow=True),

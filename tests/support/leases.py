@@ -26,16 +26,28 @@ class LeaseStore:
         (lease,) = self.leases.values()
         return str(lease["spec"]["holderIdentity"])
 
+    def wipe(self, spec: Lease | None) -> None:
+        """Somebody replaces the only lease, if it is there, or deletes it: None."""
+        for name, there in list(self.leases.items()):
+            if spec is None:
+                del self.leases[name]
+            else:
+                self.version += 1
+                self.leases[name] = {
+                    "metadata": {**there["metadata"], "resourceVersion": str(self.version)},
+                    "spec": spec,
+                }
+
     def handle(self, method: str, name: str, body: Lease | None) -> tuple[int, Lease]:
         """Status and answer."""
         there = self.leases.get(name)
         if method == "GET":
             return (200, there) if there is not None else (404, {"message": "not found"})
         assert body is not None
-        if method == "POST":
-            name = body["metadata"]["name"]
-            if name in self.leases:
-                return 409, {"message": "already exists"}
+        if method == "PATCH":  # server-side apply of an empty spec
+            assert body["spec"] == {}
+            if there is not None:
+                return 200, there
         elif there is None:
             return 404, {"message": "not found"}
         elif body["metadata"]["resourceVersion"] != there["metadata"]["resourceVersion"]:
@@ -88,7 +100,6 @@ class LeaseServer:
         self.script: list[int | str] = []
         self.app = web.Application()
         path = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self.app.router.add_post(path, self._serve)
         self.app.router.add_route("*", path + "/{name}", self._serve)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:

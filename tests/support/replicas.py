@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,13 @@ from typing import Any
 from support.cluster_scenario import ClusterScenario
 from support.gang_scenarios import members
 from support.operator import START_WITHIN, Operator, running_operator, until
-from thalweg_controlplane import Api, ApiError
+from thalweg_controlplane import Api
 
 NAME = "kube-system/thalweg-replicas"
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg-replicas"
+
+#: As a holder leaves the lease that it releases.
+RELEASED = {"holderIdentity": "", "leaseDurationSeconds": 1}
 
 
 class Replicas:
@@ -45,15 +48,12 @@ class Replicas:
 
     async def holder(self) -> str:
         """Who holds the lease."""
-        try:
-            lease: dict[str, Any] = await self._api.get(PATH)
-        except ApiError:
-            return ""  # nobody has made it yet
+        lease: dict[str, Any] = await self._api.get(PATH)
         return str(lease["spec"].get("holderIdentity") or "")
 
     async def give_away(self) -> None:
         """Releases the lease in the name of its holder, which is dead: nobody need wait for its end."""
-        await self._api.patch(PATH, {"spec": {"holderIdentity": ""}})
+        await self._api.patch(PATH, {"spec": RELEASED})
 
 
 @asynccontextmanager
@@ -65,8 +65,9 @@ async def running_replicas(
     **env: str,
 ) -> AsyncIterator[Replicas]:
     """Replicas that are warm, the first of which leads; one for each kubeconfig, with these options --extender-*."""
-    with suppress(ApiError):
-        await api.delete(PATH)  # of an earlier test
+    metadata = {"name": NAME.rpartition("/")[2], "namespace": "kube-system"}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": RELEASED}
+    await api.apply(lease)
     async with AsyncExitStack() as stack:
         replicas = Replicas(api, [])
         for number, (kubeconfig, extender) in enumerate(zip(kubeconfigs, extenders, strict=True)):

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from thalweg import options
-from thalweg.option_types import HOST_PORT, Address
+from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, NamespacedName
 
 
 @click.command()
@@ -38,8 +38,10 @@ from thalweg.option_types import HOST_PORT, Address
               help="CA (PEM) that must have signed the client's certificate.")  # fmt: skip
 @click.option("--extender-insecure", is_flag=True,
               help="Answer every client, on any address, also without TLS.")  # fmt: skip
-@click.option("--lease", default="kube-system/thalweg", show_default=True, metavar="NAMESPACE/NAME",
-              help="Lease that the operator holds while it works. Use one lease for each cluster.")  # fmt: skip
+@click.option("--lease", default="kube-system/thalweg", show_default=True, type=NAMESPACED_NAME,
+              help="Lease that the operator holds while it works. All operators of a cluster must name the same lease: "
+                   "two leases are two leaders, which overcommit nodes. The chart's is "
+                   "RELEASE-NAMESPACE/RELEASE.")  # fmt: skip
 @click.option("--replicated", is_flag=True,
               help="Stand by while another operator holds the lease, instead of ending.")  # fmt: skip
 @click.option("--worker-memory", metavar="QUANTITY",
@@ -47,9 +49,9 @@ from thalweg.option_types import HOST_PORT, Address
                    "[default: half of the container's limit]")  # fmt: skip
 @click.option("--extender-bind", is_flag=True,
               help="Serve the extender's bind verb too, for `thalweg scheduler-config --bind`.")  # fmt: skip
-@click.option("--extender-endpoints", metavar="NAMESPACE/SERVICE",
-              help="Service without a selector. The leader writes its EndpointSlice with the address in the "
-                   "environment variable POD_IP.")  # fmt: skip
+@click.option("--extender-endpoints", type=NAMESPACED_NAME,
+              help="Service without a selector, with a port named extender. The leader writes its EndpointSlice with "
+                   "the address in the environment variable POD_IP.")  # fmt: skip
 def run(
     kubeconfig: Path | None,
     context: str | None,
@@ -60,14 +62,14 @@ def run(
     records: Path | None,
     dump_directory: Path | None,
     worker_memory: str | None,
-    lease: str,
+    lease: NamespacedName,
     extender_listen: Address | None,
     extender_cert: Path | None,
     extender_key: Path | None,
     extender_client_ca: Path | None,
     extender_insecure: bool,  # noqa: FBT001 - click's flags
     extender_bind: bool,  # noqa: FBT001
-    extender_endpoints: str | None,
+    extender_endpoints: NamespacedName | None,
     replicated: bool,  # noqa: FBT001
 ) -> None:
     """Run the operator.

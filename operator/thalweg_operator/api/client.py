@@ -38,10 +38,16 @@ _SECONDS = 30.0
 _TIMEOUT = aiohttp.ClientTimeout(total=_SECONDS)
 #: Seconds within which the server must accept a watch.
 _WATCH_BEGINS = 30.0
-#: TCP keep-alive: a probe after 30 s of silence, then every 10 s. The kernel drops the connection when sent data is not
-#: acknowledged for 4 s (TCP_USER_TIMEOUT, milliseconds). A write that starts just before the fence closes must not
-#: arrive after others may take the lease, so this is at most LeaseTimes.writes_end - LeaseTimes.renew.
-_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 4_000}
+#: Seconds after which the kernel drops a connection whose peer does not acknowledge what was sent. A write that is sent
+#: just before the fence closes must not arrive after others may take the lease: see LeaseTimes.
+DELIVERED_WITHIN = 3.0
+#: TCP keep-alive: a probe after 30 s of silence, then every 10 s. TCP_USER_TIMEOUT is in milliseconds.
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": 30,
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 4,
+    "TCP_USER_TIMEOUT": round(DELIVERED_WITHIN * 1000),
+}
 _TOPIC = "API server"
 #: An API server that starts answers 401 and 403 until it has read the roles, the accounts and the admission policies.
 #: Seconds after a lost connection in which these answers do not count as final.

@@ -35,8 +35,19 @@ class _Meta(msgspec.Struct):
     uid: str
 
 
+class _Port(msgspec.Struct):
+    name: str = ""
+
+
+class _ServiceSpec(msgspec.Struct, rename="camel"):
+    selector: dict[str, str] | None = None
+    ports: list[_Port] | None = None
+    ip_families: list[str] | None = None
+
+
 class _Service(msgspec.Struct):
     metadata: _Meta
+    spec: _ServiceSpec = msgspec.field(default_factory=_ServiceSpec)
 
 
 _services = JsonReader(_Service)
@@ -56,6 +67,21 @@ class ExtenderEndpoint:
     service: str
     address: IPv4Address | IPv6Address
     port: int
+
+    def problem_of(self, spec: _ServiceSpec) -> str:
+        """Why the Service cannot lead here alone; "": it can."""
+        name = f"Service {self.namespace}/{self.service}"
+        family = f"IPv{self.address.version}"
+        if spec.selector:
+            return f"{name} has spec.selector, so it leads to standbys too: remove the selector"
+        if all(port.name != PORT_NAME for port in spec.ports or ()):
+            return f'{name} has no port "{PORT_NAME}" in spec.ports: give the extender\'s port this name'
+        if spec.ip_families and family not in spec.ip_families:
+            return (
+                f"{name} has spec.ipFamilies {', '.join(spec.ip_families)}, but the pod's address {self.address} is "
+                f"{family}: make the Service with the family {family}"
+            )
+        return ""
 
     @property
     def slice_name(self) -> str:
@@ -82,6 +108,10 @@ class ExtenderEndpoint:
         }
 
 
+class _UnfitService(Exception):
+    """The Service cannot lead to one process."""
+
+
 class EndpointWriter:
     """Keeps the EndpointSlice as it must be while this process leads."""
 
@@ -91,7 +121,7 @@ class EndpointWriter:
         self._service = api_path("/api/v1/namespaces", endpoint.namespace, "services", endpoint.service)
 
     async def run(self) -> None:
-        """Applies it until cancelled."""
+        """Applies it until cancelled, while the Service is as it must be."""
         failures, applied = 0, False
         while True:
             try:
@@ -104,6 +134,9 @@ class EndpointWriter:
             except UnreadableJson as error:
                 failures += 1
                 self._api_client.outages.failed(_TOPIC, "not understood", f"not a Service: {error}")
+            except _UnfitService as error:
+                failures += 1
+                self._api_client.outages.failed(_TOPIC, "Service", str(error))
             else:
                 failures = 0
                 self._api_client.outages.recovered(_TOPIC)
@@ -115,6 +148,9 @@ class EndpointWriter:
 
     async def _apply(self) -> None:
         service = _services.read(await self._api_client.request("GET", self._service))
+        problem = self._endpoint.problem_of(service.spec)
+        if problem:
+            raise _UnfitService(problem)
         body = msgspec.json.encode(self._endpoint.manifest(service.metadata.uid))
         try:
             await self._patch(body)

@@ -6,6 +6,9 @@ writing after ``renew`` seconds (``Fence``). The others measure from when they f
 and wait until all its writes have ended (``LeaseTimes``). The Lease shows wall-clock times to people; nothing compares
 them.
 
+Only a release says that nobody writes any more. A Lease that lacks a holder for another reason was perhaps replaced
+while its holder works: it is waited for like one whose holder died. A Lease that was deleted is made again, empty.
+
 kubernetes_asyncio's leader election does not fit: its requests have no timeout, a lost connection leaves the leading
 task running, it compares wall clocks, and it does not release the lease. See docs/decisions/0028.
 """
@@ -24,15 +27,18 @@ import msgspec
 import structlog
 
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.client import APPLY_PATCH, ApiClient
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.constants import COMPONENT
 from thalweg_operator.errors import ConnectionLost, LeaseHeld, LeaseLost, OperatorError, Refused
 
 _log = structlog.get_logger()
 _API_GROUP: Final = "coordination.k8s.io/v1"
 #: Seconds that the release may take at shutdown.
 _RELEASE = 3.0
+#: What a release writes, as client-go does. Nobody else writes such a duration.
+_RELEASED: Final = {"holderIdentity": "", "leaseDurationSeconds": 1}
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -70,12 +76,20 @@ class LeaseName:
 class LeaseTimes:
     """Durations in seconds; the first three as in kube-scheduler's leader election.
 
+    From the moment before a renewal is sent, with the values below:
+
+    - 2: the next renewal is sent at the latest. It may take 5 (``attempt``); one that is not answered leaves time for
+      another one, which is sent at 9.
+    - 10: no write is started any more, and no byte is sent (``Fence``, ``FencedSocket``).
+    - 13: the kernel has delivered what was sent, or dropped it (``client.DELIVERED_WITHIN``).
+    - 14: others may take the lease. One second is left for inaccurate timers.
+    - 15: what the Lease says. One second is left for the first binding of the next leader.
+
     Attributes:
-        duration: leaseDurationSeconds: the lease ends so long after its last renewal.
+        duration: leaseDurationSeconds.
         renew: a holder starts no write so long after its last successful renewal.
         retry: longest pause between two attempts to acquire or renew.
-        reserve: all writes of a holder have ended so long before the lease ends, and others may take it from then on.
-            So a take-over, with the first binding, takes less than ``duration`` from the holder's death.
+        reserve: others may take the lease so long before it ends.
     """
 
     duration: float = 15.0
@@ -83,9 +97,18 @@ class LeaseTimes:
     retry: float = 2.0
     reserve: float = 1.0
 
-    def writes_end(self, duration: float) -> float:
-        """Seconds after a renewal at which all writes of the holder have ended; ``duration``: of its lease."""
-        return max(0.0, duration - self.reserve)
+    @property
+    def attempt(self) -> float:
+        """Seconds that one attempt to acquire or renew may take."""
+        return self.renew / 2
+
+    def writes_end(self, duration: float = 0.0) -> float:
+        """Seconds after a renewal at which all writes of the holder have ended.
+
+        Args:
+            duration: that its Lease says. Less than ours does not count: each version of Thalweg writes for that long.
+        """
+        return max(duration, self.duration) - self.reserve
 
 
 class LeaderElector:
@@ -132,9 +155,11 @@ class LeaderElector:
         self._changed = asyncio.Event()
         #: Whether this process was the last holder seen; its time may be over.
         self._mine = False
+        #: Whether a write that makes this process the holder was sent. It may have been carried out without an answer.
+        self._asked = False
         #: The Lease as this process wrote it last.
         self._written: dict[str, Any] | None = None
-        #: Spec of another holder's Lease at its last change.
+        #: The Lease at the last change by others.
         self._seen: dict[str, Any] | None = None
         self._refused_at = 0.0
         #: When the writes of the holder seen have ended, unless it renews the lease.
@@ -178,7 +203,7 @@ class LeaderElector:
         """One attempt to acquire or renew the lease; raises as ``run`` does."""
         problem = ""
         try:
-            async with asyncio.timeout(self._times.renew / 2):
+            async with asyncio.timeout(self._times.attempt):
                 await self._take()
         except TimeoutError:
             problem = "the API server did not answer in time"
@@ -207,16 +232,16 @@ class LeaderElector:
 
     async def release(self) -> None:
         """Releases the lease if it is held, so that another process need not wait."""
-        if not self._mine:
+        if not self._asked or self._clock() < self._not_before:  # who held it before may still write
             return
         self._close()
-        self._mine = False
+        self._mine = self._asked = False
         try:
             async with asyncio.timeout(_RELEASE):
-                # The last renewal may have been interrupted: read its result.
+                # The last write may have been interrupted: read its result.
                 lease = await self._read()
                 if lease is not None and _holder(lease) == self.identity:
-                    await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+                    await self._put(lease, _RELEASED)
                     _log.info("lease released", lease=str(self.lease))
         except (OperatorError, UnreadableJson, TimeoutError) as error:
             _log.warning("lease not released", lease=str(self.lease), problem=str(error))
@@ -233,44 +258,38 @@ class LeaderElector:
             else:
                 return
         lease = await self._read()
-        if self._mine and lease is None:
-            raise LeaseLost(f"the lease {self.lease} was deleted; another process may have held it meanwhile")
-        # Where the lease was deleted, its holder writes until it notices.
-        free = self._clock() >= self._free_at if lease is None else self._may_take(lease)
-        if free:
+        absent = lease is None
+        if lease is None:
+            if self._mine:
+                raise LeaseLost(f"the lease {self.lease} was deleted; another process may have held it meanwhile")
+            lease = await self._make()
+        if self._may_take(lease, new=absent):
             await self._write(lease)
 
-    async def _write(self, lease: dict[str, Any] | None) -> None:
+    async def _write(self, lease: dict[str, Any]) -> None:
         sent = self._clock()
-        before = "" if lease is None else _holder(lease)
         spec: dict[str, Any] = {"holderIdentity": self.identity, "leaseDurationSeconds": round(self._times.duration)}
-        if before != self.identity:
-            earlier = 0 if lease is None else lease.get("spec", {}).get("leaseTransitions") or 0
+        if _holder(lease) != self.identity:
+            earlier = lease.get("spec", {}).get("leaseTransitions") or 0
             spec |= {"acquireTime": _now(), "leaseTransitions": earlier + 1}
-        if lease is None:
-            metadata = {"name": self.lease.name, "namespace": self.lease.namespace}
-            body = {
-                "apiVersion": _API_GROUP,
-                "kind": "Lease",
-                "metadata": metadata,
-                "spec": spec | {"renewTime": _now()},
-            }
-            raw = await self.api_client.request("POST", self._path, body=msgspec.json.encode(body))
-            self._written = _decode(raw)
-        else:
-            self._written = await self._put(lease, spec)
+        self._asked = True
+        self._written = await self._put(lease, spec)
         if self._clock() < self._not_before:
             return
         self._deadline = sent + self._times.renew
-        self._fence.extend(self._deadline, sent + self._times.writes_end(self._times.duration))
+        self._fence.extend(self._deadline, sent + self._times.writes_end())
         if not self.held.is_set():
             self._mine, self.holder = True, self.identity
             self.held_since = asyncio.get_running_loop().time()
             self.held.set()
             _log.info("lease acquired", lease=str(self.lease), holder=self.identity)
 
-    def _may_take(self, lease: dict[str, Any]) -> bool:
+    def _may_take(self, lease: dict[str, Any], *, new: bool) -> bool:
         """Whether no other process holds the lease any more.
+
+        Args:
+            new: whether the Lease was not there. Somebody may have deleted it while its holder works: replicas wait for
+                that one. A process alone, the first one of a cluster as a rule, does not.
 
         Raises:
             LeaseLost: another process took the lease from this one.
@@ -282,21 +301,22 @@ class LeaderElector:
             return True
         if self._mine:
             raise LeaseLost(f"{holder or 'another process'} took the lease {self.lease}")
-        if not holder:
+        if _is_released(lease) or (new and not (holder or self._waits or self._seen)):
             return True
-        seconds = self._times.writes_end(spec.get("leaseDurationSeconds") or self._times.duration)
+        seconds = self._times.writes_end(spec.get("leaseDurationSeconds") or 0.0)
         if self._seizes:
             self._not_before = self._clock() + seconds
             _log.warning("lease seized", lease=str(self.lease), holder=holder)
             return True
-        if spec != self._seen:
-            if self._seen is not None and not self._waits:
+        # The version, not the spec, is compared: others may have held the lease between two that look the same.
+        if self._seen is None or lease["metadata"]["resourceVersion"] != self._seen["metadata"]["resourceVersion"]:
+            if self._seen is not None and holder and spec != self._seen.get("spec") and not self._waits:
                 raise LeaseHeld(
                     f"another Thalweg works on this cluster: {holder} holds the lease {self.lease} and renews it"
                 )
             if self._seen is None:
                 _log.info("waiting for the lease", lease=str(self.lease), holder=holder)
-            self._seen, self._free_at = spec, self._clock() + seconds
+            self._seen, self._free_at = lease, self._clock() + seconds
         return self._clock() >= self._free_at
 
     def _check_rights(self, error: Refused) -> None:
@@ -308,7 +328,7 @@ class LeaderElector:
         self._refused_at = self._refused_at or now
         if now - self._refused_at >= self._times.renew:
             raise OperatorError(
-                f"cannot use the lease {self.lease}: {error}; it needs get, create and update on "
+                f"cannot use the lease {self.lease}: {error}; it needs get, create, patch and update on "
                 f"leases.coordination.k8s.io in the namespace {self.lease.namespace}"
             )
 
@@ -320,6 +340,28 @@ class LeaderElector:
                 return None
             raise
         return _decode(raw)
+
+    async def _make(self) -> dict[str, Any]:
+        """Makes the Lease, without a holder; if somebody made it meanwhile, returns it unchanged.
+
+        Server-side apply does both, and RBAC can limit `create` to a name with it.
+        """
+        lease = {
+            "apiVersion": _API_GROUP,
+            "kind": "Lease",
+            # By this label `thalweg uninstall` finds the leases of all operators.
+            "metadata": {
+                "name": self.lease.name,
+                "namespace": self.lease.namespace,
+                "labels": {"app.kubernetes.io/name": COMPONENT},
+            },
+            "spec": {},
+        }
+        path, manager = f"{self._path}/{self.lease.name}", {"fieldManager": COMPONENT}
+        body = msgspec.json.encode(lease)
+        return _decode(
+            await self.api_client.request("PATCH", path, body=body, content_type=APPLY_PATCH, params=manager)
+        )
 
     async def _put(self, lease: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         body = {**lease, "spec": {**lease.get("spec", {}), **spec, "renewTime": _now()}}
@@ -334,6 +376,10 @@ class LeaderElector:
 
 def _holder(lease: dict[str, Any]) -> str:
     return str(lease.get("spec", {}).get("holderIdentity") or "")
+
+
+def _is_released(lease: dict[str, Any]) -> bool:
+    return bool(lease.get("spec", {}).items() >= _RELEASED.items())
 
 
 def _decode(raw: bytes) -> dict[str, Any]:

@@ -135,6 +135,11 @@ class Reflector(Generic[T]):
         self._watch_end: asyncio.Timeout | None = None
 
     @property
+    def absent(self) -> bool:
+        """Whether the cluster does not serve the kind."""
+        return self._absent
+
+    @property
     def version(self) -> int:
         """ResourceVersion up to which the sink has every change; 0: unknown."""
         return int(self._version) if self._version.isdecimal() else 0

@@ -16,7 +16,7 @@ import structlog
 
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.fair_queue import Entry, FairQueue, slots_for
-from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.metrics import Metrics
 
 _T = TypeVar("_T")
@@ -46,11 +46,13 @@ class Retry:
         cause: label of the metric: lost, busy (429), error (5xx), conflict or refused.
         min_delay: shortest pause in seconds.
         counts_as_failure: whether the attempt counts as a failure of the namespace (``FairQueue``).
+        uncertain: whether the attempt may have been carried out, or may still be.
     """
 
     cause: str
     min_delay: float = 0.0
     counts_as_failure: bool = True
+    uncertain: bool = False
 
 
 Outcome: TypeAlias = Finished | Retry
@@ -59,9 +61,10 @@ Outcome: TypeAlias = Finished | Retry
 def retry_after_error(error: ConnectionLost | Refused) -> Retry:
     """The retry after an error."""
     if isinstance(error, ConnectionLost):
-        return Retry("lost")
+        return Retry("lost", uncertain=not isinstance(error, LeaseLost))
     if error.transient:
-        return Retry("busy" if error.status == 429 else "error", error.retry_after)
+        busy = error.status == 429
+        return Retry("busy" if busy else "error", error.retry_after, uncertain=not busy)
     return Retry("conflict" if error.status == 409 else "refused", error.retry_after, counts_as_failure=False)
 
 
@@ -96,6 +99,8 @@ class WriteQueue(Generic[_T]):
         self._idle: deque[asyncio.Future[None]] = deque()
         self._timer: tuple[float, asyncio.TimerHandle] | None = None
         self._drained: list[asyncio.Future[None]] = []
+        #: Items of which an attempt may have been carried out, until another attempt gets a final answer.
+        self._uncertain: set[Entry[_T]] = set()
         self._retries = {
             cause: metrics.write_retries.labels(name, cause)
             for cause in ("lost", "busy", "error", "conflict", "refused")
@@ -109,6 +114,11 @@ class WriteQueue(Generic[_T]):
     def __len__(self) -> int:
         """Number of items: due, in flight and resting."""
         return self._queue.length
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a request was sent that may still be carried out."""
+        return bool(self._queue.in_flight or self._uncertain)
 
     def put(self, item: _T, namespace: str) -> None:
         """Adds an item."""
@@ -130,9 +140,9 @@ class WriteQueue(Generic[_T]):
         """Returns when the queue is empty.
 
         Args:
-            resting: whether to wait also for items that rest between two attempts.
+            resting: whether to wait for all items that rest between two attempts, not only for the uncertain ones.
         """
-        while self._queue.length - (0 if resting else self._queue.resting):
+        while self._queue.length - (0 if resting else self._queue.resting) or self._uncertain:
             waiter = asyncio.get_running_loop().create_future()
             self._drained.append(waiter)
             await waiter
@@ -158,9 +168,12 @@ class WriteQueue(Generic[_T]):
         now = self._clock()
         if isinstance(outcome, Retry):
             self._retries[outcome.cause].inc()
+            if outcome.uncertain:
+                self._uncertain.add(entry)
             rest = self._backoff.pause(entry.tries, outcome.min_delay)
             self._queue.retry(entry, now, rest, succeeded=not outcome.counts_as_failure)
         else:
+            self._uncertain.discard(entry)
             self._queue.finish(entry, now, succeeded=_SUCCEEDED[outcome])
         if self._drained:
             for waiter in self._drained:

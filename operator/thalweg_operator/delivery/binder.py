@@ -29,6 +29,8 @@ from thalweg_operator.shell import Shell
 
 _log = structlog.get_logger()
 _BACKOFF = Backoff(first=0.1, longest=5.0)
+#: Seconds after which a binding that was begun is not carried out any more: our time-out, and the API server's (60 s).
+_CARRIED_OUT_WITHIN = 90.0
 
 
 class _Meta(msgspec.Struct):
@@ -97,8 +99,8 @@ class Binder:
         self._queue = WriteQueue("bindings", concurrency, self._try, metrics, backoff)
         self._encoder = msgspec.json.Encoder()
         self._succeeded = metrics.bindings.labels("bound")
-        #: Pods whose binding may have been carried out, or may still be.
-        self._unanswered: set[str] = set()
+        #: Bindings of kube-scheduler without an answer, by the pod's UID: key, and until when it may be carried out.
+        self._of_scheduler: dict[str, tuple[str, float]] = {}
 
     def put(self, write: Bind) -> None:
         """Puts a binding in line."""
@@ -111,13 +113,19 @@ class Binder:
     async def drain(self) -> None:
         """Returns when all that is due was sent, and the API server said for certain what it has done."""
         await self._queue.drain(resting=False)
-        while self._unanswered:  # noqa: ASYNC110 - those that rest are sent again until they are certain
+        while self.unanswered:  # noqa: ASYNC110 - the watch shows it, or its time passes
             await asyncio.sleep(0.01)
 
     @property
     def unanswered(self) -> bool:
-        """Whether a binding was sent that may have been carried out, or may still be."""
-        return bool(self._unanswered)
+        """Whether a binding was sent that may still be carried out, or that the watch has not shown."""
+        now, waiting = asyncio.get_running_loop().time(), self._shell.cluster.waiting
+        self._of_scheduler = {
+            uid: (key, until)
+            for uid, (key, until) in self._of_scheduler.items()
+            if until > now and key in waiting and waiting[key].uid == uid
+        }
+        return self._queue.unanswered or bool(self._of_scheduler)
 
     async def bind_for_scheduler(self, namespace: str, name: str, uid: str, node: str) -> str:
         """Binds a pod where kube-scheduler has placed it, tried once: its own attempts come again.
@@ -134,14 +142,16 @@ class Binder:
         if not self._shell.ledger.in_flight.is_let_through_to(key, node):
             return f'pod "{key}" was not let through to node "{node}"'
         path, body = self._binding(namespace, name, uid, node)
-        self._unanswered.add(uid)
+        problem = ""
+        self._of_scheduler[uid] = (key, asyncio.get_running_loop().time() + _CARRIED_OUT_WITHIN)
         try:
             await self._api_client.request("POST", path, body=body)
         except (ConnectionLost, Refused) as error:
-            self._unanswered.discard(uid)
-            return str(error)
-        self._unanswered.discard(uid)
-        return ""
+            problem = str(error)
+            if retry_after_error(error).uncertain:
+                return problem
+        self._of_scheduler.pop(uid, None)
+        return problem
 
     def _binding(self, namespace: str, name: str, uid: str, node: str) -> tuple[str, bytes]:
         path = pod_path(namespace, name, "binding")
@@ -149,17 +159,14 @@ class Binder:
         return path, self._encoder.encode(_Binding("v1", "Binding", _Meta(name, namespace, uid), _Target("Node", node)))
 
     async def _try(self, planned: _QueuedBinding, tries: int) -> Outcome:
-        uid = planned.write.pod.uid
-        self._unanswered.add(uid)
         try:
             outcome = await self._bind(planned, tries)
         except Exception:
-            self._unanswered.discard(uid)
             # The pod must not be lost: its room is given back and the next round takes it up.
             self._shell.answered(planned.write, Answer.REFUSED)
             raise
-        if isinstance(outcome, Finished) or not planned.uncertain:
-            self._unanswered.discard(uid)
+        if isinstance(outcome, Retry) and not planned.uncertain:
+            self._shell.answered(planned.write, Answer.RETRYING)
         return outcome
 
     async def _bind(self, planned: _QueuedBinding, tries: int) -> Outcome:
@@ -168,13 +175,14 @@ class Binder:
         if not planned.uncertain:
             problem = self._shell.bind_problem(write, retry=tries > 0)
             if problem:
-                self._give_up(write, problem, "")
+                self._give_up(write, problem, "", Answer.UNWANTED)
                 return Finished.UNSENT
         elif node not in self._shell.cluster.nodes:
             # The API server does not check that the node exists; a pod bound to a node that is gone never runs. An
             # earlier try may have got through. Until that is known nothing more is sent there.
             return await self._resolve_conflict(write, Refused(409, ""))
         path, body = self._binding(pod.namespace, pod.name, pod.uid, node)
+        self._shell.answered(write, Answer.UNCERTAIN)
         try:
             await self._api_client.request("POST", path, body=body)
         except LeaseLost as error:
@@ -233,11 +241,17 @@ class Binder:
         if pod.created:
             self._metrics.binding_seconds.observe(max(0.0, time.time() - pod.created))
 
-    def _give_up(self, write: Bind, answer: str, reason: str) -> None:
-        """Ends a binding that did not happen; ``reason``: why the API server will not bind the pod, if it says so."""
+    def _give_up(self, write: Bind, what: str, reason: str, answer: Answer = Answer.REFUSED) -> None:
+        """Ends a binding that did not happen.
+
+        Args:
+            what: for the metric.
+            reason: why the API server will not bind the pod, if it says so.
+            answer: for the ledger.
+        """
         pod = write.pod
-        self._metrics.bindings.labels(answer).inc()
-        _log.info("not bound", pod=pod.key, node=write.node, answer=answer, reason=reason)
+        self._metrics.bindings.labels(what).inc()
+        _log.info("not bound", pod=pod.key, node=write.node, answer=what, reason=reason)
         if reason:
             self._progress.refused(pod, reason)
-        self._shell.answered(write, Answer.REFUSED, reason)
+        self._shell.answered(write, answer, reason)

@@ -65,6 +65,11 @@ class Evictor:
         """Returns when everything in line was answered; what a budget holds up is not waited for."""
         await self._queue.drain(resting=False)
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether an eviction was sent that may still be carried out."""
+        return self._queue.unanswered
+
     async def _try(self, write: Evict, tries: int) -> Outcome:
         if not self._shell.is_wanted(write):
             self._shell.answered(write, Answer.UNWANTED)

@@ -73,8 +73,13 @@ class Nominator:
         await self._queue.run()
 
     async def drain(self) -> None:
-        """Returns when all that is due was sent."""
+        """Returns when all that is due was sent and answered."""
         await self._queue.drain(resting=False)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a write was sent that may still be carried out."""
+        return self._queue.unanswered
 
     async def _try(self, write: PodWrite, tries: int) -> Outcome:
         try:
