@@ -37,8 +37,6 @@ def _run(only: str, report: Path, *, slow: bool) -> int:
         "0",
         "-q",
         "tests/faults/test_faults.py",
-        "-o",
-        "junit_family=xunit1",
     ]
     command += [
         "-o",

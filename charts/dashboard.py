@@ -111,8 +111,11 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Nominations by outcome, a second", "ops", _rates("thalweg_steered_total", "outcome")),
             Panel("Writes to pods that kube-scheduler binds, a second", "ops",
                   _rates("thalweg_steering_writes_total", "kind", "answer")),
-            Panel("Time until the certificates expire", "s",
-                  (("{{file}}", "thalweg_extender_certificate_expiration_timestamp_seconds{SCOPE} - time()"),)),
+            Panel("Time until the certificates expire", "s", (
+                ("{{file}}", "thalweg_extender_certificate_expiration_timestamp_seconds{SCOPE} - time()"),
+                ("kube-scheduler's",
+                 "(thalweg_extender_client_certificate_expiration_timestamp_seconds{SCOPE} > 0) - time()"),
+            )),
         ),
     ),
     (

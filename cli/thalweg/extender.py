@@ -133,5 +133,6 @@ def _listen(
         certificates=certificates,
         bind=operator.binder.bind_for_scheduler if bind else None,
         on_answer=on_answer,
+        on_client=metrics.client_certificate_expiration.set,
         on_refused=partial(operator.bad_input.refuse, "extender request"),
     )

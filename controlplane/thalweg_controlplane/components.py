@@ -219,6 +219,8 @@ def _api_server(layout: Layout, features: Features) -> list[str]:
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1000",
         "--profiling=false",
+        # Some distributions have it on, OpenShift among them. It asks for more rights where an object names its owner.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         *_GANG_FEATURES,
         *useless,
         *(audit if features.audit else []),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 
 import thalweg_listener
+from aiohttp import web
 
 from thalweg_extender.certificates import Certificates
 from thalweg_extender.errors import CannotListen
 from thalweg_extender.limits import DEFAULT_LIMITS, Limits
-from thalweg_extender.plan_view import Bind, OnAnswer, OnRefused, PlanView
+from thalweg_extender.plan_view import Bind, OnAnswer, OnClient, OnRefused, PlanView
 from thalweg_extender.server import VerbDispatcher
 
 
@@ -23,6 +26,7 @@ async def listening(
     certificates: Certificates | None = None,
     bind: Bind | None = None,
     on_answer: OnAnswer = lambda _verb, _outcome, _seconds: None,
+    on_client: OnClient = lambda _expiration: None,
     on_refused: OnRefused = lambda _field, _name, _problem: None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> AsyncIterator[int]:
@@ -34,6 +38,7 @@ async def listening(
         plan_view: gives advice about pods.
         certificates: None: plain HTTP.
         bind, on_answer, on_refused: see ``VerbDispatcher``.
+        on_client: called for each request of a client with a certificate.
         limits: limits of the listener.
 
     Raises:
@@ -41,8 +46,21 @@ async def listening(
     """
     requests = VerbDispatcher(plan_view, bind, limits, on_answer, on_refused)
     tls = None if certificates is None else certificates.context
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        certificate = request.get_extra_info("peercert")
+        if certificate:
+            on_client(_expiration(certificate["notAfter"]))
+        return await requests.answer(request)
+
     try:
-        async with thalweg_listener.listening(host, port, requests.answer, limits, on_refused, tls) as chosen:
+        async with thalweg_listener.listening(host, port, answer, limits, on_refused, tls) as chosen:
             yield chosen
     except thalweg_listener.CannotListen as error:
         raise CannotListen(f"{error} for kube-scheduler") from error
+
+
+@lru_cache(maxsize=16)
+def _expiration(not_after: str) -> float:
+    """Seconds since the epoch, of a certificate's text."""
+    return ssl.cert_time_to_seconds(not_after)

@@ -12,6 +12,8 @@ from thalweg_extender.answers import Outcome
 Bind = Callable[[str, str, str, str], Awaitable[str]]
 #: Called after each response. Arguments: verb, outcome, seconds from the end of the request's body to the response.
 OnAnswer = Callable[[str, str, float], None]
+#: Called for each request of a client with a certificate. Argument: when that expires, in seconds since the epoch.
+OnClient = Callable[[float], None]
 #: Called for each refused request or connection. Arguments: name of the refused part (a fixed set), client, problem.
 OnRefused = Callable[[str, str, str], None]
 

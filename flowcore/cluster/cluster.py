@@ -51,11 +51,12 @@ class Cluster:
         occupancy: what is taken on each node.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own_namespace: str = "") -> None:
+        """``own_namespace``: Thalweg's, for the policies; "" where it runs in no namespace of the cluster."""
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.namespaces: dict[str, Labels] = {}
-        self.policies = PolicyIndex()
+        self.policies = PolicyIndex(own_namespace=own_namespace)
         self.waiting: dict[str, Pod] = {}
         self.leaving: set[str] = set()
         self.populations: dict[Governed, Population] = {}

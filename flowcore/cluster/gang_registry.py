@@ -8,7 +8,7 @@ does not help the gang now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowcore.cluster.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
@@ -195,13 +195,18 @@ class GangRegistry:
 
     def partial_gang(self, key: GangKey, reserved: Mapping[str, str]) -> PartialGang | None:
         """The gang, if it is partial (``partial_gangs``)."""
-        if not self.members(key)[1]:
-            return None
-        group = self.state(key).spec.group
-        lacks = self._lacks_pods(key, reserved) or any(
-            self._lacks_pods(other, reserved) for other in group if self.members(other)[0]
+        return self._to_partial(key) if self.members(key)[1] and self.lacks_pods(key, reserved) else None
+
+    def lacks_pods(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
+        """Whether it, or a gang of its group with waiting pods, has fewer pods than it needs.
+
+        Args:
+            reserved: keys of pods on their way to a node; they count.
+            besides: a pod that does not count.
+        """
+        return self._lacks_pods(key, reserved, besides) or any(
+            self._lacks_pods(other, reserved, besides) for other in self.state(key).spec.group if self.members(other)[0]
         )
-        return self._to_partial(key) if lacks else None
 
     def _to_partial(self, key: GangKey) -> PartialGang:
         spec, (waiting, bound) = self.state(key).spec, self.members(key)
@@ -209,11 +214,11 @@ class GangRegistry:
             key, key.display_name, tuple(bound.values()), tuple(waiting.values()), spec.min_member or 0, spec.timeout
         )
 
-    def _lacks_pods(self, key: GangKey, reserved: Mapping[str, str]) -> bool:
+    def _lacks_pods(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
         """Whether it has fewer pods than it needs, counting pods on their way to a node."""
         state = self.state(key)
         lacking = (state.spec.min_member or 0) - state.bound_count - state.succeeded_count
-        return lacking > 0 and lacking > sum(pod in reserved for pod in self.members(key)[0])
+        return lacking > 0 and lacking > sum(pod in reserved and pod != besides for pod in self.members(key)[0])
 
     def state(self, key: GangKey) -> GangState:
         """The requirements by its pods and its PodGroup as they are now."""

@@ -9,10 +9,12 @@ from flowcore.model.advice import ExtenderPod
 from flowcore.model.generational_cache import GenerationalCache
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, by_precedence, governing
-from flowcore.model.selectors import Labels
+from flowcore.model.selectors import Labels, value_of
 
 #: Bytes of remembered answers, twice.
 _CACHE_BYTES = 2**23
+#: Label with a namespace's own name. The API server sets it on each namespace, and nobody can change it.
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 #: A lookup of more labels takes longer than asking each policy.
 _MAX_CACHED_LABELS = 256
 
@@ -22,9 +24,12 @@ class PolicyIndex:
 
     Args:
         policies: accepted policies in any order, without the built-in default.
+        own_namespace: Thalweg's; "" where it runs in no namespace. There and in kube-system no policy with delivery
+            Extender governs a pod: the cluster and Thalweg need those pods, so they never wait for Thalweg.
     """
 
-    def __init__(self, policies: Iterable[Policy] = ()) -> None:
+    def __init__(self, policies: Iterable[Policy] = (), own_namespace: str = "") -> None:
+        self._system_namespaces = frozenset({"kube-system", own_namespace} - {""})
         self._ordered = by_precedence([BUILT_IN, *policies])
         self._matching: GenerationalCache[tuple[str, Labels, Labels], list[Policy]] = GenerationalCache(_CACHE_BYTES)
 
@@ -58,19 +63,35 @@ class PolicyIndex:
 
     def of_request(self, pod: ExtenderPod, namespace_labels: Labels) -> Policy | None:
         """The policy that would govern a pod as a request describes it. The answer is not remembered."""
-        matching = governing(self._ordered, pod.scheduler_name, to_labels(dict(pod.labels)), namespace_labels)
+        matching = self._find(pod.scheduler_name, to_labels(dict(pod.labels)), namespace_labels)
         return matching[0] if matching else None
 
     def governing(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
         """All policies that match a pod; the first governs it. The answer is remembered until ``age`` drops it."""
         if len(labels) + len(namespace_labels) > _MAX_CACHED_LABELS:
-            return governing(self._ordered, scheduler_name, labels, namespace_labels)
+            return self._find(scheduler_name, labels, namespace_labels)
         key = (scheduler_name, labels, namespace_labels)
         matching = self._matching.get(key)
         if matching is None:
-            matching = governing(self._ordered, scheduler_name, labels, namespace_labels)
+            matching = self._find(scheduler_name, labels, namespace_labels)
             self._matching.put(key, matching, 56 + 8 * len(matching))
         return matching
+
+    def left_out(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
+        """The policies that match a pod and do not govern it, because it is in a system namespace."""
+        if not self._is_system(namespace_labels):
+            return []
+        matching = governing(self._ordered, scheduler_name, labels, namespace_labels)
+        return [policy for policy in matching if policy.delivery.through_kube_scheduler]
+
+    def _find(self, scheduler_name: str, labels: Labels, namespace_labels: Labels) -> list[Policy]:
+        matching = governing(self._ordered, scheduler_name, labels, namespace_labels)
+        if self._is_system(namespace_labels):
+            return [policy for policy in matching if not policy.delivery.through_kube_scheduler]
+        return matching
+
+    def _is_system(self, namespace_labels: Labels) -> bool:
+        return value_of(namespace_labels, _NAMESPACE_NAME) in self._system_namespaces
 
     def age(self) -> None:
         """To be called now and then: drops the answers that nobody asked for since the last call but one."""

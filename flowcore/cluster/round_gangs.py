@@ -7,7 +7,7 @@ gang is computed once, when it is first asked for, and all gangs of a group shar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,14 +40,17 @@ class RoundGangs:
         pending: Sequence[tuple[Pod, Delivery]],
         reserved: Mapping[str, str],
         domain_of: DomainOf,
+        paused: Collection[str] = (),
     ) -> None:
         """For one round.
 
         Args:
             pending: the pods to place, and how the plan of each is delivered.
             reserved: keys of pods on their way to a node, and that node.
+            paused: keys of pods that are not planned for a while, since a write for them was refused.
         """
         self._registry, self._pending, self._reserved, self._domain_of = registry, pending, reserved, domain_of
+        self._paused = paused
         self._positions: dict[GangKey, list[int]] = {}
         self._progress: dict[GangKey, _GangProgress] = {}
         self._groups: dict[tuple[GangKey, ...], _Group] = {}
@@ -115,7 +118,7 @@ class RoundGangs:
         found = self._progress.get(key)
         if found is None:
             pending = [self._pending[at] for at in self._positions.get(key, ())]
-            found = self._progress[key] = _GangProgress(self._registry, key, pending, self._reserved)
+            found = self._progress[key] = _GangProgress(self._registry, key, pending, self._reserved, self._paused)
         return found
 
     def _group(self, group: tuple[GangKey, ...]) -> _Group:
@@ -150,7 +153,12 @@ class _GangProgress:
     """
 
     def __init__(
-        self, registry: GangRegistry, key: GangKey, pending: Sequence[tuple[Pod, Delivery]], reserved: Mapping[str, str]
+        self,
+        registry: GangRegistry,
+        key: GangKey,
+        pending: Sequence[tuple[Pod, Delivery]],
+        reserved: Mapping[str, str],
+        paused: Collection[str],
     ) -> None:
         state = registry.state(key)
         waiting, bound = registry.members(key)
@@ -166,7 +174,7 @@ class _GangProgress:
         elif self.missing > 0:
             exist = state.bound_count + state.succeeded_count + len(waiting)
             self.unschedulable_reason = self._find_reason(
-                key, pending, waiting, reserved, f"{exist} of {needed}" if exist < needed else ""
+                key, pending, waiting, reserved, paused, f"{exist} of {needed}" if exist < needed else ""
             )
 
     def _find_reason(
@@ -175,6 +183,7 @@ class _GangProgress:
         pending: Sequence[tuple[Pod, Delivery]],
         waiting: Mapping[str, Pod],
         reserved: Mapping[str, str],
+        paused: Collection[str],
         too_few: str,
     ) -> str:
         if too_few:
@@ -182,10 +191,8 @@ class _GangProgress:
         if len(pending) < self.missing:
             now = {pod.key for pod, _ in pending}
             others = [pod for name, pod in sorted(waiting.items()) if name not in now and name not in reserved]
-            why = next(
-                (f"; {pod.key}: {pod.blocked_reason or pod.unsupported_reason}" for pod in others if _is_blocked(pod)),
-                "",
-            )
+            reasons = ((pod.key, _waiting_reason(pod, paused)) for pod in others)
+            why = next((f"; {name}: {reason}" for name, reason in reasons if reason), "")
             return f"{key.display_name}: it needs {self.missing} pods at once, {len(pending)} can be planned now{why}"
         if len(self.deliveries) > 1:
             ways = ", ".join(sorted(each.value for each in self.deliveries))
@@ -251,8 +258,10 @@ class _Group:
         return _Blocker(key, progress.has_waiting, ": its group is not delivered the same way", progress.deliveries)
 
 
-def _is_blocked(pod: Pod) -> bool:
-    return bool(pod.blocked_reason or pod.unsupported_reason)
+def _waiting_reason(pod: Pod, paused: Collection[str]) -> str:
+    """Why a pod is not planned in this round; "": not known here."""
+    pause = "it pauses, since a write for it was refused" if pod.key in paused else ""
+    return pod.blocked_reason or pod.unsupported_reason or pause
 
 
 def _atomic_group_name(group: tuple[GangKey, ...]) -> str:

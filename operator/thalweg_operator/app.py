@@ -109,7 +109,7 @@ class Operator:
         self._settings, self._api_client, self._elector = settings, api_client, elector
         self.metrics = Metrics()
         self.bad_input = BadInput(self.metrics)
-        cluster = Cluster()
+        cluster = Cluster(settings.own_pod.namespace if settings.own_pod else "")
         ledger = Ledger(cluster)
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._shell = shell = Shell(cluster, ledger, batcher.trigger)

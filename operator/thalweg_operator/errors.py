@@ -26,18 +26,20 @@ class Refused(OperatorError):
         status: HTTP status.
         reason: message of the answer.
         retry_after: seconds of the Retry-After header; 0 without one.
+        starting: whether the server may refuse all requests of this account, because it has just started.
     """
 
-    def __init__(self, status: int, reason: str, retry_after: float = 0.0) -> None:
+    def __init__(self, status: int, reason: str, retry_after: float = 0.0, *, starting: bool = False) -> None:
         super().__init__(f"{status}: {reason}")
         self.status = status
         self.reason = reason
         self.retry_after = retry_after
+        self.starting = starting
 
     @property
     def transient(self) -> bool:
         """Whether a retry of the same request may succeed."""
-        return self.status in (408, 429, 500, 502, 503, 504)
+        return self.starting or self.status in (408, 429, 500, 502, 503, 504)
 
 
 class WorkerLost(OperatorError):

@@ -143,6 +143,12 @@ class Metrics:
             ["file"],
             registry=r,
         )
+        self.client_certificate_expiration = Gauge(
+            "thalweg_extender_client_certificate_expiration_timestamp_seconds",
+            "When kube-scheduler's certificate expires, in seconds since the epoch: of the client that asked last; "
+            "0: none has asked with a certificate.",
+            registry=r,
+        )
         self.binding_seconds = Histogram(
             "thalweg_creation_to_binding_seconds", "From a pod's creation to its binding.", buckets=_SECONDS, registry=r
         )

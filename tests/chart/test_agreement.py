@@ -1,6 +1,7 @@
 """The objects of the chart agree with each other: selectors, ports, names of certificates, keys of Secrets."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -110,7 +111,7 @@ def test_secrets(helm: Helm, mode: str, source: str) -> None:
     used: set[str] = set()
     for pod in pod_templates(objects):
         for volume in pod["spec"].get("volumes", ()):
-            if "secret" in volume:
+            if "secret" in volume and volume["name"] != "config":  # kube-scheduler's configuration
                 used.add(volume["secret"]["secretName"])
                 keys = {each["key"]: each["path"] for each in volume["secret"]["items"]}
                 assert keys == {key: key for key in ("tls.crt", "tls.key", "ca.crt")}
@@ -129,6 +130,60 @@ def test_secrets(helm: Helm, mode: str, source: str) -> None:
         made = set(given.values())
     assert used == made
     assert all("data" not in each and "stringData" not in each for each in objects if each["kind"] == "Secret")
+
+
+def test_a_renewed_ca_is_trusted_as_before(helm: Helm) -> None:
+    """The CA that cert-manager keeps for the release has the same key after a renewal, whatever its default is."""
+    authority = one(
+        helm.template({"mode": "Extender", "certificates.source": "CertManager"}), "Certificate", "thalweg-extender-ca"
+    )
+    assert authority["spec"]["privateKey"]["rotationPolicy"] == "Never"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_release_reaches_its_own_ports(helm: Helm, mode: str) -> None:
+    """Whoever else is let in by the network policy: `helm test` and the second kube-scheduler are."""
+    mine = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
+    values = {"mode": mode, "networkPolicy.metricsFrom": mine, "networkPolicy.extenderFrom": mine}
+    objects = helm.template(values)
+    labels = {
+        pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod["metadata"]["labels"]
+        for pod in pod_templates(objects)
+    }
+    opened = {}
+    for rule in one(objects, "NetworkPolicy", "thalweg")["spec"]["ingress"]:
+        assert rule["from"][0] == mine[0]
+        selectors = [each["podSelector"]["matchLabels"] for each in rule["from"][1:]]
+        reached = {name for name in labels if any(matches(selector, labels[name]) for selector in selectors)}
+        opened[rule["ports"][0]["port"]] = reached
+    expected = {
+        "Binder": {},
+        "Extender": {"extender": {"test"}},
+        "SecondScheduler": {"extender": {"test", "kube-scheduler"}},
+    }
+    assert opened == {"http": {"test"}, **expected[mode]}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_helm_test_asks_the_extender(helm: Helm, mode: str) -> None:
+    """With an extender, `thalweg doctor` gets the configuration that kube-scheduler has, and reaches it as it does."""
+    objects = helm.template({"mode": mode})
+    spec = one(objects, "Pod", "thalweg-test")["spec"]
+    (doctor,) = spec["containers"]
+    given = options(doctor["args"]).get("--scheduler-config")
+    assert given == (None if mode == "Binder" else ["/config/scheduler.yaml"])
+    mounts = {each["name"]: each["mountPath"] for each in doctor["volumeMounts"]}
+    volumes = {each["name"]: each for each in spec["volumes"]}
+    if mode == "Extender":
+        made = options(container(objects, "scheduler-config")["args"])["--store"]
+        secret = volumes["config"]["secret"]
+        assert (mounts["config"], [f"{NAMESPACE}/{secret['secretName']}"]) == ("/config", made)
+        assert secret["items"] == [{"key": "scheduler.yaml", "path": "scheduler.yaml"}]
+    if mode == "SecondScheduler":
+        second = one(objects, "Deployment", "thalweg-kube-scheduler")["spec"]["template"]["spec"]
+        assert spec["initContainers"][-1] == second["initContainers"][0]
+        assert {each["name"]: each for each in second["volumes"]} == volumes
+        assert mounts == {each["name"]: each["mountPath"] for each in second["containers"][0]["volumeMounts"]}
 
 
 def test_your_own_issuer(helm: Helm) -> None:
@@ -154,3 +209,25 @@ def test_alerts_and_dashboard(helm: Helm) -> None:
     dashboard = one(objects, "ConfigMap", "thalweg-dashboard")
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(dashboard["data"]["thalweg.json"])["panels"]
+
+
+def test_the_accounts_are_documented(helm: Helm) -> None:
+    """The reference page of rights has a row for each account of the chart, with all that its roles are about."""
+    page = (CHART.parents[1] / "docs/reference/rights.md").read_text()
+    rows = dict(re.findall(r"^\| `(thalweg[a-z-]*)` \| (.*) \|$", page, re.MULTILINE))
+    accounts: set[str] = set()
+    for mode in MODES:
+        objects = helm.template({"mode": mode})
+        accounts |= {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
+        roles = {(each["kind"], each["metadata"]["name"]): each for each in objects if each["kind"].endswith("Role")}
+        for binding in (each for each in objects if each["kind"].endswith("RoleBinding")):
+            account = binding["subjects"][0]["name"]
+            role = roles.get((binding["roleRef"]["kind"], binding["roleRef"]["name"]))
+            if account == "thalweg":
+                continue  # the table of rights/ has it, right by right
+            if role is None:
+                assert f"`{binding['roleRef']['name']}`" in rows[account]
+            else:
+                about = {name for rule in role["rules"] for name in rule.get("resources", rule.get("nonResourceURLs"))}
+                assert [name for name in about if f"`{name}`" not in rows[account]] == [], account
+    assert set(rows) == accounts

@@ -9,22 +9,23 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import yaml
+from support.chart_matrix import FOREIGN, KINDS, foreign_crds, key, matrix
 from support.cli import thalweg
 from support.cluster_listing import everything
 from support.helm import CHART, NAMESPACE, Helm, HelmError, Manifest, one, pod_templates
 from support.operator import until
 from thalweg_controlplane import Api, ApiError, ControlPlane
-from thalweg_controlplane.api import APPLY_PATCH
+from thalweg_controlplane.api import APPLY_PATCH, MERGE_PATCH
 from thalweg_controlplane.objects import collection_path, object_path, pod
 
-from flowcore.model.policies import GATE
+from flowcore.model.policies import GATE, PLANNED
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -32,65 +33,20 @@ CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/flowschedulingpol
 POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/thalweg"
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/thalweg-extender-tls"
+#: Schedules of CronJobs, and texts that are none.
+GOOD_SCHEDULES = ("17 3 * * *", "*/5 0-23/2 1,15 JAN-dec mon-5", "0 0 ? * *", "@daily", "59 23 31 12 6", "1  2 3 4 5")
+BAD_SCHEDULES = (
+    "at night",
+    "60 * * * *",
+    "* * * *",
+    "* * * * 7",
+    "* * * * * *",
+    "*/0 * * * *",
+    "@Daily",
+    "* 24 * * *",
+    "",
+)
 VIEW = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view"
-#: Kinds of others that the chart makes objects of.
-FOREIGN = {
-    "cert-manager.io/v1": ("Certificate", "Issuer"),
-    "monitoring.coreos.com/v1": ("PodMonitor", "ServiceMonitor", "PrometheusRule"),
-}
-MODES = ({"mode": "Binder"}, {"mode": "Extender"}, {"mode": "SecondScheduler"})
-SOURCES: tuple[dict[str, Any], ...] = (
-    {},
-    {"certificates.source": "CertManager"},
-    {"certificates.source": "CertManager", "certificates.certManager.issuerRef.name": "theirs"},
-    {"certificates.source": "Secret", "certificates.secret": {"server": "s", "client": "c"}},
-)
-MONITORING: tuple[dict[str, Any], ...] = (
-    {},
-    {"monitoring.podMonitor.enabled": True, "monitoring.prometheusRule.enabled": True},
-    {"monitoring.serviceMonitor.enabled": True, "monitoring.dashboard.enabled": True},
-)
-SIZES: tuple[dict[str, Any], ...] = (
-    {},
-    {
-        "replicas": 1,
-        "strategy.type": "Recreate",
-        "podDisruptionBudget.enabled": False,
-        "topologySpread": False,
-        "priorityClassName": "",
-        "networkPolicy.egress.restrict": True,
-        "networkPolicy.metricsFrom": [{"namespaceSelector": {}}],
-        "affinity": {"nodeAffinity": {}},
-        "tolerations": [{"operator": "Exists"}],
-        "extender.service.clusterIP": "10.96.7.7",
-        "extraEnv": [{"name": "TZ", "value": "UTC"}],
-        "podAnnotations": {"a": "b"},
-    },
-)
-RIGHTS: tuple[dict[str, Any], ...] = (
-    {"crds.keep": True},
-    {"rights.create": False, "rights.policyRoles": False, "crds.install": False},
-)
-
-
-def foreign_crds() -> list[Manifest]:
-    """CRDs for the kinds of others, without a schema."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    crds = []
-    for api_version, kinds in FOREIGN.items():
-        group, version = api_version.split("/")
-        for kind in kinds:
-            names = {"kind": kind, "plural": f"{kind.lower()}s", "singular": kind.lower(), "listKind": f"{kind}List"}
-            served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
-            crds.append(
-                {
-                    "apiVersion": "apiextensions.k8s.io/v1",
-                    "kind": "CustomResourceDefinition",
-                    "metadata": {"name": f"{names['plural']}.{group}"},
-                    "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
-                }
-            )
-    return crds
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -109,23 +65,11 @@ async def namespace(plane: tuple[ControlPlane, Api]) -> str:
     return NAMESPACE
 
 
-def matrix() -> Iterator[tuple[dict[str, Any], ...]]:
-    """Choices of mode, certificates, monitoring, sizes and rights. Any two of different kinds occur together."""
-    for mode, source, rights in itertools.product(range(3), range(4), range(2)):
-        monitoring, size = (mode + source) % 3, (mode + source + rights) % 2
-        yield MODES[mode], SOURCES[source], MONITORING[monitoring], SIZES[size], RIGHTS[rights]
-
-
 async def test_the_matrix_has_all_pairs() -> None:
     """What the next test renders: each choice with each choice of another kind."""
-    kinds = (MODES, SOURCES, MONITORING, SIZES, RIGHTS)
-    for first, second in itertools.combinations(range(len(kinds)), 2):
+    for first, second in itertools.combinations(range(len(KINDS)), 2):
         pairs = {(key(each[first]), key(each[second])) for each in matrix()}
-        assert len(pairs) == len(kinds[first]) * len(kinds[second])
-
-
-def key(manifest: Manifest) -> str:
-    return json.dumps(manifest, sort_keys=True)
+        assert len(pairs) == len(KINDS[first]) * len(KINDS[second])
 
 
 async def test_the_api_server_takes_every_object(helm: Helm, plane: tuple[ControlPlane, Api], namespace: str) -> None:
@@ -144,7 +88,9 @@ async def test_the_api_server_takes_every_object(helm: Helm, plane: tuple[Contro
     params = {"dryRun": "All", "fieldManager": "test", "force": "true", "fieldValidation": "Strict"}
     for each in objects.values():
         await api.request("PATCH", object_path(each), each, params=params, content_type=APPLY_PATCH)
-    # Accounts must be there for pods to be admitted.
+    # Accounts and the PriorityClass must be there for pods to be admitted.
+    (priority,) = [each for each in objects.values() if each["kind"] == "PriorityClass"]
+    await api.apply(priority)
     for name in {each["spec"].get("serviceAccountName", "default") for each in pods.values()} - {"default"}:
         await api.apply(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
@@ -154,6 +100,33 @@ async def test_the_api_server_takes_every_object(helm: Helm, plane: tuple[Contro
         made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": each["spec"]}
         await api.request("POST", collection_path(made), made, params={"dryRun": "All", "fieldValidation": "Strict"})
     await api.delete(f"/api/v1/namespaces/{namespace}/serviceaccounts", labelSelector="!never")
+    await api.delete(object_path(priority))
+
+
+async def test_schedules(plane: tuple[ControlPlane, Api], namespace: str) -> None:
+    """The schema takes no schedule that the API server refuses, and of those that it takes it refuses odd ones only."""
+    _, api = plane
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    pattern = schema["properties"]["certificates"]["properties"]["schedule"]["pattern"]
+    odd = {"@every 24h"}
+    container = {"name": "c", "image": "i"}
+    template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}}
+    for schedule in (*GOOD_SCHEDULES, *BAD_SCHEDULES, *odd):
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "CronJob",
+            "metadata": {"name": "c", "namespace": namespace},
+            "spec": {"schedule": schedule, "jobTemplate": template},
+        }
+        problem = ""
+        try:
+            await api.request("POST", collection_path(job), job, params={"dryRun": "All"})
+        except ApiError as error:
+            problem = str(error)
+        taken = not problem
+        assert taken or "spec.schedule" in problem
+        assert bool(re.search(pattern, schedule)) == (taken and schedule not in odd), schedule
+        assert taken == (schedule not in BAD_SCHEDULES), schedule
 
 
 async def test_the_namespace_is_restricted(plane: tuple[ControlPlane, Api], namespace: str) -> None:
@@ -297,20 +270,33 @@ async def test_kept_policies(release: Release, plane: tuple[ControlPlane, Api]) 
 
 
 async def test_the_mode_can_change(release: Release, plane: tuple[ControlPlane, Api]) -> None:
-    """From Binder to SecondScheduler and back: every object of the second mode is gone again."""
+    """From Binder to SecondScheduler and back: gates are opened first, and then every object of that mode is gone."""
     _, api = plane
+
+    async def opens_gates() -> str:
+        """The events at which the present revision opens gates."""
+        for each in yaml.safe_load_all(await release("get", "hooks", "thalweg")):
+            if each["kind"] == "Job":
+                return str(each["metadata"]["annotations"]["helm.sh/hook"])
+        raise AssertionError
+
     await release("install", "thalweg", CHART)
     binder = await release("get", "manifest", "thalweg")
+    assert await opens_gates() == "pre-delete,pre-rollback"
     await release("upgrade", "thalweg", CHART, mode="SecondScheduler")
+    assert await opens_gates() == "pre-delete"
     path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/thalweg-kube-scheduler"
     await api.wait_for(path, lambda each: each["spec"]["replicas"] == 2)
-    await release("upgrade", "thalweg", CHART, mode="Binder")
+    await release("upgrade", "thalweg", CHART, "--no-hooks", mode="Binder")
+    assert await opens_gates() == "pre-delete,pre-rollback,pre-upgrade"
     assert await release("get", "manifest", "thalweg") == binder
     with pytest.raises(ApiError, match="not found"):
         await api.get(path)
     assert [each["metadata"]["name"] for each in await api.list(f"/api/v1/namespaces/{NAMESPACE}/services")] == [
         "thalweg"
     ]
+    await release("upgrade", "thalweg", CHART, mode="Binder")
+    assert await opens_gates() == "pre-delete,pre-rollback", "there is nothing to open any more"
 
 
 async def test_after_kubectl_apply(release: Release, plane: tuple[ControlPlane, Api]) -> None:
@@ -345,28 +331,44 @@ async def test_the_doctor_has_the_rights_that_it_needs(
 ) -> None:
     """The command of `helm test`, with its account's token and no other right, finds that no operator leads.
 
-    It may read all that it asks for, and finds all rights of the operator's account.
+    It may read all that it asks for, and finds all rights and the confinement of the operator's account, whatever
+    their names.
     """
     control, api = plane
-    await release("install", "thalweg", CHART, mode="Extender")
-    kubeconfig = await account_kubeconfig(control, api, "thalweg-test", tmp_path)
-    (container,) = one(helm.template({"mode": "Extender"}), "Pod", "thalweg-test")["spec"]["containers"]
-    done = await asyncio.to_thread(thalweg, *container["args"], "--kubeconfig", kubeconfig, "-o", "json")
+    values = {"mode": "Extender", "fullnameOverride": "prod", "serviceAccount.name": "robot"}
+    await release("install", "thalweg", CHART, **values)
+    kubeconfig = await account_kubeconfig(control, api, "prod-test", tmp_path)
+    (container,) = one(helm.template(values), "Pod", "prod-test")["spec"]["containers"]
+    words = [word for word in container["args"] if not word.startswith("--scheduler-config=")]
+    done = await asyncio.to_thread(thalweg, *words, "--kubeconfig", kubeconfig, "-o", "json")
     assert done.returncode == 1, done.stderr
     found = {each["check"]: each["verdict"] for each in json.loads(done.stdout)}
-    wanted = dict.fromkeys(("api-server", "crd", "rights", "policies", "gates", "served"), "OK") | {"lease": "FAIL"}
+    wanted = dict.fromkeys(("api-server", "crd", "rights", "confinement", "policies", "gates", "served"), "OK")
+    wanted["lease"] = "FAIL"
     assert {check: found[check] for check in wanted} == wanted
 
 
 async def test_the_uninstaller_has_the_rights_that_it_needs(
     release: Release, plane: tuple[ControlPlane, Api], tmp_path: Path, helm: Helm
 ) -> None:
-    """The command of the pre-delete Job, with its account's token and no other right, opens a thousand gates."""
+    """The command of the pre-delete Job, with its account's token and no other right, opens a thousand gates.
+
+    That token changes nothing else of a pod.
+    """
     control, api = plane
     await release("install", "thalweg", CHART, mode="Extender")
     await api.create_many([pod(f"p{number}", schedulingGates=[{"name": GATE}]) for number in range(1000)])
     await api.patch(LEASE, {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})  # as an operator releases it
     kubeconfig = await account_kubeconfig(control, api, "thalweg-uninstall", tmp_path)
+    async with Api(kubeconfig) as thief:
+        stolen = {"metadata": {"annotations": {PLANNED: "n"}}}
+
+        async def confined() -> bool:
+            with pytest.raises(ApiError) as refused:
+                await thief.request("PATCH", "/api/v1/namespaces/default/pods/p0", stolen, content_type=MERGE_PATCH)
+            return "Thalweg's uninstall account may open Thalweg's scheduling gate" in str(refused.value)
+
+        await until(confined, 30, lambda: "the account to be confined")
     job = one(helm.template({"mode": "Extender"}), "Job", "thalweg-uninstall")
     (container,) = job["spec"]["template"]["spec"]["containers"]
     done = await asyncio.to_thread(thalweg, *container["args"], "--kubeconfig", kubeconfig, "-o", "json")

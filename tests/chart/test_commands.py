@@ -6,8 +6,8 @@ import pytest
 from support.helm import Helm, pod_templates
 from thalweg.main import main
 
-#: Where the operator's pod has the certificates.
-MOUNTED = "/etc/thalweg/extender"
+#: Where pods have certificates, and kube-scheduler's configuration.
+MOUNTED = ("/etc/thalweg/extender", "/config")
 #: Values that are options of `thalweg run`.
 GIVEN = {
     "workerMemory": "2Gi",
@@ -22,14 +22,16 @@ GIVEN = {
 @pytest.mark.parametrize("mode", ["Binder", "Extender", "SecondScheduler"])
 def test_command_lines(helm: Helm, tmp_path: Path, mode: str, given: dict[str, object]) -> None:
     """Each container of our image runs a command that exists, with options and values that it takes."""
-    for name in ("tls.crt", "tls.key", "ca.crt"):
+    for name in ("tls.crt", "tls.key", "ca.crt", "scheduler.yaml"):
         (tmp_path / name).touch()
     commands = set()
     for pod in pod_templates(helm.template({"mode": mode, **given})):
         for container in [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]:
             if "command" not in container:  # else it is not the image's entry point
                 name, *words = container["args"]
-                main.commands[name].make_context(name, [word.replace(MOUNTED, str(tmp_path)) for word in words])
+                for folder in MOUNTED:
+                    words = [word.replace(f"={folder}/", f"={tmp_path}/") for word in words]
+                main.commands[name].make_context(name, words)
                 commands.add(name)
     setup = {"Binder": set(), "Extender": {"certificates", "scheduler-config"}}
     assert commands >= {"run", "uninstall"} | setup.get(mode, {"certificates", "scheduler-config"})

@@ -9,14 +9,14 @@ from cryptography.x509.verification import ExtensionPolicy, PolicyBuilder, Store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli import thalweg
-from thalweg.certificates.issuing import CLIENT, SERVER, KeyPair, Leaf, UnreadableCertificate, read_pair, to_pem
 from thalweg.certificates.rotation import OVERLAP, Authorities, renew, rotate
+from thalweg_certificates import CLIENT, SERVER, KeyPair, Leaf, UnreadableCertificate, read_pair, to_pem
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 LIFE = 60 * DAY
-SERVER_LEAF = Leaf("thalweg-extender", SERVER, ("thalweg-extender.thalweg-system.svc",), LIFE * OVERLAP)
-CLIENT_LEAF = Leaf("kube-scheduler", CLIENT, (), LIFE * OVERLAP)
+SERVER_LEAF = Leaf("thalweg-extender", SERVER, LIFE * OVERLAP, ("thalweg-extender.thalweg-system.svc",))
+CLIENT_LEAF = Leaf("kube-scheduler", CLIENT, LIFE * OVERLAP)
 
 
 def verify_server(leaf: x509.Certificate, trusted: Sequence[x509.Certificate], now: datetime) -> None:
@@ -96,7 +96,7 @@ def test_a_renewal_that_comes_far_too_late_leaves_one_valid_ca() -> None:
     [
         (SERVER_LEAF, 0.66, ""),
         (SERVER_LEAF, 0.67, "two thirds of its life are over"),
-        (Leaf("thalweg-extender", SERVER, ("another.name",), DAY), 0.0, "other names or another purpose are wanted"),
+        (Leaf("thalweg-extender", SERVER, DAY, ("another.name",)), 0.0, "other names or another purpose are wanted"),
         (CLIENT_LEAF, 0.0, "other names or another purpose are wanted"),
     ],
 )

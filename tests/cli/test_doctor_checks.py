@@ -17,8 +17,9 @@ from thalweg.crds import custom_resource_definitions, rights_by_file
 from thalweg.doctor import run
 from thalweg.doctor.access import Right, wanted_rights
 from thalweg.doctor.checks import judge
+from thalweg.doctor.confinement import expected_confinement
 from thalweg.doctor.extender_probe import Answer, Outcome
-from thalweg.doctor.facts import Facts, Lease, NotRead, Pod, PolicyObject, SchedulerFacts
+from thalweg.doctor.facts import ClientCertificate, Facts, Lease, NotRead, Pod, PolicyObject, SchedulerFacts
 from thalweg.doctor.findings import Finding, Verdict, exit_code
 from thalweg.doctor.installation import OLDEST, TESTED
 from thalweg.doctor.liveness import HEARTBEAT
@@ -29,6 +30,7 @@ from thalweg_controlplane.build import KUBERNETES_VERSION
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 STEERED, OURS = "thalweg-steered", "thalweg"
+ACCOUNT = NamespacedName("thalweg-system", "thalweg")
 URL = "https://10.96.0.7:8443/extender"
 
 
@@ -94,29 +96,53 @@ def answer(outcome: Outcome = Outcome.ANSWERED, status: int = 200, text: str = "
     return Answer(msgspec.convert(given, Extender), outcome, status, text)
 
 
+def second(version: str = KUBERNETES_VERSION) -> Pod:
+    """The chart's second kube-scheduler."""
+    return pod("k", "default-scheduler", node="n", containers=[{"image": f"registry.k8s.io/kube-scheduler:{version}"}])
+
+
+def certificate(left: float) -> ClientCertificate:
+    """One of 30 days, of which so many are left."""
+    return ClientCertificate("a.yaml", NOW - timedelta(days=30 - left), NOW + timedelta(days=left))
+
+
+def not_confined() -> tuple[Any, ...]:
+    """The policy of an account with another name, and a binding that only warns."""
+    policy, _ = expected_confinement(NamespacedName("elsewhere", "thalweg"), "thalweg")
+    _, binding = copy.deepcopy(expected_confinement(ACCOUNT, "thalweg"))
+    binding["spec"]["validationActions"] = ["Warn"]
+    return policy, binding
+
+
 HEALTHY = Facts(
     server_time=NOW,
     local_time=NOW,
     server_version=KUBERNETES_VERSION,
     cli_version="1.0.0",
-    service_account=NamespacedName("thalweg-system", "thalweg"),
+    service_account=ACCOUNT,
     lease=None,
     crd=installed(),
     expected_crd=custom_resource_definitions()[0],
     denied=(),
     leases=(lease(),),
     still_renewed=None,
-    operator_pods=(pod("o", node="n", labels={"app.kubernetes.io/version": "1.0.0"}),),
+    confinement=expected_confinement(ACCOUNT, "thalweg"),
+    expected_confinement=expected_confinement(ACCOUNT, "thalweg"),
+    operator_pods=(pod("o", "default-scheduler", node="n", labels={"app.kubernetes.io/version": "1.0.0"}),),
+    second_scheduler_pods=(second(),),
     pods=(pod("ours"), pod("steered", STEERED)),
     namespaces={"default": {}},
     policies=(policy("steered", heartbeat=1, delivery="Extender"),),
     missing_gate_objects=(),
     node_count=5000,
     scheduler=scheduler(answer()),
+    client_certificates=(certificate(30),),
     scheduler_features={"GangScheduling": False},
     pod_group_versions=(),
 )
 GATED = (pod("gated", STEERED, schedulingGates=[{"name": "scheduling.thalweg/plan"}]),)
+#: The labels make a system namespace.
+SYSTEM = {"default": {"kubernetes.io/metadata.name": "kube-system"}}
 NOT_READ = NotRead("Not read: 403: no")
 
 
@@ -125,9 +151,10 @@ def not_ok(facts: Facts) -> list[Finding]:
 
 
 def test_a_healthy_cluster_is_ok() -> None:
-    """Every check speaks, and says OK."""
+    """Every check speaks, and says OK; the page names each check."""
     assert not_ok(HEALTHY) == []
-    assert len({each.check for each in judge(HEALTHY)}) == 12
+    pages = (ROOT / "docs/how-to/check-a-cluster.md").read_text()
+    assert {each.check for each in judge(HEALTHY)} == set(re.findall(r"^\| `([a-z-]+)` \|", pages, re.MULTILINE))
 
 
 CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
@@ -135,7 +162,7 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"server_version": "v1.99.0"}, "api-server", Verdict.WARN, "tested up to"),
     ({"server_version": "dev"}, "api-server", Verdict.WARN, '"dev"'),
     ({"cli_version": "2.0.0"}, "versions", Verdict.WARN, "pod default/o (1.0.0)"),
-    ({"operator_pods": ()}, "versions", Verdict.SKIP, "No pod"),
+    ({"operator_pods": ()}, "versions", Verdict.SKIP, "No running pod of thalweg-system"),
     ({"operator_pods": NOT_READ}, "versions", Verdict.SKIP, "403"),
     ({"crd": None}, "crd", Verdict.FAIL, "is not installed"),
     ({"crd": not_served()}, "crd", Verdict.FAIL, "does not serve version v1alpha1"),
@@ -151,6 +178,24 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ),
     ({"denied": (Right("base", "list", "", "pods"),)}, "rights", Verdict.FAIL, "system:serviceaccount:thalweg-system:"),
     ({"denied": NOT_READ}, "rights", Verdict.SKIP, "403"),
+    (
+        {"confinement": (None, None)},
+        "confinement",
+        Verdict.WARN,
+        "no ValidatingAdmissionPolicy thalweg-confinement and",
+    ),
+    ({"confinement": not_confined()}, "confinement", Verdict.WARN, "Policy thalweg-confinement differs"),
+    ({"confinement": not_confined()}, "confinement", Verdict.WARN, "PolicyBinding thalweg-confinement differs"),
+    ({"confinement": NOT_READ}, "confinement", Verdict.SKIP, "403"),
+    ({"second_scheduler_pods": (second("v1.99.0"),)}, "second-scheduler", Verdict.FAIL, "may not be newer"),
+    ({"second_scheduler_pods": (second("v1.30.0"),)}, "second-scheduler", Verdict.FAIL, "kube-scheduler:v1.30.0; the"),
+    ({"second_scheduler_pods": (second("latest"),)}, "second-scheduler", Verdict.SKIP, "cannot be told"),
+    ({"second_scheduler_pods": ()}, "second-scheduler", Verdict.SKIP, "No second kube-scheduler"),
+    ({"second_scheduler_pods": NOT_READ}, "second-scheduler", Verdict.SKIP, "403"),
+    ({"client_certificates": (certificate(-1),)}, "certificates", Verdict.FAIL, "ended at 2026-11-21 12:00 UTC"),
+    ({"client_certificates": (certificate(6),)}, "certificates", Verdict.WARN, "ends soon, at 2026-11-28 12:00 UTC"),
+    ({"client_certificates": ()}, "certificates", Verdict.SKIP, "No client certificate"),
+    ({"operator_pods": (pod("o", OURS),)}, "served", Verdict.FAIL, "Pod default/o is Thalweg's own"),
     ({"leases": ()}, "lease", Verdict.FAIL, "nobody holds a lease of Thalweg"),
     ({"leases": (), "lease": NamespacedName("a", "b")}, "lease", Verdict.FAIL, "nobody holds the lease a/b"),
     ({"leases": (lease(renewed=60),)}, "lease", Verdict.FAIL, "last renewed it 60 s ago"),
@@ -162,6 +207,16 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"policies": (policy("p", accepted="False"),)}, "policies", Verdict.FAIL, "p is not accepted: spec: wrong"),
     ({"policies": (policy("p"), policy("q"))}, "policies", Verdict.WARN, "p and q have the same precedence"),
     ({"policies": (policy("p", selects={}),)}, "policies", Verdict.WARN, "spec.selects is empty"),
+    (
+        {
+            "policies": (policy("p", heartbeat=1, delivery="Extender"),),
+            "pods": (pod("p", STEERED),),
+            "namespaces": SYSTEM,
+        },
+        "policies",
+        Verdict.WARN,
+        "it governs no pod: pods of kube-system and of thalweg-system are left to kube-scheduler, such as default/p",
+    ),
     ({"policies": NOT_READ}, "policies", Verdict.SKIP, "403"),
     ({"pods": GATED, "policies": (policy("p", heartbeat=99),)}, "gates", Verdict.FAIL, "last heartbeat was 99 s ago"),
     ({"pods": GATED, "policies": (policy("p"),)}, "gates", Verdict.FAIL, "no heartbeat"),
@@ -207,6 +262,18 @@ def test_a_fault_is_named(changes: dict[str, Any], check: str, verdict: Verdict,
     found = [each for each in not_ok(replace(HEALTHY, **changes)) if (each.check, each.verdict) == (check, verdict)]
     assert any(words in each.sentence for each in found), judge(replace(HEALTHY, **changes))
     assert all(each.advice for each in found if each.verdict in (Verdict.FAIL, Verdict.WARN) and check != "api-server")
+
+
+def test_defaults_of_the_api_server_are_no_difference() -> None:
+    """The policy as the API server shows it is that of rights/."""
+    policy, binding = copy.deepcopy(expected_confinement(ACCOUNT, "thalweg"))
+    constraints = policy["spec"]["matchConstraints"]
+    constraints |= {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+    for rule in constraints["resourceRules"]:
+        rule["scope"] = "*"
+    assert not_ok(replace(HEALTHY, confinement=(policy, binding))) == []
+    constraints["namespaceSelector"] = {"matchLabels": {"a": "b"}}
+    assert [each.check for each in not_ok(replace(HEALTHY, confinement=(policy, binding)))] == ["confinement"]
 
 
 def test_a_wrong_clock_is_not_a_dead_operator() -> None:
@@ -263,6 +330,10 @@ def test_rights_are_those_of_the_manifests() -> None:
     )  # fmt: skip
     assert len(set(found)) == len(found)
     assert Right("lease", "update", "coordination.k8s.io", "leases", "lease", "ns") in found
+    # The chart names the Service after the release, as the Lease, and not after the account.
+    assert Right("extender", "get", "", "services", "lease-extender", "ns") in found
+    elsewhere = wanted_rights(ACCOUNT, NamespacedName("kube-system", "any"))
+    assert Right("extender", "get", "", "services", "thalweg-extender", "thalweg-system") in elsewhere
     review = Right("binder", "create", "", "pods/binding").review("system:serviceaccount:ns:account")["spec"]
     assert (review["resourceAttributes"]["resource"], review["resourceAttributes"]["subresource"]) == (
         "pods",

@@ -50,7 +50,7 @@ def pods_on(result: RoundResult) -> Counter[str]:
 # -- promises ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(60))
 @given(crowded_cases(), models, weights)
 def test_arcs_are_positive_and_the_same_each_time(case: Case, model: str, given_weights: CostWeights) -> None:
     """One positive integer a node, whatever the pods and nodes are like."""
@@ -69,7 +69,7 @@ _loads = st.lists(st.tuples(_amounts, _amounts, _amounts, st.integers(0, 200)), 
 _units = st.tuples(*[st.sampled_from((2.0**7, 2.0**20, 2.0**28, np.inf))] * 3)
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(_loads, st.tuples(_amounts, _amounts, _amounts, st.integers(0, 110)), _units, models, weights)
 def test_potentials_are_convex_and_never_fall(
     loads: list[tuple[float, ...]],
@@ -104,14 +104,14 @@ def test_potentials_are_convex_and_never_fall(
         assert (values >= tangent - error).all()
 
 
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(60))
 @given(crowded_cases(), models, weights)
 def test_plans_are_sound(case: Case, model: str, given_weights: CostWeights) -> None:
     """All safety and liveness checks under each model."""
     plan_and_check(snapshot_of(case, now=NOW, place_blocked=False), under(model, given_weights))
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(crowded_cases())
 def test_a_room_knows_its_load(case: Case) -> None:
     """After whatever was committed it is that of the snapshot that the room makes, for any nodes in any order."""
@@ -138,7 +138,7 @@ def test_a_model_keeps_the_seam(model: str) -> None:
 # -- what each is for --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, 10), min_size=2, max_size=8), st.integers(1, 60), st.data())
 def test_load_spreading_evens_out_pod_counts(running: list[int], waiting: int, data: st.DataObject) -> None:
     """Running and planned pods count alike, and their sizes not at all.
@@ -166,7 +166,7 @@ def test_load_spreading_counts_shares_of_what_nodes_allow() -> None:
     assert pods_on(result) == {"small": 8, "large": 16}
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(st.integers(3, 40), st.integers(1, 40))
 def test_bin_packing_uses_few_nodes(count: int, waiting: int) -> None:
     """On an empty cluster as few as can be for pods of one size, CPUMemory as many as there are."""

@@ -222,14 +222,14 @@ def scenes(draw: st.DrawFn, *, gangs: bool = False) -> Scene:
     )
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(scenes())
 def test_no_plan_places_more(scene: Scene) -> None:
     """Anti-affinity, conflicts, exclusive groups with r and p, of one resource: the plan places the most worth."""
     assert scene.worth(scene.planned()) == scene.most_worth()
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(scenes(gangs=True))
 def test_nor_with_gangs(scene: Scene) -> None:
     """The same where some of the workloads are placed as a whole or not at all."""

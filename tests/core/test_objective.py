@@ -81,7 +81,7 @@ def _by_hand(cluster: Snapshot, demands: Sequence[Demand], commits: Sequence[Com
     return cost
 
 
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(constrained_snapshots(), _takes, st.sampled_from(sorted(MODELS)), _weights)
 def test_the_cost_is_what_the_definition_says(
     cluster: Snapshot, takes: list[tuple[int, int, int]], model: str, weights: CostWeights
@@ -93,7 +93,7 @@ def test_the_cost_is_what_the_definition_says(
     assert Objective(demands, start).placed(commits) == _by_hand(cluster, demands, commits, policy)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(constrained_snapshots(), _takes, st.randoms(use_true_random=False))
 def test_the_order_of_commits_changes_no_cost(cluster: Snapshot, takes: list[tuple[int, int, int]], random) -> None:
     """Nor whether pods come together or one by one; prices of pods differ, their sum does not."""
@@ -115,7 +115,7 @@ def random_commits(result: RoundResult, demands: Sequence[Demand], cluster: Snap
     return [Commit(at[each.pod.key], cluster.table.index[each.node], 1) for each in result.placements]
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.one_of(large_snapshots(), constrained_snapshots()))
 def test_a_result_reports_the_cost_of_its_plan(cluster: Snapshot) -> None:
     """Of a round and of one-by-one scheduling; the prices of its pods add up to it."""
@@ -127,7 +127,7 @@ def test_a_result_reports_the_cost_of_its_plan(cluster: Snapshot) -> None:
         assert result.lower_bound <= cost
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.one_of(large_snapshots(), constrained_snapshots()))
 def test_every_method_is_judged_by_the_same_function(cluster: Snapshot) -> None:
     """Whatever a method believed, the portfolio compares candidates by what the function says of them."""
@@ -171,7 +171,7 @@ _mixed_pods = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.sampled_from((2000, 4000)), min_size=1, max_size=3), _mixed_pods)
 def test_no_plan_beats_the_bound_whatever_pods_prefer(nodes: list[int], drawn: list[tuple]) -> None:
     """Against all plans of small clusters, with several policies and preferences among the pods of the round."""

@@ -165,7 +165,7 @@ def test_the_largest_amounts_fit_exactly_once(resource: str, amount: int) -> Non
 
 
 @pytest.mark.filterwarnings("error")
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_huge_amounts_never_raise_or_overcommit(data: st.DataObject) -> None:
     """Amounts up to and beyond int64, on nodes, on running and on pending pods."""
@@ -186,7 +186,7 @@ def test_huge_amounts_never_raise_or_overcommit(data: st.DataObject) -> None:
     plan_and_check(snapshot_of(Case(nodes, running, pending)))
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(crowded_cases(), st.data())
 def test_a_spoiled_quantity_anywhere_costs_one_object_only(case: Case, data: st.DataObject) -> None:
     """All other pods and nodes are planned as if it were not there."""

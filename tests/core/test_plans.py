@@ -35,28 +35,28 @@ policies = st.builds(
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
-@settings(max_examples=examples(250))
+@settings(max_examples=examples(120))
 @given(crowded_cases(), policies)
 def test_any_cluster_gets_a_sound_plan(case: Case, policies: Mapping[str, Policy]) -> None:
     """All safety and liveness checks, on what was read from manifests of every kind."""
     plan_and_check(snapshot_of(case, now=NOW, place_blocked=False), policies)
 
 
-@settings(max_examples=examples(250))
+@settings(max_examples=examples(120))
 @given(large_snapshots(), policies)
 def test_a_crowd_gets_a_sound_plan(crowd: Snapshot, policies: Mapping[str, Policy]) -> None:
     """The same where there are far more pods than room."""
     plan_and_check(crowd, policies)
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(20))
 @given(large_snapshots())
 def test_one_by_one_is_sound_too(crowd: Snapshot) -> None:
     """What rounds are compared with keeps the same rules."""
     check_plan(crowd, run_one_by_one(crowd))
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(70))
 @given(large_snapshots())
 def test_a_round_that_leaves_out_pods_that_had_room_is_no_dearer_than_one_by_one(crowd: Snapshot) -> None:
     """Stated for pods of one size, each class with its own priority: there the order of price is kube-scheduler's."""
@@ -75,7 +75,7 @@ def test_a_round_that_leaves_out_pods_that_had_room_is_no_dearer_than_one_by_one
         assert result.cost <= one_by_one.cost
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(large_snapshots(), policies)
 def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
     crowd: Snapshot, policies: Mapping[str, Policy]
@@ -112,7 +112,7 @@ def test_the_method_is_named() -> None:
     assert sorted(p.node for p in result.placements) == ["a"] * 4 + ["b"] * 4
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(20))
 @given(large_snapshots(), st.integers(1, 30), st.integers(0, 3))
 def test_steps_replay_to_the_same_plan_and_never_make_it_dearer(crowd: Snapshot, steps: int, seed: int) -> None:
     """So a clock may stop a round after any step."""
@@ -130,7 +130,7 @@ def test_a_policy_that_is_not_there_is_the_callers_error() -> None:
         run_round(snapshot([node("a")], [pod("p", policy="no-such-policy")]))
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(large_snapshots(), st.integers(1, 10**6))
 def test_time_alone_changes_no_plan(crowd: Snapshot, later: int) -> None:
     """Pods of unknown age do not age: the plan is the same at any moment."""

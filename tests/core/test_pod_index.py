@@ -166,7 +166,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(EVENTS, max_size=25),
     st.lists(st.lists(_terms, min_size=1, max_size=2).map(lambda t: AffinityMatch(tuple(t)))
@@ -218,7 +218,7 @@ def compare(pod_index: PodIndex, recount: Recount, crowds: list[PodMatch], kinds
         assert pod_index.has_preferred_terms or not preferred
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(st.lists(_selectors, max_size=8), st.lists(_labels, max_size=4), st.sets(st.integers(0, 7)))
 def test_selectors_are_found_by_what_they_select(
     selectors: list[LabelSelector | None], asked: list[Labels], removed: set[int]
@@ -268,7 +268,7 @@ def fits(kind: PodSignature, name: str, nodes: dict[str, Node], pod_index: PodIn
     return name in nodes and bool(run_filters(PodClass(), snapshot, kind).fits[snapshot.table.index[name]])
 
 
-@settings(max_examples=examples(600), deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.fixed_dictionaries(dict.fromkeys(NODES[:-1], _node_labels)),
     st.lists(_changes, max_size=5),

@@ -78,7 +78,7 @@ def prices(found: Snapshot, **chosen: int) -> Int64s:
 # -- promises ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(soft_cases, weights, st.data())
 def test_preferences_are_prices(case: Case, given_weights: CostWeights, data: st.DataObject) -> None:
     """None is below zero or without bound, whatever somebody writes, and no weight, no price."""
@@ -97,7 +97,7 @@ def test_preferences_are_prices(case: Case, given_weights: CostWeights, data: st
         assert not preferences(waiting.pod_class, waiting.signature, found, allowed, nothing).any()
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(70))
 @given(soft_cases, st.sampled_from(sorted(MODELS)), weights)
 def test_plans_are_sound_whatever_pods_prefer(case: Case, model: str, given_weights: CostWeights) -> None:
     """A preference never overcommits a node, never breaks a filter and never leaves a pod out that has room."""
@@ -105,7 +105,7 @@ def test_plans_are_sound_whatever_pods_prefer(case: Case, model: str, given_weig
     plan_and_check(snapshot_of(case, place_blocked=False), policies)
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(70))
 @given(soft_cases)
 def test_pods_of_a_group_are_priced_alike(case: Case) -> None:
     """Whichever of them is asked: those that some preference tells apart are in different groups."""

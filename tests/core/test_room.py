@@ -11,7 +11,7 @@ from flowcore.problem.demands import demands_of
 from flowcore.problem.free_capacity import FreeCapacity
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(crowded_cases())
 def test_a_node_takes_as_many_as_are_counted(case: Case) -> None:
     """For one node or for all at once, one at most where host ports are held, and none where a filter rejects."""

@@ -26,7 +26,7 @@ from flowcore.problem.free_capacity import FreeCapacity
 ZONES = ("a", "b", "c")
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(constrained_snapshots(), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=8))
 def test_prices_are_those_of_pods_that_run(cluster: Snapshot, takes: list[tuple[int, int]]) -> None:
     """After any placements a preference costs what it would as a round begins in which they run already.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from thalweg.certificates.issuing import SERVER, Leaf, issue, read_pair, to_pem
+from thalweg_certificates import SERVER, Leaf, issue, read_pair, to_pem
 from thalweg_controlplane import Api, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -126,7 +126,7 @@ async def test_an_old_certificate_is_renewed_alone(plane: Plane) -> None:
     await make_namespace(plane[1], "old")
     await certificates(plane[0], "old")
     ca = (await read(plane[1], "old", "ca"))["data"]
-    leaf = Leaf("thalweg-extender", SERVER, (NAME,), timedelta(days=90))
+    leaf = Leaf("thalweg-extender", SERVER, timedelta(days=90), (NAME,))
     aged = issue(leaf, read_pair(ca["tls.crt"], ca["tls.key"]), datetime.now(UTC) - timedelta(days=61))
     data = {"tls.crt": to_pem([aged.certificate]), "tls.key": aged.key_pem}
     encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}

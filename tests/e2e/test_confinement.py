@@ -5,7 +5,8 @@ does. It also holds where the account was given every right on pods besides.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,9 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
 SECRETS = "/api/v1/namespaces/default/secrets"
-ACCOUNT = {"kind": "ServiceAccount", "name": "thalweg", "namespace": "thalweg-system"}
+ACCOUNTS = [
+    {"kind": "ServiceAccount", "name": name, "namespace": "thalweg-system"} for name in ("thalweg", "thalweg-uninstall")
+]
 
 METADATA = "Thalweg may change nothing but annotations of a pod's metadata"
 ANNOTATIONS = "Thalweg may change the annotations nominated, woken and leads-since of scheduling.thalweg only"
@@ -40,6 +43,9 @@ NOTHING_ELSE = "Thalweg may patch, bind and evict pods and create Events; it may
 BINDING = "Thalweg may write no annotations and labels into a pod by its binding"
 GRACE = "Thalweg may not shorten the time that an evicted pod has to end"
 SYSTEM = "Thalweg may not evict pods of kube-system and of its own namespace"
+UNINSTALL = (
+    "Thalweg's uninstall account may open Thalweg's scheduling gate; it may do nothing else with pods and Events"
+)
 COMPONENT = "Thalweg may write Events as the component thalweg only"
 #: Of the API server's own authorizer: `... cannot delete resource "pods" in API group "" ...`.
 NO_RIGHT = "cannot"
@@ -214,6 +220,7 @@ ALLOWED: dict[str, Write] = {
     "a wake": patch(metadata(annotations={WOKEN: "now"}), content_type=MERGE_PATCH),
     "our gate opened": patch(spec(schedulingGates=[{"name": GATE, "$patch": "delete"}])),
     "a binding": Write("POST", f"{PODS}/free/binding", binding()),
+    "a binding in kube-system": Write("POST", "/api/v1/namespaces/kube-system/pods/dns/binding", binding("dns")),
     "an eviction": eviction("runs", preconditions={}),
     "an Event": Write("POST", EVENTS, event("e2", "thalweg")),
     "a policy's status": Write("PATCH", f"{POLICIES}/own/status", status(observedGeneration=1), MERGE_PATCH),
@@ -282,14 +289,21 @@ async def test_the_policy_refuses_what_roles_cannot_tell(thief: Api, plane: tupl
     assert await plane[1].get(f"{PODS}/p") == before
 
 
-async def test_the_policy_holds_whatever_else_is_granted(thief: Api, plane: tuple[ControlPlane, Api]) -> None:
-    """The account is given every right on pods and Events: the admission policy refuses the same and all the rest."""
-    api = plane[1]
+async def test_the_policy_holds_whatever_else_is_granted(
+    thief: Api, plane: tuple[ControlPlane, Api], tmp_path: Path
+) -> None:
+    """Both accounts are given every right on pods and Events: the admission policy refuses the same and all the rest.
+
+    The account of the uninstall Job may open our gate and nothing more: no nomination, no binding, no eviction.
+    """
+    control, api = plane
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", **metadata(name="too-much")}
     rules = [{"apiGroups": ["", "events.k8s.io"], "resources": ["*"], "verbs": ["*"]}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "too-much"}
+    account = metadata(name="thalweg-uninstall", namespace="thalweg-system")
+    await api.apply({"apiVersion": "v1", "kind": "ServiceAccount", **account})
     await api.apply({**rbac, "kind": "ClusterRole", "rules": rules})
-    await api.apply({**rbac, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [ACCOUNT]})
+    await api.apply({**rbac, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": ACCOUNTS})
     before = await api.get(f"{PODS}/p")
 
     async def granted() -> bool:
@@ -318,6 +332,15 @@ async def test_the_policy_holds_whatever_else_is_granted(thief: Api, plane: tupl
         }
         path = "/apis/events.k8s.io/v1/namespaces/default/events"
         assert COMPONENT in await refusal(Write("POST", path, other), thief)
+        async with Api(await kubeconfig(control, api, tmp_path, account="thalweg-uninstall")) as uninstaller:
+            for name, write in WITHOUT_RIGHT.items():
+                assert UNINSTALL in await refusal(write, uninstaller), name
+            for name, (write, words) in CONFINED.items():
+                said = await refusal(write, uninstaller)
+                assert UNINSTALL in said or words in said, name
+            for name in ("a nomination", "a reason", "a wake", "a binding", "an eviction", "an Event"):
+                assert UNINSTALL in await refusal(ALLOWED[name], uninstaller), name
+            assert await refusal(replace(ALLOWED["our gate opened"], params={"dryRun": "All"}), uninstaller) == ""
         assert await api.get(f"{PODS}/p") == before
     finally:
         for kind in ("clusterrolebindings", "clusterroles"):

@@ -1,4 +1,7 @@
-"""`thalweg doctor` on a real control plane: a healthy cluster is OK, and each fault, made for real, is named."""
+"""`thalweg doctor` on a real control plane: a healthy cluster is OK, and each fault, made for real, is named.
+
+The operator has the rights of rights/ alone, and the command those of the table of its page.
+"""
 
 import asyncio
 import copy
@@ -20,14 +23,16 @@ from support.cluster_scenario import policy as policy_object
 from support.controlplane import running
 from support.operator import Operator, free_address, running_operator, until
 from support.proxy import proxied
-from support.rights import grant, kubeconfig
+from support.rights import doctor_kubeconfig, grant, kubeconfig, manifests, user_of
 from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.checks import judge
+from thalweg.doctor.cluster_reader import Request
 from thalweg.doctor.findings import Finding, Verdict
-from thalweg.doctor.gather import Request, gather
+from thalweg.doctor.gather import gather
 from thalweg.option_types import NamespacedName
 from thalweg.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane
+from thalweg_controlplane.build import KUBERNETES_VERSION
 from thalweg_controlplane.certificates import Authority, Pair
 from thalweg_controlplane.objects import node, object_path, pod
 from thalweg_operator.api.client import connect
@@ -40,7 +45,6 @@ from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LEASE = NamespacedName("kube-system", "thalweg")
-ACCOUNT = NamespacedName("thalweg-system", "thalweg")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 STEERED = policy_object(
@@ -51,7 +55,11 @@ BOUND = policy_object("bound", selects={"podSelector": {}}, precedence=5)
 
 @dataclass(frozen=True)
 class Cluster:
-    """A control plane, the operator with the extender over TLS, and kube-scheduler's configuration for it."""
+    """A control plane, the operator with the extender over TLS, and kube-scheduler's configuration for it.
+
+    Attributes:
+        kubeconfig, account: of the command, and of the operator.
+    """
 
     plane: ControlPlane
     api: Api
@@ -59,6 +67,8 @@ class Cluster:
     folder: Path
     authority: Authority
     config: SchedulerConfig
+    kubeconfig: Path
+    account: Path
 
     def file(self, name: str, **changes: Any) -> Path:
         """kube-scheduler's configuration with changes, in a file."""
@@ -71,8 +81,8 @@ class Cluster:
     ) -> list[Finding]:
         """What the checks find."""
         metrics = self.plane.metrics_url("kube-scheduler")
-        request = Request(ACCOUNT, lease, config or self.file("good.yaml"), metrics, 10.0)
-        async with connect(kubeconfig or self.plane.kubeconfig, 8) as api_client:
+        request = Request(None, lease, config or self.file("good.yaml"), metrics, 10.0)
+        async with connect(kubeconfig or self.kubeconfig, 8) as api_client:
             return judge(await gather(api_client, request))
 
     async def problems(self, **options: Any) -> list[tuple[str, Verdict, str]]:
@@ -103,18 +113,29 @@ async def cluster(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
         for each in (STEERED, BOUND):
             await api.create(each)
         options = extender_options(address, server, authority)
-        async with running_operator(plane.kubeconfig, folder / "log", lease=str(LEASE), extender=options) as operator:
-            cluster = Cluster(plane, api, operator, folder, authority, config)
+        account = await kubeconfig(plane, api, folder, 3600)
+        doctor = await doctor_kubeconfig(plane, api, folder)
+        async with running_operator(account, folder / "log", lease=str(LEASE), extender=options) as operator:
+            cluster = Cluster(plane, api, operator, folder, authority, config, doctor, account)
             for name, scheduler in (("steered-1", STEERED_NAME), ("bound-1", SCHEDULER_NAME)):
                 await api.create(pod(name, scheduler=scheduler))
                 await api.wait_for(f"/api/v1/namespaces/default/pods/{name}", lambda each: each["spec"].get("nodeName"))
-            labels = {"app.kubernetes.io/name": "thalweg", "app.kubernetes.io/version": version()}
-            ours = pod("operator", scheduler="default-scheduler")
-            ours["metadata"]["labels"] = labels
-            ours["spec"]["nodeName"] = "n"
-            await api.create(ours)
+            await pod_of_thalweg(api, "operator", f"thalweg:{thalweg_version()}")
+            await pod_of_thalweg(api, "kube-scheduler", f"registry.k8s.io/kube-scheduler:{KUBERNETES_VERSION}")
+            # It ended, and so its version is nobody's.
+            await pod_of_thalweg(api, "certificates", "thalweg:0.0.1", phase="Succeeded", version="0.0.1")
             await healthy(cluster)
             yield cluster
+
+
+async def pod_of_thalweg(api: Api, component: str, image: str, phase: str = "Running", version: str = "") -> None:
+    """A pod as the chart makes it. Nothing runs it here."""
+    name = {"app.kubernetes.io/name": "thalweg", "app.kubernetes.io/component": component}
+    labels = {**name, "app.kubernetes.io/version": version or thalweg_version()}
+    made = pod(component, namespace="thalweg-system", labels=labels, scheduler="default-scheduler", nodeName="n")
+    made["spec"] |= {"serviceAccountName": "thalweg", "containers": [{"name": "main", "image": image}]}
+    await api.create(made)
+    await api.patch(f"{object_path(made)}/status", {"status": {"phase": phase}})
 
 
 def extender_options(address: str, server: Pair, authority: Authority) -> list[str]:
@@ -124,7 +145,7 @@ def extender_options(address: str, server: Pair, authority: Authority) -> list[s
     ]
 
 
-def version() -> str:
+def thalweg_version() -> str:
     return thalweg("--version").stdout.split()[-1]
 
 
@@ -149,7 +170,7 @@ def named(problems: list[tuple[str, Verdict, str]], check: str, verdict: Verdict
 async def test_a_healthy_cluster(cluster: Cluster) -> None:
     """Every check is OK; exit code 0, also with --strict."""
     options = (
-        *("--kubeconfig", cluster.plane.kubeconfig, "--scheduler-config", cluster.file("good.yaml"), "--strict"),
+        *("--kubeconfig", cluster.kubeconfig, "--scheduler-config", cluster.file("good.yaml"), "--strict"),
         *("--scheduler-metrics", cluster.plane.metrics_url("kube-scheduler")),
     )
     done = thalweg("doctor", *options, "-o", "json")
@@ -203,6 +224,20 @@ async def test_rights(cluster: Cluster, tmp_path: Path) -> None:
     await healthy(cluster)
 
 
+async def test_the_confinement(cluster: Cluster) -> None:
+    """A binding that is gone, and a policy that somebody changed."""
+    policy, binding = manifests("confinement")
+    changed = copy.deepcopy(policy)
+    changed["spec"]["failurePolicy"] = "Ignore"
+    await cluster.api.apply(changed)
+    await cluster.api.delete(object_path(binding))
+    found = await cluster.problems()
+    named(found, "confinement", Verdict.WARN, "the ValidatingAdmissionPolicy thalweg-confinement differs")
+    named(found, "confinement", Verdict.WARN, "there is no ValidatingAdmissionPolicyBinding thalweg-confinement")
+    await grant(cluster.api)
+    assert not await cluster.problems()
+
+
 async def test_the_extender(cluster: Cluster, tmp_path: Path) -> None:
     """A CA or a client certificate of somebody else, a stopped extender, and files that are not there."""
     other = Authority(tmp_path, "other")
@@ -237,7 +272,7 @@ async def test_a_standby(cluster: Cluster, tmp_path: Path) -> None:
         found = await cluster.problems(config=config)
         return any("does not answer" not in each[2] for each in found if each[0] == "extender")
 
-    async with running_operator(cluster.plane.kubeconfig, log, wait=False, lease=str(LEASE), extender=options):
+    async with running_operator(cluster.account, log, wait=False, lease=str(LEASE), extender=options):
         await until(answered, 60, lambda: f"the standby to answer: {found}")
     named(found, "extender", Verdict.FAIL, "answers 503: it is a standby")
     assert not [each for each in found if each[0] == "lease"]
@@ -310,16 +345,44 @@ async def test_two_operators(cluster: Cluster) -> None:
     await cluster.api.delete(f"{LEASES}/{name.name}")
 
 
+async def test_what_the_chart_stored(cluster: Cluster) -> None:
+    """Without a file: the configuration in the chart's Secret, else the client certificate in the other one."""
+    stored = {
+        "thalweg-scheduler-config": {"scheduler.yaml": cluster.file("good.yaml").read_text()},
+        "thalweg-extender-client-tls": {"tls.crt": cluster.authority.client("chart").certificate.read_text()},
+    }
+    made = [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": "thalweg-system"},
+            "stringData": data,
+        }
+        for name, data in stored.items()
+    ]
+    for each in made:
+        await cluster.api.create(each)
+    for each in made:
+        async with connect(cluster.kubeconfig, 8) as api_client:
+            found = judge(await gather(api_client, Request(None, None, None, "", 10.0)))
+        (said,) = [each for each in found if each.check == "certificates"]
+        assert said.verdict is Verdict.OK
+        assert said.sentence.startswith(f"Secret thalweg-system/{each['metadata']['name']}: ")
+        answered = [finding.verdict for finding in found if finding.check == "extender"]
+        assert answered == [Verdict.OK if each is made[0] else Verdict.SKIP]
+        await cluster.api.delete(object_path(each))
+
+
 async def test_kube_schedulers_own_gangs_are_inferred(cluster: Cluster) -> None:
     """Without kube-scheduler's metrics, the API tells that it may schedule gangs."""
-    request = Request(ACCOUNT, None, cluster.file("good.yaml"), "", 10.0)
-    async with connect(cluster.plane.kubeconfig, 8) as api_client:
+    request = Request(None, None, cluster.file("good.yaml"), "", 10.0)
+    async with connect(cluster.kubeconfig, 8) as api_client:
         facts = await gather(api_client, request)
     (said,) = [each for each in judge(facts) if each.check == "gang-scheduling"]
     assert said.verdict is Verdict.WARN
     assert "inferred" in said.sentence
     request = replace(request, scheduler_metrics=f"http://{free_address()}/metrics")
-    async with connect(cluster.plane.kubeconfig, 8) as api_client:
+    async with connect(cluster.kubeconfig, 8) as api_client:
         facts = await gather(api_client, request)
     (said,) = [each for each in judge(facts) if each.check == "gang-scheduling"]
     assert said.verdict is Verdict.SKIP
@@ -327,9 +390,7 @@ async def test_kube_schedulers_own_gangs_are_inferred(cluster: Cluster) -> None:
 
 async def test_clocks_and_an_api_server_that_does_not_answer(cluster: Cluster, tmp_path: Path) -> None:
     """A Date header of another hour; then no answers: exit code 2 with a sentence; a wrong token is refused."""
-    async with proxied(
-        cluster.plane, cluster.api, tmp_path, yaml.safe_load(cluster.plane.kubeconfig.read_text())["users"][0]["user"]
-    ) as proxy:
+    async with proxied(cluster.plane, cluster.api, tmp_path, user_of(cluster.kubeconfig)) as proxy:
         proxy.date = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
         found = await cluster.problems(kubeconfig=proxy.kubeconfig)
         named(found, "clock", Verdict.WARN, "This machine's clock", "behind the API server's")
@@ -384,7 +445,7 @@ async def test_no_operator(cluster: Cluster) -> None:
         return False
 
     await until(gone, 30, lambda: "the CRD to be gone")
-    done = thalweg("doctor", "--kubeconfig", cluster.plane.kubeconfig, "--lease", str(LEASE), "-o", "json")
+    done = thalweg("doctor", "--kubeconfig", cluster.kubeconfig, "--lease", str(LEASE), "-o", "json")
     assert done.returncode == 1
     (crd_finding,) = [each for each in json.loads(done.stdout) if each["check"] == "crd"]
     assert (crd_finding["verdict"], "is not installed" in crd_finding["sentence"]) == ("FAIL", True)

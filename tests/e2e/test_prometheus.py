@@ -34,6 +34,7 @@ WITHOUT_SAMPLES = {
     "thalweg_unreadable_objects_total": "all objects can be read",
     "thalweg_spans_total": "no endpoint for traces is configured",
     "thalweg_extender_certificate_expiration_timestamp_seconds": "kube-scheduler asks over HTTP here",
+    "thalweg_extender_client_certificate_expiration_timestamp_seconds": "kube-scheduler asks over HTTP here",
 }
 
 

@@ -1,4 +1,7 @@
-"""Two replicas that steer kube-scheduler: it asks the leader, and gangs are whole whenever the leader is killed."""
+"""Two replicas that steer kube-scheduler: it asks the leader, and gangs are whole whenever the leader is killed.
+
+They run as the account of rights/.
+"""
 
 import os
 import signal
@@ -14,6 +17,7 @@ from support.gang_scenarios import members, whole
 from support.operator import Operator, free_address, until
 from support.proxy import ApiProxy, ProxiedRequest, proxied
 from support.replicas import Replicas, running_replicas
+from support.rights import user_of
 from support.steering import DelayingProxy, gates_in_effect
 from thalweg_controlplane import Api, ControlPlane
 
@@ -21,15 +25,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"scheduler": True}
 STEERED: dict[str, object] = {"gangs": {"timeout": "30s"}, "waiting": "Gate"}
-SERVICE = "thalweg-extender"
+#: The one whose EndpointSlice the account may write.
+NAMESPACE, SERVICE = "thalweg-system", "thalweg-extender"
 #: The API server wants an address that others reach. Here the port tells the replicas apart.
 ADDRESS = "10.9.8.7"
+SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
 
 
-async def endpoint(api: Api, namespace: str) -> dict[str, Any]:
+async def endpoint(api: Api) -> dict[str, Any]:
     """The EndpointSlices of the Service, as kube-proxy finds them: there is one."""
-    path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
-    (found,) = await api.list(path, labelSelector=f"kubernetes.io/service-name={SERVICE}")
+    (found,) = await api.list(SLICES, labelSelector=f"kubernetes.io/service-name={SERVICE}")
     return found
 
 
@@ -48,7 +53,7 @@ class SteeredReplicas:
         leader = await self.replicas.leader()
 
         async def there() -> bool:
-            found = await endpoint(self._scene.api, self._scene.namespace)
+            found = await endpoint(self._scene.api)
             return bool(found["ports"][0]["port"] == self.port(leader))
 
         await until(there, 30, lambda: "the EndpointSlice to name the leader")
@@ -58,37 +63,35 @@ class SteeredReplicas:
 
 @asynccontextmanager
 async def steered_replicas(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, folder: Path, *kubeconfigs: Path
+    scene: ClusterScenario, relay: DelayingProxy, folder: Path, *kubeconfigs: Path
 ) -> AsyncIterator[SteeredReplicas]:
     """Two of them, one of which leads, and the Service leads to it."""
     before = relay.to
     await scene.operator.stop()
-    metadata = {"name": SERVICE, "namespace": scene.namespace}
+    metadata = {"name": SERVICE, "namespace": NAMESPACE}
     ports = [{"name": "extender", "port": 8443}]
     await scene.api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}})
     listen = [int(free_address().partition(":")[2]) for _ in range(2)]
-    service = f"{scene.namespace}/{SERVICE}"
+    service = f"{NAMESPACE}/{SERVICE}"
     extenders = [
         ("--extender-listen", f":{port}", "--extender-insecure", "--extender-endpoints", service) for port in listen
     ]
-    # As the administrator: the account may write the EndpointSlice of one Service only, in thalweg-system.
-    configs = kubeconfigs or (plane[0].kubeconfig,) * 2
-    async with running_replicas(plane[1], configs, folder, extenders, POD_IP=ADDRESS) as replicas:
+    async with running_replicas(scene.api, kubeconfigs, folder, extenders, POD_IP=ADDRESS) as replicas:
         steered = SteeredReplicas(scene, relay, replicas, listen)
         await steered.follow()
         yield steered
-    await scene.api.delete(f"/api/v1/namespaces/{scene.namespace}/services/{SERVICE}")
+    await scene.api.delete(f"/api/v1/namespaces/{NAMESPACE}/services/{SERVICE}")
     relay.to = before
     await scene.operator.start()
 
 
 async def test_the_service_leads_to_the_leader(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, tmp_path: Path
+    scene: ClusterScenario, account: Path, relay: DelayingProxy, tmp_path: Path
 ) -> None:
     """Before and after SIGTERM, and when somebody changed it; the standby answers 503 to each verb."""
     await scene.nodes("a", "b", cpu="4")
-    async with steered_replicas(scene, plane, relay, tmp_path) as steered:
-        found = await endpoint(scene.api, scene.namespace)
+    async with steered_replicas(scene, relay, tmp_path, account, account) as steered:
+        found = await endpoint(scene.api)
         assert found["addressType"] == "IPv4"
         assert [each["addresses"] for each in found["endpoints"]] == [[ADDRESS]]
         assert found["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == "thalweg"
@@ -107,9 +110,8 @@ async def test_the_service_leads_to_the_leader(
         assert await steered.follow() is standby
         await scene.create("after")
         await scene.node_of("after")
-        path = f"/apis/discovery.k8s.io/v1/namespaces/{scene.namespace}/endpointslices/{SERVICE}-leader"
         # The type of the addresses cannot be changed: it is made anew.
-        await scene.api.delete(path)
+        await scene.api.delete(f"{SLICES}/{SERVICE}-leader")
         metadata = {key: found["metadata"][key] for key in ("name", "namespace", "labels")}
         kind = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}
         other = {
@@ -124,8 +126,7 @@ async def test_the_service_leads_to_the_leader(
 
 
 async def _addresses(scene: ClusterScenario, expected: list[str]) -> bool:
-    path = f"/apis/discovery.k8s.io/v1/namespaces/{scene.namespace}/endpointslices"
-    found = await scene.api.list(path)
+    found = await scene.api.list(SLICES)
     return [each["endpoints"][0]["addresses"] for each in found] == [expected]
 
 
@@ -152,7 +153,12 @@ ALL: list[Phase] = [
 
 @pytest.mark.parametrize("phases", [pytest.param(SOME, id="some"), pytest.param(ALL, id="all", marks=pytest.mark.slow)])
 async def test_killed_while_a_gang_is_handed_on(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], relay: DelayingProxy, tmp_path: Path, phases: list[Phase]
+    scene: ClusterScenario,
+    plane: tuple[ControlPlane, Api],
+    account: Path,
+    relay: DelayingProxy,
+    tmp_path: Path,
+    phases: list[Phase],
 ) -> None:
     """Before and after some nominations and openings of gates: the other replica hands the gang on, whole."""
     await scene.nodes(*(f"n{number}" for number in range(5)), cpu="32")
@@ -160,9 +166,9 @@ async def test_killed_while_a_gang_is_handed_on(
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     async with (
-        proxied(*plane, tmp_path / "first") as first,
-        proxied(*plane, tmp_path / "second") as second,
-        steered_replicas(scene, plane, relay, tmp_path, first.kubeconfig, second.kubeconfig) as steered,
+        proxied(*plane, tmp_path / "first", user_of(account)) as first,
+        proxied(*plane, tmp_path / "second", user_of(account)) as second,
+        steered_replicas(scene, relay, tmp_path, first.kubeconfig, second.kubeconfig) as steered,
     ):
         replicas = steered.replicas
         ways: dict[Operator, ApiProxy] = dict(zip(replicas.operators, (first, second), strict=True))

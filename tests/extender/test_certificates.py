@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from cryptography import x509
 from structlog.testing import capture_logs
 from support.callers import HERE, PASSING_ADVICE, Refusals, files, post_filter, trusting
 from support.extender import StubPlanView, filter_request, served
@@ -48,6 +49,21 @@ async def test_without_a_client_ca_callers_need_no_certificate(ours: Authority) 
     """They verify us all the same."""
     async with served(StubPlanView(PASSING_ADVICE), certificates=Certificates(files(ours, verifies=False))) as address:
         assert await post_filter(address, trusting(ours.certificate)) == 200
+
+
+async def test_when_the_callers_certificate_ends_is_known(ours: Authority) -> None:
+    """With each request, so that its end can be told in time; callers without a certificate tell nothing."""
+    client, ends = ours.client("client"), list[float]()
+    read = x509.load_pem_x509_certificate(client.certificate.read_bytes())
+    async with served(
+        StubPlanView(PASSING_ADVICE), certificates=Certificates(files(ours)), on_client=ends.append
+    ) as address:
+        assert await post_filter(address, trusting(ours.certificate, client)) == 200
+    assert ends == [read.not_valid_after_utc.timestamp()]
+    for certificates in (None, Certificates(files(ours, verifies=False))):
+        async with served(StubPlanView(PASSING_ADVICE), certificates=certificates, on_client=ends.append) as address:
+            assert await post_filter(address, trusting(ours.certificate)) == 200
+    assert len(ends) == 1
 
 
 class Clock:

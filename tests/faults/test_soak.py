@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from support.binding_requests import check_bindings
 from support.cluster_scenario import running_scenario
 from support.fault_world import FaultyCluster
 from support.soak import Soak, SteeringReplicas
@@ -42,6 +43,7 @@ async def test_soak(
         while time.monotonic() - soak.began < seconds:
             await soak.churn(min(SPELL, seconds / 3), end_leader=spell % ENDS_EVERY == 1)
             running = await soak.rest()
+            check_bindings(cluster.proxy.requests, max(each.began for each in replicas.replicas.operators))
             sys.stdout.write(soak.progress(running) + "\n")
             sys.stdout.flush()
             spell += 1

@@ -10,7 +10,7 @@ from support.cluster_scenario import policy
 from support.helm import NAMESPACE, Manifest
 from support.operator import until
 from support.release import WITHIN, Release
-from thalweg.certificates.issuing import CLIENT, SERVER, Leaf, issue, read_pair, to_pem
+from thalweg_certificates import CLIENT, SERVER, Leaf, issue, read_pair, to_pem
 from thalweg_controlplane import Api
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG, SCHEDULER
 from thalweg_controlplane.objects import collection_path, pod
@@ -24,8 +24,8 @@ STEERED: Final = policy("steered", delivery="Extender", selects={"podSelector": 
 GATED: Final = policy("steered", delivery="Extender", waiting="Gate", selects={"podSelector": {}})
 
 
-def steered(name: str, cpu: str = "100m") -> Manifest:
-    return pod(name, cpu=cpu, scheduler="thalweg-steered")
+def steered(name: str, cpu: str = "100m", **spec: Any) -> Manifest:
+    return pod(name, cpu=cpu, scheduler="thalweg-steered", **spec)
 
 
 def many(make: Any, count: int, **options: Any) -> list[Manifest]:
@@ -114,8 +114,8 @@ async def renew_both(release: Release) -> None:
     authority = await release.secret("thalweg-extender-ca")
     signer = read_pair(authority["tls.crt"], authority["tls.key"])
     leaves = {
-        "thalweg-extender-tls": Leaf("thalweg-extender", SERVER, (HOST,), timedelta(days=90)),
-        "thalweg-extender-client-tls": Leaf("kube-scheduler", CLIENT, (), timedelta(days=365)),
+        "thalweg-extender-tls": Leaf("thalweg-extender", SERVER, timedelta(days=90), (HOST,)),
+        "thalweg-extender-client-tls": Leaf("kube-scheduler", CLIENT, timedelta(days=365)),
     }
     stored = await release.secret("thalweg-scheduler-config")
     for secret, leaf in leaves.items():
@@ -156,3 +156,19 @@ async def test_second_scheduler(release: Release) -> None:
         await release.helm("uninstall", "--wait")
         assert await gated(release.api) == 0
     await release.remove_pods()
+
+
+@pytest.mark.slow
+async def test_change_to_binder(release: Release) -> None:
+    """Mode Binder has no right to open gates: an upgrade and a rollback to it open them first, and pods are placed."""
+    async with release.installed():
+        for number, change in enumerate((("upgrade",), ("rollback", "1"))):
+            await release.helm("upgrade", mode="SecondScheduler")
+            await release.api.create_many(many(steered, 100, cpu="1000", schedulingGates=[{"name": GATE}]), 16)
+            assert await gated(release.api) == 100
+            await release.helm(*change)
+            assert await gated(release.api) == 0
+            assert not await would_be_gated(release.api)
+            await release.place([pod(f"after-{number}", cpu="100m")])
+            assert await release.bound_by(f"after-{number}") == "thalweg"
+            await release.remove_pods()

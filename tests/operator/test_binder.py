@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from support.driven_ledger import DrivenLedger
@@ -17,7 +18,9 @@ from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.progress import ProgressLog
 from thalweg_operator.reservations.effects import Bind, WriteCondition
+from thalweg_operator.reservations.events import Answer
 
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 
@@ -392,6 +395,25 @@ async def test_a_pod_replaced_while_the_answer_is_lost(case: Case) -> None:
     await case.bind()
     assert case.state.reservations[KEY].node == "m"
     assert case.server.bound == []
+
+
+async def test_a_gang_that_is_refused_in_part(case: Case) -> None:
+    """One pod of two is refused while the other rests after 429: neither is bound."""
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+    pods = [msgspec.structs.replace(POD, name=name, uid=name, gang=gang) for name in ("g0", "g1")]
+    case.server.script = [answering(429)]
+    refused = Bind(pods[1], "n", 0)
+    case.meanwhile += [lambda: case.state.shell.answered(refused, Answer.REFUSED, "no")]
+    for pod in pods:
+        case.server.pods[pod.key] = (pod.uid, "")
+        case.state.upsert_pod(pod)
+        assert case.state.reserve(pod, "n")
+    case.binder.put(Bind(pods[0], "n", case.state.generation))
+    async with asyncio.timeout(10):
+        while case.state.reservations:  # noqa: ASYNC110 - what rests ends them
+            await asyncio.sleep(0.01)
+    assert case.server.bound == []
+    assert case.answers("gang incomplete") == 1
 
 
 async def test_many_at_once(case: Case) -> None:

@@ -1,11 +1,14 @@
 """What a policy's status says, from its object, its pods and the last round."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from thalweg_operator.delivery.policy_status import PodCounts, PolicyStatus
 from thalweg_operator.planning.round_reports import RoundReport
 from thalweg_operator.policies.store import PolicyStore
+
+from flowcore.cluster.cluster import Cluster, Population
 
 REPORT = RoundReport(number=7, finished=1000.0, placed=3, waiting=1, cost=90, gap=0.0, certified=True)
 
@@ -85,3 +88,22 @@ def test_a_constraint_that_admits_one_pod_is_consistent() -> None:
     one = {"name": "az", "exclusive": {**EXCLUSIVE, "maxPerDomain": 1, "maxPlaced": 1}}
     store.offer("shop", "u", 1, {"selects": {"podSelector": {}}, "constraints": [one]})
     assert statuses(store, Rounds())["shop"]["conditions"]["Consistent"]["status"] == "True"
+
+
+def test_pods_that_are_left_to_kube_scheduler_are_told() -> None:
+    """Ready counts those that the policy selects in kube-system and in the operator's own namespace."""
+    store, cluster = PolicyStore(), Cluster("ours")
+    selects = {"schedulerNames": ["default-scheduler"], "podSelector": {}}
+    store.offer("all", "u", 1, {"selects": selects, "delivery": "Extender"})
+    cluster.policies.replace(store.accepted)
+    for namespace, count in (("kube-system", 2), ("ours", 1), ("theirs", 4)):
+        cluster.namespaces[namespace] = (("kubernetes.io/metadata.name", namespace),)
+        cluster.populations[namespace, (), "default-scheduler"] = Population(waiting=count)
+    writer: Any = PolicyStatus(None, cluster, store, Rounds(), Gates())  # type: ignore[arg-type]
+    (record,) = store.records
+    status = writer._status(record, asyncio.run(writer._counts())["all"])
+    (ready,) = [each for each in status["conditions"] if each["type"] == "Ready"]
+    assert ready["message"] == (
+        "In force. 3 of the pods it selects are in kube-system and ours and left to kube-scheduler."
+    )
+    assert status["pods"]["governed"] == 4

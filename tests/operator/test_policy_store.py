@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 from thalweg_operator.policies.store import PolicyStore
 
 from flowcore.cluster.policy_index import PolicyIndex
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.advice import ExtenderPod
+from flowcore.model.policies import BUILT_IN, Policy
 
 GOOD: dict[str, Any] = {"selects": {"podSelector": {"matchLabels": {"a": "b"}}}}
 OTHER: dict[str, Any] = {**GOOD, "precedence": 5}
@@ -87,3 +89,25 @@ def test_changes_reach_those_remembered() -> None:
     store.forget("q", "u")
     store.forget("p", "u")
     assert [policy.name for policy in index.governing("thalweg", labels, ())] == [BUILT_IN.name]
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "ours"])
+def test_delivery_extender_governs_no_pod_that_the_cluster_or_thalweg_runs_on(namespace: str) -> None:
+    """Whatever the policy selects: the next one that matches governs, or none. Thalweg's own scheduler still serves."""
+    store = PolicyStore()
+    for name, more in (("steers", {"delivery": "Extender", "precedence": 9}), ("looks", {"delivery": "Observe"})):
+        selects = {"schedulerNames": ["default-scheduler"], "podSelector": {}, "namespaceSelector": {}}
+        store.offer(name, name, 1, {"selects": selects, **more})
+    index = PolicyIndex(store.accepted, own_namespace="ours")
+    own, other = ((("kubernetes.io/metadata.name", name),) for name in (namespace, "theirs"))
+
+    def names(policies: list[Policy]) -> list[str]:
+        return [policy.name for policy in policies]
+
+    assert names(index.governing("default-scheduler", (), other)) == ["steers", "looks"]
+    assert names(index.governing("default-scheduler", (), own)) == ["looks"]
+    asked = ExtenderPod(namespace, "p", "u", {}, "default-scheduler", "")
+    assert index.of_request(asked, own) in store.accepted[1:]
+    assert names(index.left_out("default-scheduler", (), own)) == ["steers"]
+    assert index.left_out("default-scheduler", (), other) == []
+    assert names(index.governing("thalweg", (), own)) == [BUILT_IN.name]

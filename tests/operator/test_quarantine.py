@@ -234,6 +234,31 @@ def test_too_much_at_once_is_planned_in_parts() -> None:
     assert not len(cluster.quarantine)
 
 
+@given(st.lists(st.booleans(), min_size=31, max_size=120))
+def test_parts_leave_nobody_out_while_pods_of_earlier_parts_are_bound(bound: list[bool]) -> None:
+    """Whichever pods of a part are bound before the next part is chosen: each pod has its turn before rounds pause."""
+    cluster = Cluster(lambda _pod: False)
+    cluster.most = 30
+    cluster.add(made(f"p{at}", at % 10) for at in range(100))
+    cluster.run()
+    waiting = [made(f"q{at}", at % 10) for at in range(len(bound))]
+    is_bound = {pod.uid: answer for pod, answer in zip(waiting, bound, strict=True)}
+    chosen: set[str] = set()
+    for _ in range(2):
+        left = {pod.uid for pod in waiting}
+        chosen.clear()
+        more = True
+        while more:
+            choice = cluster.quarantine.choose(waiting, cluster.now)
+            cluster.quarantine.succeeded(cluster.now)
+            more = choice.more
+            part = {pod.uid for pod in choice.pods}
+            assert not chosen & part, "planned twice before others were planned once"
+            chosen |= part
+            waiting = [pod for pod in waiting if not (pod.uid in part and is_bound[pod.uid])]
+        assert chosen == left
+
+
 def test_a_gang_is_tried_as_a_whole() -> None:
     """Halves never cut it: a part of it can never be placed."""
     cluster = Cluster(lambda pod: pod.name == "g3")

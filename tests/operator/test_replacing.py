@@ -441,7 +441,7 @@ _EVENTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(_EVENTS, max_size=25), st.sampled_from((300, 1000)), st.sampled_from((300, 800, 1000)))
 async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
     """What is bound fits beside all that is there, and no pod is evicted but for one that waits for its place.

@@ -240,6 +240,30 @@ def test_failures_in_a_row_are_waited_out_longer_and_longer(watch: Callable[[int
     virtual_time.run(main())
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_the_first_refusals_of_a_new_server_are_not_waited_out_long(
+    status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was away for minutes and refuses everybody until it has read the roles: then its news is seen within 2 s."""
+
+    async def main() -> None:
+        reflected = Reflected()
+        await asyncio.sleep(10)
+        reflected.api.watching = always(ConnectionLost("refused"))
+        await asyncio.sleep(600)  # the watch that is open ends for its silence
+        reflected.api.watching = always(Refused(status, "no", starting=True))
+        await asyncio.sleep(15)
+        reflected.api.watching = lambda _number: None
+        reflected.api.put("late", 7)
+        await asyncio.sleep(2)
+        assert reflected.mirror.values == {"late": 7}
+        reflected.check()
+
+    virtual_time.run(main())
+    said = capsys.readouterr()
+    assert "failing" not in said.out + said.err
+
+
 def test_versions_may_go_back() -> None:
     """The data of the API server was restored from a backup: it says that our version is too large, for ever."""
 

@@ -200,7 +200,7 @@ def taken(state: DrivenLedger) -> dict[str, tuple[Any, ...]]:
     return plain(recounted(state.cluster, state.ledger))
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(EVENTS, max_size=40))
 def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
     """Uses, neighbours, waiting pods and populations, reservations included, after every single event."""
@@ -263,7 +263,7 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
     assert plain(receiver.uses) == {name: use for name, use in taken(state).items() if name in state.nodes}
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(EVENTS, max_size=25), _pods())
 def test_a_reservation_never_overcommits(events: list[tuple[str, Any]], pod: Pod) -> None:
     """Room is reserved only where it is: amounts, pod places and ports, with all that is reserved already counted."""

@@ -68,7 +68,7 @@ async def test_a_forged_pod_blocks_nobody(world: FakeCluster, name: str, uid: st
     assert not world.writes
 
 
-async def test_ten_thousand_label_sets_leave_nothing_behind(world: FakeCluster) -> None:
+async def test_thousands_of_label_sets_leave_nothing_behind(world: FakeCluster) -> None:
     """Of pods that do not exist, and of one that does: nothing that a caller sends is kept, so memory is flat."""
     real = unseen(world, "real")
     world.deliver_watch()
@@ -93,11 +93,11 @@ async def test_ten_thousand_label_sets_leave_nothing_behind(world: FakeCluster) 
         tracemalloc.start()
         try:
             before = await throw(0, 500)
-            after = await throw(501, 9_500)
+            after = await throw(501, 2_500)
         finally:
             tracemalloc.stop()
     assert len(world.state.cluster.policies._matching) <= 2
-    assert after - before < 200_000  # each set is 1 kB
+    assert after - before < 50_000  # each set is 1 kB
 
 
 def test_a_real_pod_that_our_watch_shows_a_moment_later(world: FakeCluster) -> None:

@@ -102,7 +102,7 @@ def replica_and_fresh(world: ReplicatedCluster, replica: Replica) -> tuple[Snaps
 
 
 @given(histories(frozenset({*ASPECTS, *SCORES, SOFT})))
-@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_remembered_is_what_a_fresh_look_says(history: History) -> None:
     """After every step: every filter and reason, counts, and a whole round."""
     compare(history)
@@ -113,7 +113,7 @@ def test_each_filter_alone(aspect: str) -> None:
     """Histories in which one filter decides, so that none hides behind an earlier one."""
 
     @given(histories(frozenset({aspect})))
-    @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
     def check(history: History) -> None:
         compare(history, rounds=False)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
@@ -203,6 +204,39 @@ async def test_a_pod_that_may_not_be_changed(case: tuple[Case, ConditionWriter])
     made.now += 100.0
     await made.written(1)
     assert [event["message"] for event in made.events][:1] == ["no room"]
+
+
+async def test_a_server_that_has_just_started_refuses_for_a_while(case: tuple[Case, ConditionWriter]) -> None:
+    """Its 401 and 403 after a lost connection are not final: the pod gets its condition without a new reason."""
+    made, told = case
+    made.script = [hang_up, answering(401), answering(403), answering(403)]
+    made.state.upsert_pod(pod())
+    told.put(WriteCondition(pod(), "no room", "Unschedulable"))
+    made.now = 1.0
+    await made.written(1)
+    assert made.patches[0][1]["message"] == "no room"
+    assert not made.script
+
+
+async def test_a_request_that_takes_too_long_shows_no_restart(
+    case: tuple[Case, ConditionWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A webhook that hangs, and then refuses: that is final."""
+    monkeypatch.setattr("thalweg_operator.api.client._TIMEOUT", aiohttp.ClientTimeout(total=0.1))
+    made, told = case
+
+    async def hangs(_request: web.Request) -> web.Response:
+        await asyncio.sleep(1)
+        return web.Response()
+
+    made.script = [hangs, answering(403)]
+    made.state.upsert_pod(pod())
+    told.put(WriteCondition(pod(), "no room", "Unschedulable"))
+    made.now = 1.0
+    await until(lambda: not made.script, 10, lambda: "the second try")
+    monkeypatch.undo()
+    await until(lambda: made.events, 10, lambda: "the Event")
+    assert not made.patches
 
 
 async def test_a_pod_that_is_gone_is_not_tried_again(case: tuple[Case, ConditionWriter]) -> None:

@@ -65,7 +65,7 @@ def _fits(oracle: Oracle, nodes: list[Manifest], pod: Manifest) -> dict[str, boo
     return {name: verdict.fits for name, verdict in verdicts.items()}
 
 
-@settings(max_examples=examples(800))
+@settings(max_examples=examples(300))
 @given(quantity=quantities)
 @example(quantity="1.")
 @example(quantity=".5")

@@ -97,7 +97,7 @@ def test_constraints_loosen_nothing(oracle: Oracle, compared: dict[str, Counter[
     counts: Counter[str] = Counter()
 
     @seed(batch_seed(0))
-    @settings(max_examples=examples(150), phases=PHASES, report_multiple_bugs=False, deadline=None)
+    @settings(max_examples=examples(70), phases=PHASES, report_multiple_bugs=False, deadline=None)
     @given(case=crowded_cases(AMONG_PODS), constraints=_constraints)
     def agree(case: Case, constraints: tuple[Constraint, ...]) -> None:
         counts.update(replay(oracle, case, constraints))
@@ -137,14 +137,14 @@ def test_plans_are_kube_schedulers_to_carry_out(
     for batch in range(100):
 
         @seed(batch_seed(batch))
-        @settings(max_examples=examples(100), phases=PHASES, report_multiple_bugs=False, deadline=None)
+        @settings(max_examples=examples(50), phases=PHASES, report_multiple_bugs=False, deadline=None)
         @given(case=crowded_cases(aspects))
         def agree(case: Case) -> None:
             counts.update(replay(oracle, case))
 
         agree()
-        if counts["placed"] >= 1_000:
+        if counts["placed"] >= 500:
             break
     compared[f"plans, {len(aspects)} filters"] = Counter(fits=counts["placed"], rejected=counts["left"])
-    assert counts["placed"] >= 1_000
-    assert counts["left"] >= 250
+    assert counts["placed"] >= 500
+    assert counts["left"] >= 125

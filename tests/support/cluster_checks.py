@@ -187,6 +187,28 @@ def _check_capacity(node: Mapping[str, Any], use: Mapping[str, Any], when: str) 
     assert not over, f"{node['metadata']['name']} is overcommitted {when}: {over}"
 
 
+def free_of(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Decimal]]:
+    """What the pods of each node leave free of each resource."""
+    free = {
+        node["metadata"]["name"]: {name: quantity(each) for name, each in node["status"]["allocatable"].items()}
+        for node in nodes
+    }
+    for pod in pods:
+        left = free.get(pod["spec"].get("nodeName", ""))
+        if left is not None and is_running(pod):
+            for name, amount in requests(pod).items():
+                left[name] = left.get(name, Decimal(0)) - amount
+    return free
+
+
+def room_for(free: Mapping[str, Mapping[str, Decimal]], wanted: Mapping[str, Any]) -> int:
+    """How many pods that ask for this have room, without any rule but resources."""
+    return sum(
+        max(0, min(int(left.get(name, Decimal(0)) // amount) for name, amount in wanted.items() if amount))
+        for left in free.values()
+    )
+
+
 def check_legal(
     oracle: Oracle,
     nodes: list[Mapping[str, Any]],

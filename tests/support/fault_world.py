@@ -113,6 +113,14 @@ class Load:
             pods = [each for each in await self.scene.pods() if not each["spec"].get("nodeName")]
             raise TimeoutError(f"{error}; of the others {Counter(map(unschedulable_message, pods))}") from None
 
+    async def bound_by_binder(self) -> set[tuple[str, str]]:
+        """UIDs and nodes of the pods that the binder has bound."""
+        return {
+            (each["metadata"]["uid"], each["spec"]["nodeName"])
+            for each in await self.scene.pods()
+            if each["spec"]["schedulerName"] == SCHEDULER_NAME and each["spec"].get("nodeName")
+        }
+
     async def check(self) -> None:
         """Gangs are whole or absent, and nothing is in flight."""
         last: Counter[str] = Counter()

@@ -108,7 +108,7 @@ class LedgerChecks:
             assert waiting[key].uid == each.pod.uid, f"{key} is reserved for another pod of this name"
             assert (each.phase is Phase.AWAITING_VICTIM) == (each.victim is not None)
             assert (each.phase is Phase.FOREIGN) == (each.owner is Owner.OTHERS)
-            assert each.phase is not Phase.BINDING or each.owner is Owner.BINDER
+            assert each.phase not in (Phase.BINDING, Phase.PAUSED) or each.owner is Owner.BINDER
         assert len({each.id for each in reservations.values()}) == len(reservations)
 
     # --- no transition outside the table ---

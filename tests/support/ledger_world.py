@@ -15,6 +15,7 @@ from support.ledger_checks import LedgerChecks
 from thalweg_extender.answers import Outcome, to_filter
 from thalweg_operator.reservations.advance import advance
 from thalweg_operator.reservations.advise import advise
+from thalweg_operator.reservations.backoff import is_backing_off
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import (
     Bind,
@@ -188,18 +189,30 @@ class LedgerWorld:
 
     # --- writes ---
 
-    def send(self, at: int, answer: Answer = Answer.DONE, *, lost: bool = False, shown_first: bool = False) -> None:
+    def send(
+        self,
+        at: int,
+        answer: Answer = Answer.DONE,
+        *,
+        reason: str = "no",
+        lost: bool = False,
+        shown_first: bool = False,
+    ) -> None:
         """One write is sent, if it is wanted still.
 
         Args:
             answer: the API server's, where the write can be carried out.
+            reason: of a refusal.
             lost: it is carried out, and the answer is lost: the write is tried again.
             shown_first: the watch shows what the write did before its answer comes.
         """
         write = self.writes.pop(at)
-        if not is_wanted(self.cluster, self.ledger, write, self.now):
+        uncertain = self._is_uncertain(write)
+        if not uncertain and not is_wanted(self.cluster, self.ledger, write, self.now):
             self.apply(WriteAnswered(write, Answer.UNWANTED))
             return
+        if isinstance(write, Bind):
+            self.apply(WriteAnswered(write, Answer.UNCERTAIN))
         known = self.api.get(write.pod.key)
         if known is None or known.uid != write.pod.uid:
             # What was to be evicted is gone; nothing else can be written to a pod that is not there.
@@ -214,7 +227,8 @@ class LedgerWorld:
             if answer is Answer.RETRYING or isinstance(write, OpenGate | ClearNomination):
                 self.writes.append(write)  # it is needed, and tried again after a pause
                 answer = Answer.RETRYING
-            self.apply(WriteAnswered(write, answer, "no"))
+            if not (answer is Answer.RETRYING and uncertain):
+                self.apply(WriteAnswered(write, answer, reason))
             return
         self._carry_out(write)
         if shown_first:
@@ -223,6 +237,11 @@ class LedgerWorld:
             self.writes.append(write)
         else:
             self.apply(WriteAnswered(write, Answer.DONE))
+
+    def _is_uncertain(self, write: Write) -> bool:
+        """Whether an earlier try of a binding may have been carried out: then it is tried until that is known."""
+        reservation = self.ledger.reservations.get(write.pod.key)
+        return isinstance(write, Bind) and reservation is not None and reservation.maybe_bound
 
     def _carry_out(self, write: Write) -> None:
         key = write.pod.key
@@ -256,7 +275,9 @@ class LedgerWorld:
             policy = self.cluster.policies.of(pod, self.cluster.namespaces)
             if pod.gated and (policy is None or not delivery_of(policy).steered or pod.unsupported_reason):
                 self.apply(GateUnneeded(pod))
-            if policy is not None and not delivery_of(policy).blocked(pod):
+            if policy is None or delivery_of(policy).blocked(pod):
+                continue
+            if not is_backing_off(self.ledger, pod, self.now):
                 asked.append((pod, policy))
         snapshot = self._snapshot([(pod, policy) for pod, policy in asked if delivery_of(policy).owner is not None])
         return Plan(self._plans, snapshot.generation, []), snapshot, policies
@@ -293,7 +314,7 @@ class LedgerWorld:
 
     def _snapshot(self, asked: Sequence[tuple[Pod, Policy]]) -> Snapshot:
         cluster, ledger = self.cluster, self.ledger
-        gangs = ledger.round_gangs([(pod, policy.delivery) for pod, policy in asked])
+        gangs = ledger.round_gangs([(pod, policy.delivery) for pod, policy in asked], self.now)
         for _ in gangs.steps():
             pass
         pending = tuple(

@@ -47,6 +47,8 @@ class Operator:
         self.address = address or free_address()
         self._read = 0
         self._process: subprocess.Popen[bytes] | None = None
+        #: When its process was started last, seconds of time.monotonic().
+        self.began = 0.0
 
     @property
     def runs(self) -> bool:
@@ -85,6 +87,7 @@ class Operator:
         assert self._process is None or self._process.poll() is not None, "the operator runs already"
         lease = self._lease or f"kube-system/thalweg-{uuid.uuid4()}"
         command = [sys.executable, *self._program, "run", "--kubeconfig", str(self._kubeconfig), "--lease", lease]
+        self.began = time.monotonic()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--listen", self.address, "--log-format", "text", *self._options],

@@ -61,7 +61,7 @@ def check_recount(cluster: Cluster, ledger: Ledger) -> None:
     for key, reservation in reservations.items():
         by_node[reservation.node].add(key)
     assert ledger.by_node == by_node
-    for name, phase in (("held", Phase.HELD), ("withdrawing", Phase.WITHDRAWING)):
+    for name, phase in (("held", Phase.HELD), ("paused", Phase.PAUSED), ("withdrawing", Phase.WITHDRAWING)):
         assert getattr(ledger, name) == {key for key, each in reservations.items() if each.phase is phase}
     awaited = {each.victim.key: key for key, each in reservations.items() if each.victim is not None}
     assert ledger.successor_by_victim == awaited

@@ -1,6 +1,7 @@
 """The rights that rights/ gives the operator's account, and that account's token."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,7 +35,7 @@ _OWN_LEASES: tuple[dict[str, Any], ...] = (
         "subjects": [{"kind": "ServiceAccount", "name": "thalweg", "namespace": "thalweg-system"}],
     },
 )
-ACCOUNT = "/api/v1/namespaces/thalweg-system/serviceaccounts/thalweg"
+ACCOUNTS = "/api/v1/namespaces/thalweg-system/serviceaccounts"
 #: Bindings that a new cluster has: they let every account read which kinds it serves.
 DISCOVERY = tuple(
     f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:{name}"
@@ -103,21 +104,56 @@ def _bindings(stem: str) -> list[dict[str, Any]]:
     return [each for each in manifests(stem) if each["kind"] in ("RoleBinding", "ClusterRoleBinding")]
 
 
-async def token(api: Api, seconds: int = 600) -> str:
-    """Of the account, for so long."""
+async def token(api: Api, seconds: int = 600, account: str = "thalweg") -> str:
+    """Of an account of thalweg-system, for so long."""
     spec = {"expirationSeconds": seconds}
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    made = await api.request("POST", f"{ACCOUNT}/token", request)
+    made = await api.request("POST", f"{ACCOUNTS}/{account}/token", request)
     return str(made["status"]["token"])
 
 
-async def kubeconfig(plane: ControlPlane, api: Api, folder: Path, seconds: int = 600) -> Path:
-    """The plane's, with a token of the account for so long."""
+async def kubeconfig(plane: ControlPlane, api: Api, folder: Path, seconds: int = 600, account: str = "thalweg") -> Path:
+    """The plane's, with a token of an account of thalweg-system for so long."""
     config: dict[str, Any] = yaml.safe_load(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": await token(api, seconds)}
-    path = folder / "account-kubeconfig"
+    config["users"][0]["user"] = {"token": await token(api, seconds, account)}
+    path = folder / f"{account}-kubeconfig"
     path.write_text(json.dumps(config))
     return path
+
+
+def documented_rules() -> list[dict[str, Any]]:
+    """The rules of a role for `thalweg doctor`, from the table of its page."""
+    page = (RIGHTS.parent / "docs/how-to/check-a-cluster.md").read_text()
+    table = page[page.index("| API group |") :].splitlines()[2:]
+    rules = []
+    for row in table:
+        if not row.startswith("|"):
+            break
+        group, resources, names, verbs = (re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|"))
+        rule = {"apiGroups": group or [""], "resources": resources, "verbs": verbs}
+        rules.append({**rule, "resourceNames": names} if names else rule)
+    return rules
+
+
+async def doctor_kubeconfig(plane: ControlPlane, api: Api, folder: Path) -> Path:
+    """The plane's, with a token of an account that has the documented rights of `thalweg doctor` and no other."""
+    name = "thalweg-doctor"
+    rbac, metadata = "rbac.authorization.k8s.io", {"name": name}
+    account = {"kind": "ServiceAccount", "name": name, "namespace": "thalweg-system"}
+    role = {"apiGroup": rbac, "kind": "ClusterRole", "name": name}
+    for each in (
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**metadata, "namespace": "thalweg-system"}},
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": documented_rules()},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": role,
+            "subjects": [account],
+        },
+    ):
+        await api.apply(each)
+    return await kubeconfig(plane, api, folder, 3600, name)
 
 
 def user_of(kubeconfig: Path) -> dict[str, Any]:

@@ -1,17 +1,26 @@
 """Churn without an end: pods, gangs, nodes and policies come and go, and leaders are killed or told to end.
 
 Between two spells of churn everything comes to rest: then each pod is bound or was told why not, gangs are whole or
-absent, and memory is measured. Nothing is ever bound twice, and no node is ever overcommitted.
+absent, no pod waits that fits, and memory is measured. Nothing is ever bound twice, and no node is ever overcommitted.
 """
 
 import asyncio
 import random
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from support.arrivals import create_all, insist
-from support.cluster_checks import check_history, check_not_overcommitted
+from support.cluster_checks import (
+    check_history,
+    check_not_overcommitted,
+    free_of,
+    requests,
+    room_for,
+    unschedulable_message,
+)
 from support.cluster_scenario import POLICIES, ClusterScenario, policy
 from support.gang_scenarios import GANG, members
 from support.operator import Operator, until
@@ -28,6 +37,8 @@ _SCHEDULERS = (SCHEDULER_NAME, STEERED_NAME)
 
 
 _COST_MODELS = ("CPUMemory", "LoadSpreading", "BinPacking")
+#: Seconds of rest after which nothing that fits may wait.
+_FITS_WITHIN = 90.0
 #: Samples of a process that do not count: its caches fill meanwhile.
 _WARM_UP = 2
 
@@ -109,6 +120,7 @@ class Soak:
             return not partial_gangs
 
         await until(whole, 60, lambda: f"gangs to be whole or absent: {partial_gangs}")
+        await self._nothing_fits()
         nodes, pods = await self.scene.api.list("/api/v1/nodes"), await self.scene.pods()
         check_not_overcommitted(nodes, pods)
         check_history(self.scene.history, nodes)
@@ -116,6 +128,24 @@ class Soak:
         for pid in self.replicas.pids():
             self.memory[pid].append((at, resident_memory(pid)))
         return sum(bool(each["spec"].get("nodeName")) for each in pods)
+
+    async def _nothing_fits(self) -> None:
+        """Waits until no waiting pod, and no gang as a whole, has room. Room that is held for a gang is none."""
+        fitting: list[str] = []
+
+        async def none() -> bool:
+            nonlocal fitting
+            nodes, pods = await self.scene.api.list("/api/v1/nodes"), await self.scene.pods()
+            free = free_of(nodes, pods)
+            waiting: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+            for each in pods:
+                if not each["spec"].get("nodeName") and "is held for" not in unschedulable_message(each):
+                    name = each["metadata"]["name"]
+                    waiting[each["metadata"].get("annotations", {}).get(GANG, name)].append(requests(each))
+            fitting = [name for name, wanted in waiting.items() if room_for(free, wanted[0]) >= len(wanted)]
+            return not fitting
+
+        await until(none, _FITS_WITHIN, lambda: f"waiting pods and gangs that fit to be bound: {fitting[:5]}")
 
     def growth(self) -> float:
         """Bytes an hour: the slope that the memory of all processes at rest has in common, after their warm-up."""

@@ -52,6 +52,7 @@ def bindings(answer: str, by: float) -> Series:
 
 
 DAY = 86_400
+CLIENT_ENDS = 'thalweg_extender_client_certificate_expiration_timestamp_seconds{pod="a"}'
 CASES = {
     "ThalwegNoLeader": Case(
         {'thalweg_leader{pod="a"}': constant(0), 'thalweg_leader{pod="b"}': constant(0)},
@@ -97,6 +98,20 @@ CASES = {
         {'thalweg_extender_certificate_expiration_timestamp_seconds{file="client CA"}': constant(6 * DAY)},
         {'thalweg_extender_certificate_expiration_timestamp_seconds{file="client CA"}': constant(8 * DAY)},
         {"file": "client CA"},
+    ),
+    "ThalwegClientCertificateExpires": Case(
+        {CLIENT_ENDS: constant(13 * DAY), 'thalweg_leader{pod="a"}': constant(1)},
+        {
+            CLIENT_ENDS: constant(15 * DAY),
+            'thalweg_leader{pod="a"}': constant(1),
+            # It has led before, and nobody has asked it since.
+            CLIENT_ENDS.replace('"a"', '"b"'): constant(DAY),
+            'thalweg_leader{pod="b"}': constant(0),
+            # Nobody has asked it yet.
+            CLIENT_ENDS.replace('"a"', '"c"'): constant(0),
+            'thalweg_leader{pod="c"}': constant(1),
+        },
+        {"pod": "a"},
     ),
     "ThalwegEventLoopLags": Case(
         histogram("thalweg_event_loop_lag_seconds", "", "1.0", 50),

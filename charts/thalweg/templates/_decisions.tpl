@@ -8,17 +8,21 @@
 {{- if semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version }}true{{ end -}}
 {{- end -}}
 
-{{/* Without the extender's rights nobody would open the gates of new pods. */}}
 {{- define "thalweg.gates" -}}
 {{- if kindIs "invalid" .Values.rights.gates -}}
-{{- if and (include "thalweg.extenderRights" .) (include "thalweg.servesGates" .) }}true{{ end -}}
+{{- if and (include "thalweg.hasExtender" .) (include "thalweg.servesGates" .) }}true{{ end -}}
 {{- else if .Values.rights.gates }}true{{ end -}}
 {{- end -}}
 
-{{- define "thalweg.extenderRights" -}}
-{{- if kindIs "invalid" .Values.rights.extender -}}
-{{- include "thalweg.hasExtender" . -}}
-{{- else if .Values.rights.extender }}true{{ end -}}
+{{- define "thalweg.openshift" -}}
+{{- if kindIs "invalid" .Values.openshift -}}
+{{- if .Capabilities.APIVersions.Has "security.openshift.io/v1" }}true{{ end -}}
+{{- else if .Values.openshift }}true{{ end -}}
+{{- end -}}
+
+{{/* The cluster's version without what providers append to it; "" where it has no patch version. */}}
+{{- define "thalweg.clusterVersion" -}}
+{{- regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version -}}
 {{- end -}}
 
 {{- define "thalweg.ignorable" -}}
@@ -29,4 +33,13 @@
 
 {{- define "thalweg.generatesCertificates" -}}
 {{- if and (include "thalweg.hasExtender" .) (eq .Values.certificates.source "Generated") }}true{{ end -}}
+{{- end -}}
+
+{{/* The number that a quantity such as 4Gi or 500m stands for; 0: there is none. */}}
+{{- define "thalweg.quantity" -}}
+{{- $text := . | default 0 | toString -}}
+{{- $suffix := regexFind "[a-zA-Z]+$" $text -}}
+{{- $factors := dict "" 1 "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+  "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
+{{- mulf ($text | trimSuffix $suffix | float64) (get $factors $suffix) -}}
 {{- end -}}

@@ -13,6 +13,11 @@
 {{- .Values.serviceAccount.name | default (include "thalweg.fullname" .) -}}
 {{- end -}}
 
+{{/* Of the release's own pods; "": they have none. */}}
+{{- define "thalweg.priorityClass" -}}
+{{- .Values.priorityClass.name | default (ternary (include "thalweg.fullname" .) "" .Values.priorityClass.create) -}}
+{{- end -}}
+
 {{- define "thalweg.extenderService" -}}
 {{- include "thalweg.fullname" . }}-extender
 {{- end -}}

@@ -1,9 +1,11 @@
 {{/* What all pods of the chart have in common: they meet the Pod Security level `restricted`. */}}
 {{- define "thalweg.podSecurityContext" -}}
 runAsNonRoot: true
+{{- if not (include "thalweg.openshift" .) }}
 runAsUser: 65532
 runAsGroup: 65532
 fsGroup: 65532
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
@@ -16,12 +18,10 @@ capabilities: {drop: [ALL]}
 {{/* Where pods go, and who may pull: the same for all pods of the chart. */}}
 {{- define "thalweg.placement" -}}
 schedulerName: {{ .Values.schedulerName }}
-{{- with .Values.priorityClassName }}
+{{- with include "thalweg.priorityClass" . }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector: {{ toYaml . | nindent 2 }}
-{{- end }}
+nodeSelector: {{ merge .Values.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
 {{- with .Values.tolerations }}
 tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
@@ -55,9 +55,7 @@ topologySpreadConstraints:
 {{- define "thalweg.commandContainer" -}}
 {{- include "thalweg.ownImage" . }}
 securityContext: {{ include "thalweg.containerSecurityContext" . | nindent 2 }}
-resources:
-  requests: {cpu: 50m, memory: 128Mi}
-  limits: {memory: 512Mi}
+resources: {{ toYaml .Values.jobs.resources | nindent 2 }}
 {{- end -}}
 
 {{/*

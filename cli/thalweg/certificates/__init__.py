@@ -1,4 +1,4 @@
 """Certificates of the extender: a CA, a server's and a client's, kept in Secrets and renewed before they end.
 
-`issuing` signs, `rotation` decides what to keep and what to renew (pure), `secrets` reads and writes the Secrets.
+`rotation` decides what to keep and what to renew (pure), `secrets` reads and writes the Secrets.
 """

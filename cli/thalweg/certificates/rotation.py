@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from cryptography import x509
-
-from thalweg.certificates.issuing import KeyPair, Leaf, is_for, is_signed_by, issue, issue_authority, issued_at, moment
+from thalweg_certificates import KeyPair, Leaf, is_for, is_signed_by, issue, issue_authority, issued_at, moment
 
 #: The share of its life after which a certificate is made again, or a CA gets a successor.
 RENEWAL: Final = 2 / 3

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from thalweg_operator.api.client import ApiClient
-
-from thalweg.certificates.issuing import (
+from thalweg_certificates import (
     CLIENT,
     SERVER,
     KeyPair,
@@ -24,6 +22,8 @@ from thalweg.certificates.issuing import (
     read_pair,
     to_pem,
 )
+from thalweg_operator.api.client import ApiClient
+
 from thalweg.certificates.rotation import RENEWAL, Authorities, renew, rotate
 from thalweg.option_types import NamespacedName
 from thalweg.secret_store import Secret, SecretProblem, read_own_secret, write_secret
@@ -80,8 +80,8 @@ async def bring_up_to_date(api_client: ApiClient, wanted: Wanted, clock: Callabl
         Refused, ConnectionLost: the API server cannot be asked.
     """
     authorities, outcome = await _bring_authorities(api_client, wanted, clock)
-    server = Leaf("thalweg-extender", SERVER, wanted.dns_names, wanted.server_lifetime)
-    client = Leaf("kube-scheduler", CLIENT, (), wanted.client_lifetime)
+    server = Leaf("thalweg-extender", SERVER, wanted.server_lifetime, wanted.dns_names)
+    client = Leaf("kube-scheduler", CLIENT, wanted.client_lifetime)
     return [
         outcome,
         await _bring_leaf(api_client, wanted.server, server, authorities, clock),

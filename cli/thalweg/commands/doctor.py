@@ -13,10 +13,12 @@ from thalweg.option_types import NAMESPACED_NAME, NamespacedName
 @click.command()
 @options.kubeconfig
 @options.context
-@click.option("--account", "service_account", default="thalweg-system/thalweg", show_default=True,
-              type=NAMESPACED_NAME, help="Service account of the operator.")  # fmt: skip
+@click.option("--account", "service_account", type=NAMESPACED_NAME,
+              help="Service account of the operator. Default: that of the running pods with the chart's labels, else "
+                   "thalweg-system/thalweg.")  # fmt: skip
 @click.option("--lease", type=NAMESPACED_NAME,
-              help="Lease of the operator. Default: every lease with thalweg in its name.")  # fmt: skip
+              help="Lease of the operator. Default: every lease with thalweg in its name, or with the label "
+                   "app.kubernetes.io/name=thalweg.")  # fmt: skip
 @click.option("--scheduler-config", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="KubeSchedulerConfiguration of kube-scheduler. Default: the configuration that the chart stored in "
                    "a Secret, if any.")  # fmt: skip
@@ -30,7 +32,7 @@ from thalweg.option_types import NAMESPACED_NAME, NamespacedName
 def doctor(
     kubeconfig: Path | None,
     context: str | None,
-    service_account: NamespacedName,
+    service_account: NamespacedName | None,
     lease: NamespacedName | None,
     scheduler_config: Path | None,
     scheduler_metrics: str,
@@ -40,9 +42,9 @@ def doctor(
 ) -> None:
     """Check Thalweg's installation in a cluster.
 
-    This checks the CRD, the rights, the lease, clocks, policies, scheduling gates, versions, and kube-scheduler's
-    connection to the extender. Each check says OK, WARN, FAIL or SKIP, and what to do. Nothing in the cluster is
-    changed.
+    This checks the CRD, the rights, the lease, clocks, policies, scheduling gates, versions, certificates, and
+    kube-scheduler's connection to the extender. Each check says OK, WARN, FAIL or SKIP, and what to do. Nothing in the
+    cluster is changed.
 
     Exit code 0: no check failed. Exit code 1: a check failed. Exit code 2: the API server cannot be used.
 
@@ -52,7 +54,7 @@ def doctor(
       thalweg doctor --scheduler-config /etc/kubernetes/scheduler.yaml
       thalweg doctor --account thalweg/thalweg --strict -o json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.doctor.gather import Request
+    from thalweg.doctor.cluster_reader import Request
     from thalweg.doctor.run import run_doctor
 
     request = Request(service_account, lease, scheduler_config, scheduler_metrics, request_timeout)

@@ -13,8 +13,9 @@ from thalweg.option_types import NAMESPACED_NAME, NamespacedName
 @click.command()
 @options.kubeconfig
 @options.context
-@click.option("--lease", default="kube-system/thalweg", show_default=True, type=NAMESPACED_NAME,
-              help="Lease of the operator. This command holds it, so that no operator starts.")  # fmt: skip
+@click.option("--lease", type=NAMESPACED_NAME,
+              help="Lease of the operator. This command holds it, so that no operator starts. Default: every Lease "
+                   "with the label app.kubernetes.io/name=thalweg, and kube-system/thalweg.")  # fmt: skip
 @click.option("--policies", is_flag=True, help="Also delete all FlowSchedulingPolicies.")
 @click.option("--force", is_flag=True, help="Take the lease from a running operator. That operator then exits.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -22,7 +23,7 @@ from thalweg.option_types import NAMESPACED_NAME, NamespacedName
 def uninstall(
     kubeconfig: Path | None,
     context: str | None,
-    lease: NamespacedName,
+    lease: NamespacedName | None,
     policies: bool,  # noqa: FBT001 - click's flags
     force: bool,  # noqa: FBT001
     yes: bool,  # noqa: FBT001

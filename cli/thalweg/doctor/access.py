@@ -64,6 +64,14 @@ def user_of(service_account: NamespacedName) -> str:
     return f"system:serviceaccount:{service_account.namespace}:{service_account.name}"
 
 
+def release_of(account: NamespacedName, lease: NamespacedName) -> str:
+    """What the names of the operator's objects begin with.
+
+    The chart names them after the release, and puts the Lease beside the account. rights/lease.yaml has it elsewhere.
+    """
+    return lease.name if lease.namespace == account.namespace else account.name
+
+
 def wanted_rights(service_account: NamespacedName, lease: NamespacedName) -> tuple[Right, ...]:
     """The rights that the roles in rights/ grant.
 
@@ -96,8 +104,8 @@ def _rights(
                 for name in rule.get("resourceNames", ("",)):
                     if resource == "leases":
                         yield Right(file, verb, group, resource, lease.name, lease.namespace)
-                    elif namespaced:  # the chart names such objects after the release, and so the service account
-                        own = name.replace("thalweg", service_account.name)
+                    elif namespaced:
+                        own = name.replace("thalweg", release_of(service_account, lease), 1)
                         yield Right(file, verb, group, resource, own, service_account.namespace)
                     else:
                         yield Right(file, verb, group, resource, name)

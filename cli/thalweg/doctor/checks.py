@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from thalweg.doctor.confinement import confinement
 from thalweg.doctor.facts import Facts
 from thalweg.doctor.findings import Finding
 from thalweg.doctor.governed import policies
-from thalweg.doctor.installation import api_server, crd, operator_version, rights
-from thalweg.doctor.kube_scheduler import extender, gang_scheduling, node_sample
+from thalweg.doctor.installation import api_server, crd, operator_version, rights, second_scheduler
+from thalweg.doctor.kube_scheduler import certificates, extender, gang_scheduling, node_sample
 from thalweg.doctor.liveness import clock, gates, lease, served
 
 CHECKS: Final[tuple[Callable[[Facts], Iterator[Finding]], ...]] = (
-    api_server, operator_version, crd, rights, lease, clock, policies, gates, served, extender, node_sample,
-    gang_scheduling,
+    api_server, operator_version, second_scheduler, crd, rights, confinement, lease, clock, policies, gates, served,
+    extender, certificates, node_sample, gang_scheduling,
 )  # fmt: skip
 
 

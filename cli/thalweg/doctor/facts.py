@@ -67,10 +67,18 @@ class Named(msgspec.Struct, frozen=True):
     name: str
 
 
+class Container(msgspec.Struct, frozen=True):
+    """A container of a pod."""
+
+    image: str = ""
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Spec of a pod."""
 
     scheduler_name: str = ""
+    service_account_name: str = ""
+    containers: tuple[Container, ...] = ()
     node_name: str = ""
     scheduling_gates: tuple[Named, ...] = ()
 
@@ -123,6 +131,19 @@ class PolicyObject(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """Since when and until when a certificate is valid that kube-scheduler shows to the extender.
+
+    Attributes:
+        source: where it was read.
+    """
+
+    source: str
+    since: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulerFacts:
     """A KubeSchedulerConfiguration and the answers of its extenders.
 
@@ -149,14 +170,18 @@ class Facts:
         cli_version: version of this program.
         service_account: the operator's.
         lease: the lease to check; None for any.
+        confinement: the admission policy that confines the account, and its binding; None for what is not there.
+        expected_confinement: the same of this version.
         crd: the CustomResourceDefinition; None if it is not installed.
         expected_crd: the CustomResourceDefinition of this version.
         denied: rights that the service account lacks.
         leases: leases of Thalweg.
         still_renewed: names of leases whose renewal was seen during the check; None if no lease was watched.
-        operator_pods: pods with the chart's label.
+        operator_pods: running pods of the operator.
+        second_scheduler_pods: running pods of the kube-scheduler that the chart may start.
         missing_gate_objects: kinds of the admission policy's objects that are not installed.
         scheduler: None without a configuration.
+        client_certificates: those that kube-scheduler shows to the extender, as far as they can be read.
         scheduler_features: kube-scheduler's feature gates; None where nobody said where to read them.
         pod_group_versions: versions of the API group scheduling.k8s.io that serve PodGroups.
     """
@@ -167,17 +192,21 @@ class Facts:
     cli_version: str
     service_account: NamespacedName
     lease: NamespacedName | None
+    confinement: tuple[Mapping[str, Any] | None, ...] | NotRead
+    expected_confinement: tuple[Mapping[str, Any], ...]
     crd: Mapping[str, Any] | NotRead | None
     expected_crd: Mapping[str, Any]
     denied: tuple[Right, ...] | NotRead
     leases: tuple[Lease, ...] | NotRead
     still_renewed: frozenset[str] | None
     operator_pods: tuple[Pod, ...] | NotRead
+    second_scheduler_pods: tuple[Pod, ...] | NotRead
     pods: tuple[Pod, ...] | NotRead
     namespaces: Mapping[str, dict[str, str]] | NotRead
     policies: tuple[PolicyObject, ...] | NotRead
     missing_gate_objects: tuple[str, ...] | NotRead
     node_count: int | NotRead
     scheduler: SchedulerFacts | NotRead | None
+    client_certificates: tuple[ClientCertificate, ...]
     scheduler_features: Mapping[str, bool] | NotRead | None
     pod_group_versions: tuple[str, ...] | NotRead

@@ -37,7 +37,8 @@ def policies(facts: Facts) -> Iterator[Finding]:
     if not isinstance(facts.pods, NotRead) and not isinstance(facts.namespaces, NotRead):
         labels = {name: to_labels(each) for name, each in facts.namespaces.items()}
         pods = [pod for pod in facts.pods if pod.waiting or pod.spec.node_name]
-        found += _matches(parsed(facts.policies), pods, labels)
+        index = PolicyIndex(parsed(facts.policies), facts.service_account.namespace)
+        found += _matches(index, pods, labels, facts.service_account.namespace)
     yield from found
     if not found:
         count = len(facts.policies)
@@ -66,15 +67,18 @@ def _not_accepted(objects: Iterable[PolicyObject]) -> Iterator[Finding]:
 
 
 def _matches(
-    policies: Iterable[Policy], pods: Iterable[Pod], namespaces: dict[str, tuple[tuple[str, str], ...]]
+    index: PolicyIndex, pods: Iterable[Pod], namespaces: dict[str, tuple[tuple[str, str], ...]], own_namespace: str
 ) -> Iterator[Finding]:
-    index = PolicyIndex(policies)
     governs: dict[str, str] = {}
     loses: dict[str, tuple[str, str]] = {}
+    left_out: dict[str, str] = {}
     equal: dict[tuple[str, str], str] = {}
     for pod in pods:
         labels = to_labels(pod.metadata.labels)
-        matching = index.governing(pod.spec.scheduler_name, labels, namespaces.get(pod.metadata.namespace, ()))
+        governed = pod.spec.scheduler_name, labels, namespaces.get(pod.metadata.namespace, ())
+        matching = index.governing(*governed)
+        for policy in index.left_out(*governed):
+            left_out.setdefault(policy.name, pod.key)
         for place, policy in enumerate(matching):
             if place == 0:
                 governs.setdefault(policy.name, pod.key)
@@ -98,6 +102,9 @@ def _matches(
         elif policy.name in loses:
             first, pod_key = loses[policy.name]
             said = f"it governs no pod: {first} comes first, for example for pod {pod_key}."
+        elif policy.name in left_out:
+            left = f"pods of kube-system and of {own_namespace} are left to kube-scheduler"
+            said = f"it governs no pod: {left}, such as {left_out[policy.name]}."
         else:
             said = "spec.selects matches no pod of the cluster."
         yield Finding(

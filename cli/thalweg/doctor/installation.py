@@ -55,7 +55,7 @@ def operator_version(facts: Facts) -> Iterator[Finding]:
     if isinstance(pods, NotRead):
         yield Finding(check, Verdict.SKIP, pods.problem)
         return
-    versions = {pod.key: pod.metadata.labels.get("app.kubernetes.io/version", "") for pod in pods if pod.spec.node_name}
+    versions = {pod.key: pod.metadata.labels.get("app.kubernetes.io/version", "") for pod in pods}
     others = {key: version for key, version in versions.items() if version and version != facts.cli_version}
     if others:
         key, version = next(iter(sorted(others.items())))
@@ -69,7 +69,35 @@ def operator_version(facts: Facts) -> Iterator[Finding]:
     elif any(versions.values()):
         yield Finding(check, Verdict.OK, f"Thalweg's pods and this command have version {facts.cli_version}.")
     else:
-        yield Finding(check, Verdict.SKIP, "No pod has the label app.kubernetes.io/name=thalweg and a version.")
+        where = facts.service_account.namespace
+        said = f"No running pod of {where} has the label app.kubernetes.io/name=thalweg and a version."
+        yield Finding(check, Verdict.SKIP, said)
+
+
+def second_scheduler(facts: Facts) -> Iterator[Finding]:
+    """Whether the kube-scheduler that the chart started fits the API server.
+
+    Source: Kubernetes' version skew policy: not newer than the API server, and at most one minor version older.
+    """
+    check, pods = "second-scheduler", facts.second_scheduler_pods
+    if isinstance(pods, NotRead):
+        yield Finding(check, Verdict.SKIP, pods.problem)
+        return
+    server = re.match(r"v?(\d+)\.(\d+)", facts.server_version)
+    images = {image.image: pod.key for pod in pods for image in pod.spec.containers}
+    known = [(image, found) for image in sorted(images) if (found := re.search(r":v?(\d+)\.(\d+)[^:/@]*(@|$)", image))]
+    if server is None or not known:
+        yield Finding(check, Verdict.SKIP, "No second kube-scheduler of the chart runs." if not pods
+                      else "The version of the second kube-scheduler cannot be told from its image.")  # fmt: skip
+        return
+    for image, found in known:
+        older = int(server[2]) - int(found[2])
+        said = f"Pod {images[image]} runs {image}; the API server has version {facts.server_version}"
+        if int(found[1]) == int(server[1]) and 0 <= older <= 1:
+            yield Finding(check, Verdict.OK, f"{said}.")
+        else:
+            said += ": kube-scheduler may not be newer, and at most one minor version older."
+            yield Finding(check, Verdict.FAIL, said, "helm upgrade, or set secondScheduler.image.tag")
 
 
 def crd(facts: Facts) -> Iterator[Finding]:

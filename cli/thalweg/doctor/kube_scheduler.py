@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 from flowcore.model.policies import STEERED_NAME, Policy, Steering
@@ -12,6 +13,9 @@ from thalweg.doctor.findings import Finding, Verdict
 from thalweg.doctor.governed import parsed
 from thalweg.doctor.scheduler_file import FEWEST_NODES
 
+#: A certificate that is to be renewed ends sooner than this; a third of its life is left when Thalweg renews it.
+_SOON: Final = timedelta(days=7)
+_RENEW: Final = "Renew it (docs/how-to/connect-kube-scheduler.md) and copy it to where kube-scheduler runs."
 _GIVE_FILE: Final = "thalweg doctor --scheduler-config FILE"
 #: kube-scheduler's feature gates by which it schedules gangs itself.
 _GANG_GATES: Final = ("GangScheduling", "GenericWorkload")
@@ -113,6 +117,24 @@ def _judge(check: str, answer: Answer, scheduler: SchedulerFacts) -> Finding:
         said = f"{url} answers, but kube-scheduler does not verify its certificate: tlsConfig has no CA."
         return Finding(check, Verdict.WARN, said, "thalweg scheduler-config --ca-file")
     return Finding(check, Verdict.OK, f"{url} answers kube-scheduler.")
+
+
+def certificates(facts: Facts) -> Iterator[Finding]:
+    """Whether the certificates that kube-scheduler shows to the extender are valid for long enough."""
+    check = "certificates"
+    for each in facts.client_certificates:
+        left = each.until - facts.server_time
+        day = f"{each.until:%Y-%m-%d %H:%M} UTC"
+        said = f"{each.source}: kube-scheduler's client certificate"
+        if left <= timedelta():
+            said += f" ended at {day}, so the extender refuses kube-scheduler."
+            yield Finding(check, Verdict.FAIL, said, _RENEW)
+        elif left < min(_SOON, (each.until - each.since) / 3):
+            yield Finding(check, Verdict.WARN, f"{said} ends soon, at {day}.", _RENEW)
+        else:
+            yield Finding(check, Verdict.OK, f"{said} ends at {day}.")
+    if not facts.client_certificates:
+        yield Finding(check, Verdict.SKIP, "No client certificate of kube-scheduler can be read here.")
 
 
 def node_sample(facts: Facts) -> Iterator[Finding]:

@@ -177,6 +177,12 @@ def served(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             check, Verdict.FAIL, f"{_pods(bound_by_us)}: no operator serves the scheduler {name}.", _start(facts)
         )
+    own = () if isinstance(facts.operator_pods, NotRead) else facts.operator_pods
+    for each in (each for each in own if each.spec.scheduler_name in ours):
+        problems += 1
+        name = each.spec.scheduler_name
+        said = f"Pod {each.key} is Thalweg's own and names the scheduler {name}, which needs a running Thalweg."
+        yield Finding(check, Verdict.FAIL, said, "Give Thalweg's pods the schedulerName default-scheduler.")
     by_profile = [each for each in waiting if each.spec.scheduler_name in steered]
     if isinstance(facts.scheduler, SchedulerFacts):
         config = facts.scheduler.config
@@ -198,9 +204,8 @@ def served(facts: Facts) -> Iterator[Finding]:
 
 def _start(facts: Facts) -> str:
     namespace = facts.service_account.namespace
-    return (
-        f"Start the operator. If it runs, read its log: kubectl -n {namespace} logs -l app.kubernetes.io/name=thalweg"
-    )
+    log = f"kubectl -n {namespace} logs -l app.kubernetes.io/name=thalweg --tail=100"
+    return f"Start the operator. If it runs, read its log: {log}"
 
 
 def _unseen(pod: Pod, now: datetime) -> bool:

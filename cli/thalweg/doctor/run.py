@@ -17,9 +17,10 @@ from thalweg_operator.api.json_reading import UnreadableJson
 from thalweg_operator.errors import ConnectionLost, Refused
 
 from thalweg.doctor.checks import judge
+from thalweg.doctor.cluster_reader import Request
 from thalweg.doctor.facts import Facts
 from thalweg.doctor.findings import Finding, Verdict, exit_code
-from thalweg.doctor.gather import Request, gather
+from thalweg.doctor.gather import gather
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.run import set_up_logging
 

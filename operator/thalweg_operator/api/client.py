@@ -49,6 +49,9 @@ _KEEPALIVE = {
     "TCP_USER_TIMEOUT": round(DELIVERED_WITHIN * 1000),
 }
 _TOPIC = "API server"
+#: An API server that starts answers 401 and 403 until it has read the roles, the accounts and the admission policies.
+#: Seconds after a lost connection in which these answers do not count as final.
+_STARTING = 30.0
 #: Upper limit of a Retry-After header, in seconds.
 _LONGEST_RETRY_AFTER = 30.0
 
@@ -100,6 +103,8 @@ class ApiClient:
         self._session, self._write_session = session, write_session or session
         self._fence = fence
         self._missing_rights = MissingRights()
+        #: The event loop's time when a connection was refused or closed last.
+        self._lost_at = float("-inf")
 
     @property
     def server(self) -> str:
@@ -143,7 +148,7 @@ class ApiClient:
                 answer = await response.read()
                 self.outages.recovered(_TOPIC)
                 if response.status >= 400:
-                    raise self._refused(method, path, _to_refused(response, answer))
+                    raise self._refused(method, path, self._to_refused(response, answer))
                 if method != "GET":
                     self._missing_rights.accepted(method, path, self.outages)
                 return answer
@@ -170,17 +175,31 @@ class ApiClient:
         try:
             async with response:
                 if response.status >= 400:
-                    raise _to_refused(response, await response.read())
+                    raise self._to_refused(response, await response.read())
                 yield response.content
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ConnectionLost(f"watch {path}: {_error_message(error)}") from error
 
     def _refused(self, method: str, path: str, error: Refused) -> Refused:
-        if method != "GET":
+        if method != "GET" and not error.starting:
             self._missing_rights.refused(method, path, error, self.outages)
         return error
 
+    def _to_refused(self, response: aiohttp.ClientResponse, answer: bytes) -> Refused:
+        try:
+            status = _statuses.read(answer)
+            reason = status.message or status.reason or ""
+        except UnreadableJson:
+            reason = answer[:200].decode(errors="replace")
+        starting = response.status in (401, 403) and asyncio.get_running_loop().time() - self._lost_at < _STARTING
+        return Refused(
+            response.status, reason, _retry_after(response.headers.get("Retry-After", "")), starting=starting
+        )
+
     def _connection_lost(self, what: str, error: BaseException) -> ConnectionLost:
+        # A time-out may have its cause elsewhere, for example in a webhook, and does not show a restart.
+        if not isinstance(error, TimeoutError):
+            self._lost_at = asyncio.get_running_loop().time()
         problem = f"{what}: {_error_message(error)}"
         self.outages.failed(_TOPIC, "connection lost", problem)
         return ConnectionLost(problem)
@@ -306,15 +325,6 @@ def _error_message(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):  # its text shows the address of a Python object
         return f"cannot connect to {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
     return str(error) or type(error).__name__
-
-
-def _to_refused(response: aiohttp.ClientResponse, answer: bytes) -> Refused:
-    try:
-        status = _statuses.read(answer)
-        reason = status.message or status.reason or ""
-    except UnreadableJson:
-        reason = answer[:200].decode(errors="replace")
-    return Refused(response.status, reason, _retry_after(response.headers.get("Retry-After", "")))
 
 
 def _retry_after(text: str) -> float:

@@ -128,7 +128,7 @@ class EndpointWriter:
                 await self._apply()
             except Refused as error:
                 failures += 1
-                self._api_client.outages.failed(_TOPIC, str(error.status), error.reason)
+                self._api_client.outages.failed(_TOPIC, str(error.status), error.reason, transient=error.starting)
             except ConnectionLost:
                 failures += 1  # the client logs it
             except UnreadableJson as error:

@@ -320,8 +320,8 @@ class LeaderElector:
         return self._clock() >= self._free_at
 
     def _check_rights(self, error: Refused) -> None:
-        """Raises OperatorError once 403 or 404 lasts ``renew`` seconds: a new cluster refuses requests at first."""
-        if self._mine or error.status not in (403, 404):
+        """Raises OperatorError once 403 or 404 lasts ``renew`` seconds after the start of the API server."""
+        if self._mine or error.starting or error.status not in (403, 404):
             self._refused_at = 0.0
             return
         now = self._clock()

@@ -44,6 +44,8 @@ _PER_SECOND, _AT_ONCE = 1.5, 3
 #: of _BUSY.
 _DOUBTFUL, _BUSY = 4, (401, 403, 429, 502, 503)
 _BACKOFF = Backoff(first=0.2, longest=10.0)
+#: Failures that count at most while the API server starts: then pauses are at most 1.6 s.
+_STARTING_FAILURES = 3
 #: Attempts at a further page of a list before the list fails.
 _PAGE_TRIES = 8
 #: Events between two turns of the event loop.
@@ -183,8 +185,10 @@ class Reflector(Generic[T]):
                 elif self._failures >= _DOUBTFUL and error.status not in _BUSY:
                     self._version = ""  # for example a version from before a restore of etcd
                 at_least = error.retry_after
-                # A 403 lasts until somebody changes the RBAC rules.
-                self._outages.failed(self._kind, str(error.status), error.reason, transient=error.status == 429)
+                if error.starting:
+                    self._failures = min(self._failures, _STARTING_FAILURES)
+                else:  # a 403 lasts until somebody changes the RBAC rules
+                    self._outages.failed(self._kind, str(error.status), error.reason, transient=error.status == 429)
             except ConnectionLost:
                 pass  # the client logs it, once for all kinds
             # The jitter spreads the watches of all kinds after a restart of the API server.

@@ -160,11 +160,14 @@ class Binder:
 
     async def _try(self, planned: _QueuedBinding, tries: int) -> Outcome:
         try:
-            return await self._bind(planned, tries)
+            outcome = await self._bind(planned, tries)
         except Exception:
             # The pod must not be lost: its room is given back and the next round takes it up.
             self._shell.answered(planned.write, Answer.REFUSED)
             raise
+        if isinstance(outcome, Retry) and not planned.uncertain:
+            self._shell.answered(planned.write, Answer.RETRYING)
+        return outcome
 
     async def _bind(self, planned: _QueuedBinding, tries: int) -> Outcome:
         write = planned.write
@@ -172,13 +175,14 @@ class Binder:
         if not planned.uncertain:
             problem = self._shell.bind_problem(write, retry=tries > 0)
             if problem:
-                self._give_up(write, problem, "")
+                self._give_up(write, problem, "", Answer.UNWANTED)
                 return Finished.UNSENT
         elif node not in self._shell.cluster.nodes:
             # The API server does not check that the node exists; a pod bound to a node that is gone never runs. An
             # earlier try may have got through. Until that is known nothing more is sent there.
             return await self._resolve_conflict(write, Refused(409, ""))
         path, body = self._binding(pod.namespace, pod.name, pod.uid, node)
+        self._shell.answered(write, Answer.UNCERTAIN)
         try:
             await self._api_client.request("POST", path, body=body)
         except LeaseLost as error:
@@ -237,11 +241,17 @@ class Binder:
         if pod.created:
             self._metrics.binding_seconds.observe(max(0.0, time.time() - pod.created))
 
-    def _give_up(self, write: Bind, answer: str, reason: str) -> None:
-        """Ends a binding that did not happen; ``reason``: why the API server will not bind the pod, if it says so."""
+    def _give_up(self, write: Bind, what: str, reason: str, answer: Answer = Answer.REFUSED) -> None:
+        """Ends a binding that did not happen.
+
+        Args:
+            what: for the metric.
+            reason: why the API server will not bind the pod, if it says so.
+            answer: for the ledger.
+        """
         pod = write.pod
-        self._metrics.bindings.labels(answer).inc()
-        _log.info("not bound", pod=pod.key, node=write.node, answer=answer, reason=reason)
+        self._metrics.bindings.labels(what).inc()
+        _log.info("not bound", pod=pod.key, node=write.node, answer=what, reason=reason)
         if reason:
             self._progress.refused(pod, reason)
-        self._shell.answered(write, Answer.REFUSED, reason)
+        self._shell.answered(write, answer, reason)

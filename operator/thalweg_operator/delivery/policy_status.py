@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -38,6 +38,9 @@ class PodCounts:
     #: Pods that it selects and another policy governs, and the name of such a policy.
     overridden: int = 0
     overridden_by: str = ""
+    #: Pods that it selects and that are left to kube-scheduler because of their namespaces.
+    left_out: int = 0
+    left_out_namespaces: set[str] = field(default_factory=set)
 
 
 class PolicyStatus:
@@ -93,7 +96,12 @@ class PolicyStatus:
         for index, ((namespace, labels, scheduler), population) in enumerate(list(self._cluster.populations.items())):
             if index % 500 == 499:
                 await asyncio.sleep(0)
-            found = self._cluster.policies.governing(scheduler, labels, self._cluster.namespaces.get(namespace, ()))
+            pod = scheduler, labels, self._cluster.namespaces.get(namespace, ())
+            for policy in self._cluster.policies.left_out(*pod):
+                counts = result.setdefault(policy.name, PodCounts())
+                counts.left_out += population.placed + population.waiting
+                counts.left_out_namespaces.add(namespace)
+            found = self._cluster.policies.governing(*pod)
             for place, policy in enumerate(found):
                 counts = result.setdefault(policy.name, PodCounts())
                 if place == 0:
@@ -120,7 +128,8 @@ class PolicyStatus:
             if error.status == 404:
                 self._policies.forget(record.name, record.uid)
             elif error.status != 409:  # 409: another object of the same name by now; its event is on the way
-                self._api_client.outages.failed("policy status", str(error.status), f"{record.name}: {error.reason}")
+                problem = f"{record.name}: {error.reason}"
+                self._api_client.outages.failed("policy status", str(error.status), problem, transient=error.starting)
                 return False
         except ConnectionLost:
             return False  # the connection logs it
@@ -141,11 +150,14 @@ class PolicyStatus:
             whose = "pods" if record.in_force.waiting is WaitingMode.GATE else "pods of gangs"
             text = f"In force, but new {whose} are held in kube-scheduler's queue, not gated: {problem}"
             ready = ("True", "HeldNotGated", text)
-        elif counts.overridden:
-            text = (
-                f"In force. {counts.overridden} of the pods it selects are governed by policies that come first, "
-                f"such as {counts.overridden_by}."
-            )
+        elif counts.overridden or counts.left_out:
+            text = "In force."
+            if counts.overridden:
+                text += f" {counts.overridden} of the pods it selects are governed by policies that come first, "
+                text += f"such as {counts.overridden_by}."
+            if counts.left_out:
+                where = " and ".join(sorted(counts.left_out_namespaces))
+                text += f" {counts.left_out} of the pods it selects are in {where} and left to kube-scheduler."
             ready = ("True", "InForce", text)
         elif record.in_force.selects.nothing:
             ready = ("False", "SelectsNothing", "spec.selects is empty: the policy governs no pods.")

@@ -16,7 +16,7 @@ Pure: the caller passes the time (of a monotonic clock) and the outcome of each 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from flowcore.model.gang_spec import GangKey
@@ -90,12 +90,12 @@ class _BatchLimit:
     Attributes:
         max_items: the limit.
         until: time when the limit ends.
-        offset: index of the first item of the next round.
+        done: items that were chosen since all items had their turn last.
     """
 
     max_items: int
     until: float
-    offset: int = 0
+    done: set[str] = field(default_factory=set)
 
 
 class Quarantine:
@@ -257,11 +257,17 @@ class Quarantine:
         if self._round_kind is _RoundKind.RETRY:
             return due[:1], more
         limit = self._batch_limit
-        if limit is None or len(others) <= limit.max_items:
+        if limit is None:
             return others, more
-        start = limit.offset if limit.offset < len(others) else 0
-        limit.offset = start + limit.max_items
-        return others[start : limit.offset], more or limit.offset < len(others)
+        remaining = [item for item in others if item not in limit.done]
+        if not remaining:  # those that had no turn yet are gone
+            limit.done.clear()
+            remaining = list(others)
+        chosen = remaining[: limit.max_items]
+        limit.done.update(chosen)
+        if chosen == remaining:
+            limit.done.clear()
+        return chosen, more or chosen != remaining
 
     # --- backing off ---
 

@@ -103,7 +103,8 @@ class RequestBuilder:
                     plannable_since=self._ledger.plannable_since(pod, self._wall_clock()),
                 )
             )
-        round_gangs = self._ledger.round_gangs([(pod, planning_input.policies[place].delivery) for pod, place in pods])
+        asked = [(pod, planning_input.policies[place].delivery) for pod, place in pods]
+        round_gangs = self._ledger.round_gangs(asked, now)
         async for _ in yielding(round_gangs.steps()):
             pass
         for entry, gang_names in zip(pending, round_gangs.gang_names, strict=True):

@@ -70,7 +70,7 @@ class GateAdmission:
                 failures = 0
                 self._api_client.outages.recovered("gates")
             except Refused as error:
-                passing = error.status in (409, 429)
+                passing = error.starting or error.status in (409, 429)
                 self._api_client.outages.failed("gates", str(error.status), error.reason, transient=passing)
             except ConnectionLost:
                 pass  # the connection logs it
@@ -106,7 +106,7 @@ class GateAdmission:
             try:
                 await self._write_rules(key, None if missing else terms)
             except Refused as error:
-                if _is_transient(error):
+                if error.transient:
                     raise
                 problems[key[0]] = error.reason
         self._log_problems(problems)
@@ -129,7 +129,7 @@ class GateAdmission:
             except Refused as error:
                 if error.status == 404:
                     return f"there is no {kind} {GATE_NAME} (Kubernetes 1.36; kubectl apply -f rights/gates.yaml)"
-                if _is_transient(error):
+                if error.transient:
                     raise
                 return error.reason
         return ""
@@ -163,8 +163,3 @@ class GateAdmission:
                     problem=problem,
                 )
         self.problems = problems
-
-
-def _is_transient(error: Refused) -> bool:
-    """The server is busy."""
-    return error.status == 429 or error.status >= 500

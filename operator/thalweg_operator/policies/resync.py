@@ -72,7 +72,7 @@ class PolicyResync:
         try:
             present = await self.resync()
         except Refused as error:
-            self._failed(str(error.status), error.reason, passing=error.status == 429)
+            self._failed(str(error.status), error.reason, passing=error.starting or error.status == 429)
             return False
         except UnreadableJson as error:
             self._failed("not understood", f"not a list of policies: {error}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.reservations import (
+    bindings,
     nomination_events,
     nomination_upkeep,
     nominations,
@@ -106,12 +107,7 @@ def _write_answered(step: Step, event: WriteAnswered) -> None:
     write, answer = event.write, event.answer
     match write:
         case Bind():
-            if answer is Answer.REFUSED and event.reason:
-                text = f"the API server refused to bind it to {write.node}: {event.reason}"
-                step.pod_refused(write.pod, text)
-            if answer in (Answer.REFUSED, Answer.UNWANTED):
-                # When it is done, the reservation stays until the watch shows the binding.
-                step.ledger.release(write.pod.key, write.pod.uid)
+            bindings.answered(step, write, answer, event.reason)
         case Evict():
             if answer is not Answer.RETRYING:
                 step.ledger.evicting.discard(write.pod.uid)
@@ -134,6 +130,7 @@ def _policies_changed(step: Step, event: PoliciesChanged) -> None:
 def _time_passed(step: Step) -> None:
     ledger, now = step.ledger, step.now
     nomination_upkeep.time_passed(step)
+    bindings.send_again(step)
     if now - ledger.victims_seen >= _VICTIMS_EVERY:
         ledger.victims_seen = now
         victims.look_after_victims(step)

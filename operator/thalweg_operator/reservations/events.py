@@ -197,6 +197,8 @@ class Answer(Enum):
     RETRYING = "retrying"
     #: It was not wanted any more, and not sent.
     UNWANTED = "unwanted"
+    #: It may have been carried out, or may be yet: it is being sent, or its answer is lost. Of bindings alone.
+    UNCERTAIN = "uncertain"
 
 
 class WriteAnswered(_Event, frozen=True, gc=False):

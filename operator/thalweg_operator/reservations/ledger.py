@@ -38,6 +38,7 @@ class Ledger:
         by_node: keys of the pods with a reservation, by node.
         successor_by_victim: keys of pods that are to leave, and of the pod that takes the place of each.
         held: keys of the pods in phase HELD.
+        paused: keys of the pods in phase PAUSED.
         withdrawing: keys of the pods in phase WITHDRAWING: they are not on their way any more.
         in_flight: what binder and kube-scheduler may not know of each other yet.
         pending: what is remembered of waiting pods, by key.
@@ -56,6 +57,7 @@ class Ledger:
         self.by_node: dict[str, set[str]] = {}
         self.successor_by_victim: dict[str, str] = {}
         self.held: set[str] = set()
+        self.paused: set[str] = set()
         self.withdrawing: set[str] = set()
         self.in_flight = InFlight()
         self.drift = Drift()
@@ -132,6 +134,7 @@ class Ledger:
         self.reservations[key] = after
         if "phase" in fields:
             (self.held.add if after.phase is Phase.HELD else self.held.discard)(key)
+            (self.paused.add if after.phase is Phase.PAUSED else self.paused.discard)(key)
             (self.withdrawing.add if after.phase is Phase.WITHDRAWING else self.withdrawing.discard)(key)
         return after
 
@@ -141,6 +144,7 @@ class Ledger:
         reservation = self.reservations.pop(key)
         self.withdrawing.discard(key)
         self.held.discard(key)
+        self.paused.discard(key)
         keys = self.by_node[reservation.node]
         keys.discard(key)
         if not keys:
@@ -218,9 +222,10 @@ class Ledger:
             if reservation.pod.gang is not None and key not in self.withdrawing
         }
 
-    def round_gangs(self, asked: Sequence[tuple[Pod, Delivery]]) -> RoundGangs:
-        """What a round is told of the gangs of these waiting pods."""
-        return RoundGangs(self._cluster.gangs, asked, self.gang_pods(), self._cluster.domain)
+    def round_gangs(self, asked: Sequence[tuple[Pod, Delivery]], now: float) -> RoundGangs:
+        """What a round is told of the gangs of these waiting pods, at a time of the monotonic clock."""
+        refused = {key for key, record in self.pending.items() if record.backoff_tries and record.backoff_until > now}
+        return RoundGangs(self._cluster.gangs, asked, self.gang_pods(), self._cluster.domain, refused)
 
     def begin_plan(self) -> None:
         """A plan is asked for: what changes from now on it does not know."""

@@ -40,7 +40,8 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         since: when its nomination came into its phase, by the monotonic clock; NEVER: nobody looks after it yet.
         group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.
         wave: chain and wave of a nomination.
-        retries: how often an erased nomination was written again.
+        retries: how often an erased nomination was written again, or the place was kept after a refused binding.
+        maybe_bound: its binding may have been carried out; the watch does not show it yet.
         write: nominations written so far; only the last one counts.
         writing: that one is on its way to the API server.
         clearing: that the nomination is cleared is on its way to the API server.
@@ -62,6 +63,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     group: PermitKey | None = None
     wave: tuple[int, int] = (0, 0)
     retries: int = 0
+    maybe_bound: bool = False
     write: int = 0
     writing: bool = False
     clearing: bool = False

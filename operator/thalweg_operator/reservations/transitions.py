@@ -13,6 +13,7 @@ class Phase(Enum):
     AWAITING_VICTIM = "awaiting victim"
     HELD = "held"
     BINDING = "binding"
+    PAUSED = "paused"
     QUEUED = "queued"
     RESERVED = "reserved"
     NOMINATED = "nominated"
@@ -25,6 +26,7 @@ MEANINGS: dict[Phase, str] = {
     Phase.AWAITING_VICTIM: "a victim holds its place and must leave first",
     Phase.HELD: "the victim has left; the place is kept until a round confirms it",
     Phase.BINDING: "our binding is under way",
+    Phase.PAUSED: "the API server refused our binding; the pod's gang has begun, so the place is kept for another try",
     Phase.QUEUED: "it waits for its wave",
     Phase.RESERVED: "kube-scheduler is expected to ask about the pod by itself; nobody knows of its node yet",
     Phase.NOMINATED: "its nomination is written or being written",
@@ -48,6 +50,8 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (Phase.AWAITING_VICTIM, Phase.HELD): "the victim is gone or has ended",
     (Phase.HELD, Phase.BINDING): "a round confirms the place, delivery Binder",
     (Phase.HELD, Phase.QUEUED): "a round confirms the place, delivery Extender",
+    (Phase.BINDING, Phase.PAUSED): "the API server refuses to bind the pod, and its gang has begun",
+    (Phase.PAUSED, Phase.BINDING): "the pause is over",
     (Phase.QUEUED, Phase.RESERVED): "the plan has no wave for it, and kube-scheduler will come to it by itself",
     (Phase.QUEUED, Phase.NOMINATED): "its wave began, or it needs no wave",
     (Phase.QUEUED, Phase.PASSED): "kube-scheduler came upon the node by itself",
@@ -61,7 +65,8 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (Phase.PASSED, Phase.WITHDRAWING): "nobody follows the nomination, or it must not be followed",
     (Phase.AWAITING_VICTIM, None): "the pod is not to take that place any more, or is gone",
     (Phase.HELD, None): "no round confirms the place, or the pod is bound or gone",
-    (Phase.BINDING, None): "the watch shows the pod bound or gone, or the API server will not bind it",
+    (Phase.BINDING, None): "the pod is seen bound or gone, the API server will not bind it, or its gang cannot come",
+    (Phase.PAUSED, None): "the place is not as planned, the gang has not begun after all, or the pod is bound or gone",
     (Phase.QUEUED, None): "the placement does not hold any more, or the pod is bound or gone",
     (Phase.RESERVED, None): "the room is taken, the policy changed, or the pod is bound or gone",
     (Phase.NOMINATED, None): "the pod is bound or gone, or its node was rejected",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import (
     Bind,
@@ -75,15 +76,39 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool) 
         return "node changed"
     if retry and key in ledger.reservations and not holds(cluster, ledger, key):
         return "room taken"
+    gang = write.pod.gang
+    if (
+        gang is not None
+        and cluster.gangs.lacks_pods(gang.key, ledger.reservations)
+        and not has_begun(cluster, ledger, gang.key)
+    ):
+        return "gang incomplete"
     return ""
 
 
+def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
+    """Whether a pod of a gang, or of another gang of its group, has or had a node, or may have one by our binding."""
+    gangs = cluster.gangs
+    for each in gangs.state(key).spec.group or (key,):
+        waiting, bound = gangs.members(each)
+        if bound or gangs.state(each).succeeded_count:
+            return True
+        for pod in waiting:
+            reservation = ledger.reservations.get(pod)
+            if reservation is not None and reservation.maybe_bound:
+                return True
+    return False
+
+
 def pod_to_tell(cluster: Cluster, ledger: Ledger, key: str, uid: str) -> Pod | None:
-    """The pod as it is now if it is still to be told why it waits. One with a reservation is on its way to its node."""
+    """The pod as it is now if it is still to be told why it waits. One with a reservation is on its way to its node.
+
+    Unless it waits for a victim, or pauses.
+    """
     pod = cluster.waiting.get(key)
     if pod is None or pod.uid != uid:
         return None
-    if key in ledger.reservations and not ledger.waits_for_victim(key):
+    if key in ledger.reservations and not (ledger.waits_for_victim(key) or key in ledger.paused):
         record = ledger.known_record(pod)
         return pod if record is not None and record.opening_refused else None
     return pod

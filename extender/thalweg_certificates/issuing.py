@@ -1,10 +1,11 @@
-"""Signs certificates for the extender's mutual TLS, and reads them again. Pure but for the random keys."""
+"""Signs certificates for mutual TLS, and reads them again. Pure but for the random keys."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 from cryptography import x509
@@ -51,14 +52,15 @@ class Leaf:
     Attributes:
         name: common name of its subject.
         purpose: SERVER or CLIENT.
-        dns_names: names that clients reach the server by; none for a client.
         lifetime: how long it is valid.
+        dns_names, addresses: how clients reach the server; none for a client.
     """
 
     name: str
     purpose: x509.ObjectIdentifier
-    dns_names: tuple[str, ...]
     lifetime: timedelta
+    dns_names: tuple[str, ...] = ()
+    addresses: tuple[IPv4Address | IPv6Address, ...] = ()
 
 
 def issue_authority(name: str, lifetime: timedelta, now: datetime) -> KeyPair:
@@ -84,9 +86,9 @@ def issue(leaf: Leaf, signer: KeyPair, now: datetime) -> KeyPair:
         .add_extension(x509.ExtendedKeyUsage([leaf.purpose]), critical=False)
         .add_extension(authority, critical=False)
     )
-    if leaf.dns_names:
-        names = x509.SubjectAlternativeName([x509.DNSName(name) for name in leaf.dns_names])
-        builder = builder.add_extension(names, critical=False)
+    names = [*map(x509.DNSName, leaf.dns_names), *map(x509.IPAddress, leaf.addresses)]
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return KeyPair(builder.sign(signer.key, hashes.SHA256()), key)
 
 

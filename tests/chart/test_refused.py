@@ -1,0 +1,122 @@
+"""Values that the chart refuses, and why: unknown keys, bad values, contradictions. No cluster is needed."""
+
+import json
+from typing import Any
+
+import click
+import pytest
+from support.helm import CHART, Helm, HelmError
+from thalweg.certificates.rotation import OVERLAP
+from thalweg.main import main
+
+#: Days: the longest life of a certificate that `thalweg certificates` takes with its own default of the CA's life.
+OPTIONS = {each.name: each for each in main.commands["certificates"].params}
+LONGEST = int(OPTIONS["ca_valid_days"].default * OVERLAP)
+
+#: Values that are refused, and words of the sentence that says why.
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown": ({"modus": "Binder"}, "additional properties 'modus' not allowed"),
+    "unknown within": ({"image.tags": "x"}, "at '/image': additional properties 'tags' not allowed"),
+    "removed": ({"rights": None}, "missing property 'rights'"),
+    "removed within": ({"networkPolicy.egress": None}, "at '/networkPolicy': missing property 'egress'"),
+    "mode": ({"mode": "binder"}, "at '/mode': value must be one of 'Binder', 'Extender', 'SecondScheduler'"),
+    "no replicas": ({"replicas": 0}, "at '/replicas': minimum: got 0, want 1"),
+    "text for a number": ({"replicas": "2"}, "at '/replicas': got string, want integer"),
+    "digest": ({"image.digest": "sha256:12"}, "at '/image/digest'"),
+    "sample": ({"extender.nodeSample": 101}, "at '/extender/nodeSample': maximum: got 101, want 100"),
+    "budget": ({"roundBudget": 31}, "at '/roundBudget': maximum: got 31, want 30"),
+    "memory": ({"workerMemory": "much"}, "at '/workerMemory'"),
+    "drains": ({"podDisruptionBudget.maxUnavailable": 0}, "at '/podDisruptionBudget/maxUnavailable'"),
+    "no ports": ({"networkPolicy.egress": {"restrict": True, "ports": []}}, "at '/networkPolicy/egress/ports'"),
+    "two monitors": (
+        {"monitoring.podMonitor.enabled": True, "monitoring.serviceMonitor.enabled": True},
+        "monitoring: podMonitor and serviceMonitor would both collect every metric, so all figures would count twice.",
+    ),
+    "itself": ({"schedulerName": "thalweg"}, 'schedulerName: "thalweg" is served by Thalweg itself'),
+    "itself, steered": ({"schedulerName": "thalweg-steered"}, "so its own pods would wait for themselves"),
+    "taken": ({"extender.schedulerName": "default-scheduler"}, "has a scheduler already. Use a name of its own"),
+    "removed value": ({"rights.extender": True}, "at '/rights': additional properties 'extender' not allowed"),
+    "no binder": ({"rights.binder": False}, "rights.binder: in mode Binder Thalweg binds the pods itself."),
+    "no gates": ({"rights.gates": True}, "rights.gates: gates belong to delivery Extender"),
+    "keep": ({"crds": {"install": False, "keep": True}}, "crds.keep: with crds.install false the chart has no CRDs"),
+    "account": ({"serviceAccount.create": False}, "serviceAccount.name: with serviceAccount.create false it must name"),
+    "secret": (
+        {"mode": "Extender", "certificates.source": "Secret", "certificates.secret.server": "s"},
+        "certificates.secret: with certificates.source Secret, name both Secrets",
+    ),
+    "validity": ({"certificates.generated.validDays": 0}, "at '/certificates/generated/validDays'"),
+    "argument": ({"extraArgs": ["--lease=a/b"]}, "extraArgs: the chart sets --lease itself. Use the value for it."),
+    "extender argument": ({"extraArgs": ["--extender-insecure"]}, "extraArgs: the chart sets --extender-insecure"),
+    "second argument": ({"secondScheduler.extraArgs": ["--config=x"]}, "the chart sets --config itself"),
+    "variable": ({"extraEnv": [{"name": "POD_IP", "value": "1"}]}, "extraEnv: the chart decides about POD_IP itself"),
+    "life": (
+        {"certificates.generated.clientValidDays": LONGEST + 1},
+        f"at '/certificates/generated/clientValidDays': maximum: got {LONGEST + 1}, want {LONGEST}",
+    ),
+    "schedule": (
+        {"certificates.schedule": "at night"},
+        "at '/certificates/schedule': 'at night' does not match pattern",
+    ),
+    "rollout": (
+        {"strategy.rollingUpdate": {"maxSurge": "0%", "maxUnavailable": 0}},
+        "strategy.rollingUpdate: with maxSurge and maxUnavailable 0 no pod could ever be replaced",
+    ),
+    "memory of the worker": (
+        {"workerMemory": "5Gi"},
+        "workerMemory: 5Gi is more than the container's limit, resources.limits.memory 4Gi",
+    ),
+    "memory in other units": ({"workerMemory": "4.1e9", "resources.limits": {"memory": "4G"}}, "4.1e9 is more than"),
+    "request": (
+        {"resources.requests": {"memory": "8Gi"}},
+        "resources: the request of memory, 8Gi, is more than the limit, 4Gi",
+    ),
+    "request of jobs": (
+        {"jobs.resources": {"requests": {"cpu": 1}, "limits": {"cpu": "500m"}}},
+        "jobs.resources: the request of cpu, 1, is more than the limit, 500m",
+    ),
+    "label of pods": (
+        {"podLabels": {"app.kubernetes.io/component": "mine"}},
+        "podLabels: the chart sets app.kubernetes.io/component itself, and selects pods by its labels. Use another",
+    ),
+    "label of all": (
+        {"commonLabels": {"app.kubernetes.io/name": "a"}},
+        "commonLabels: the chart sets app.kubernetes.io",
+    ),
+    "label twice": ({"commonLabels": {"a": "b"}, "podLabels": {"a": "c"}}, "podLabels: the chart sets a itself"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(helm: Helm, name: str) -> None:
+    """Unknown keys and contradictions fail before anything is rendered, with words that name the value."""
+    values, words = REFUSED[name]
+    with pytest.raises(HelmError) as error:
+        helm.template(values)
+    assert words in " ".join(str(error.value).split())
+
+
+def test_lives_of_certificates() -> None:
+    """The schema takes exactly the lives that the command takes: one day to a sixth of its CA's."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    lives = schema["properties"]["certificates"]["properties"]["generated"]["properties"]
+    for name, option in (("validDays", "valid_days"), ("clientValidDays", "client_valid_days")):
+        range_ = OPTIONS[option].type
+        assert isinstance(range_, click.IntRange)
+        assert range_.max is not None
+        assert (lives[name]["minimum"], lives[name]["maximum"]) == (range_.min, min(range_.max, LONGEST))
+
+
+def test_the_version_of_the_second_kube_scheduler(helm: Helm) -> None:
+    """Where the cluster's version has no patch, there is no such image: the tag must be named."""
+    words = ("--kube-version", "1.36")
+    with pytest.raises(HelmError, match=r"secondScheduler\.image\.tag: .* Kubernetes v1\.36, without a patch version"):
+        helm.template({"mode": "SecondScheduler"}, *words)
+    helm.template({"mode": "SecondScheduler", "secondScheduler.image.tag": "v1.36.0"}, *words)
+    helm.template({"mode": "SecondScheduler", "secondScheduler.image.digest": f"sha256:{'0' * 64}"}, *words)
+
+
+def test_what_is_no_contradiction(helm: Helm) -> None:
+    """Values near those that are refused."""
+    helm.template({"workerMemory": "4096Mi", "strategy.rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}})
+    helm.template({"workerMemory": "0", "resources.limits": {"memory": 4294967296}, "certificates.schedule": "@daily"})
+    helm.template({"workerMemory": "9Gi", "resources": {"requests": None, "limits": {"memory": None}}})
