@@ -3,7 +3,8 @@
 A binding whose answer was lost, or was a server's error, may have happened. The room stays reserved and the same
 binding is sent again until the API server says for certain: 201, or 409 because the first one got through. Only then is
 the pod's room given back or confirmed, so nothing is bound twice and no room is counted free that is not. A binding
-that was not carried out for certain (no lease, 429) is sent again only while the node is as planned and has the room.
+that was not carried out for certain (no lease, 401, 403, 429) is sent again only while the node is as planned and has
+the room, and the gang can come.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ class Binder:
             if error.status == 409:
                 return await self._resolve_conflict(write, error)
             if error.transient:
-                planned.uncertain |= error.status != 429
+                planned.uncertain |= error.status not in (401, 403, 429)
                 self._metrics.bindings.labels(str(error.status)).inc()
                 return retry_after_error(error)
             self._give_up(write, str(error.status), error.reason if error.status != 404 else "")
