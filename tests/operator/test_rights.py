@@ -63,4 +63,4 @@ def test_the_docs_quote_the_confinement() -> None:
     (policy,) = (each for each in manifests(ROOT / "rights/confinement.yaml") if "validations" in each["spec"])
     messages = {each["message"] for each in policy["spec"]["validations"]}
     page = (ROOT / "docs/reference/rights.md").read_text()
-    assert {line.split("`")[1] for line in page.splitlines() if line.startswith("| `Thalweg ")} == messages
+    assert {line.split("`")[1] for line in page.splitlines() if line.startswith("| `Thalweg")} == messages
