@@ -139,7 +139,7 @@ async def take_over(control: ControlPlane, api: Api, replicas: list[Replica], fa
     """Seconds from the fault to the acquisition of the lease, and to the first binding after it."""
     for each in replicas:
         await each.warm()
-    (leader,) = [each for each in replicas if await each.answers("/readyz")]
+    leader = await _leader(replicas)
     async with PodWatch(control.kubeconfig, "default", await plane.version(api)) as watch:
         arriving = asyncio.create_task(_arrive(api, f"{fault.lower()}-{round_}"))
         await _until(lambda: watch.bound >= 20)
@@ -156,6 +156,15 @@ async def take_over(control: ControlPlane, api: Api, replicas: list[Replica], fa
     await leader.end()
     lease = now - wall
     return [lease, _first_binding(seen, began + lease) - began]
+
+
+async def _leader(replicas: list[Replica]) -> Replica:
+    async with asyncio.timeout(_READY_SECONDS):
+        while True:
+            for each in replicas:
+                if await each.answers("/readyz"):
+                    return each
+            await asyncio.sleep(0.05)
 
 
 def _first_binding(seen: dict[str, Sighting], after: float) -> float:

@@ -215,7 +215,7 @@ def test_the_accounts_are_documented(helm: Helm) -> None:
     """The reference page of rights has a row for each account of the chart, with all that its roles are about."""
     page = (CHART.parents[1] / "docs/reference/rights.md").read_text()
     rows = dict(re.findall(r"^\| `(thalweg[a-z-]*)` \| (.*) \|$", page, re.MULTILINE))
-    accounts: set[str] = set()
+    accounts, with_secrets = set[str](), set[str]()
     for mode in MODES:
         objects = helm.template({"mode": mode})
         accounts |= {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
@@ -230,4 +230,6 @@ def test_the_accounts_are_documented(helm: Helm) -> None:
             else:
                 about = {name for rule in role["rules"] for name in rule.get("resources", rule.get("nonResourceURLs"))}
                 assert [name for name in about if f"`{name}`" not in rows[account]] == [], account
+                with_secrets |= {account} if "secrets" in about else set()
     assert set(rows) == accounts
+    assert {account for account, row in rows.items() if "`secrets`" in row} == with_secrets

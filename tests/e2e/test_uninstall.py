@@ -22,7 +22,7 @@ BREAKS_PLANE = True
 RULES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
 NAME = "kube-system/thalweg-removed"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg-removed"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 THEIRS = {"name": "example.com/later"}
 
 
@@ -88,7 +88,7 @@ async def test_after_the_operator_was_stopped(plane: tuple[ControlPlane, Api], a
     async with running_operator(account, tmp_path / "operator.log", lease=NAME) as operator:
         await prepare(api, 1000)
         # As the chart labels its Lease, which has the release's name: it is found without --lease.
-        await api.patch(LEASE, {"metadata": {"labels": {"app.kubernetes.io/name": "thalweg"}}})
+        await api.patch(f"{LEASES}/thalweg-removed", {"metadata": {"labels": {"app.kubernetes.io/name": "thalweg"}}})
         code, _, said = await uninstall(control, lease=None)
         assert code == 1
         assert f"holds the lease {NAME} and renews it" in said
@@ -101,6 +101,8 @@ async def test_after_the_operator_was_stopped(plane: tuple[ControlPlane, Api], a
     assert (done["admissionObjectsRemoved"], done["gatesOpened"]) == (2, 1000)
     assert "opened the gates of 500 pods" in said
     await nothing_left(api)
+    # As client-go releases a Lease: it is free at once.
+    await api.patch(f"{LEASES}/thalweg", {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
     code, done, _ = await uninstall(control, "--policies", lease=None)
     assert (code, done) == (
         0,

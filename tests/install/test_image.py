@@ -99,6 +99,7 @@ def test_how_it_runs(image: Image) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_two_builds_give_the_same_digest(image: Image, tmp_path: Path) -> None:
     """From Debian's packages on, with nothing kept from the first build but the wheels."""
     assert run_build(tmp_path / "layout", "--fresh") == build_image()

@@ -162,6 +162,7 @@ async def test_second_scheduler(release: Release) -> None:
 async def test_change_to_binder(release: Release) -> None:
     """Mode Binder has no right to open gates: an upgrade and a rollback to it open them first, and pods are placed."""
     async with release.installed():
+        await release.api.apply(GATED)
         for number, change in enumerate((("upgrade",), ("rollback", "1"))):
             await release.helm("upgrade", mode="SecondScheduler")
             await release.api.create_many(many(steered, 100, cpu="1000", schedulingGates=[{"name": GATE}]), 16)

@@ -13,8 +13,10 @@ from aiohttp import web
 from support.driven_ledger import DrivenLedger
 from support.fake_api import BindingServer, answering, hang_up, refusal, serving
 from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.client import pod_path
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.delivery.binder import Binder
+from thalweg_operator.errors import ConnectionLost
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.progress import ProgressLog
 from thalweg_operator.reservations.effects import Bind, WriteCondition
@@ -397,11 +399,16 @@ async def test_a_pod_replaced_while_the_answer_is_lost(case: Case) -> None:
     assert case.server.bound == []
 
 
-async def test_a_gang_that_is_refused_in_part(case: Case) -> None:
-    """One pod of two is refused while the other rests after 429: neither is bound."""
+@pytest.mark.parametrize("status", [429, 403])
+async def test_a_gang_that_is_refused_in_part(case: Case, status: int) -> None:
+    """One pod of two is refused while the other rests, after 429 or since the server just started: neither is bound."""
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
     pods = [msgspec.structs.replace(POD, name=name, uid=name, gang=gang) for name in ("g0", "g1")]
-    case.server.script = [answering(429)]
+    if status == 403:
+        case.server.get_script = [hang_up] * 2
+        with pytest.raises(ConnectionLost):
+            await case.binder._api_client.request("GET", pod_path("ns", "p"))
+    case.server.script = [answering(status)]
     refused = Bind(pods[1], "n", 0)
     case.meanwhile += [lambda: case.state.shell.answered(refused, Answer.REFUSED, "no")]
     for pod in pods:

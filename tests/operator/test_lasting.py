@@ -150,9 +150,9 @@ async def test_many_gangs_give_others_their_turn() -> None:
     telling = scene.state.ledger.round_gangs
     turns, marks = 0, []
 
-    def noted(asked: Any) -> Any:
+    def noted(asked: Any, now: float) -> Any:
         marks.append(turns)
-        found = telling(asked)
+        found = telling(asked, now)
         steps = found.steps
 
         def counted() -> Any:

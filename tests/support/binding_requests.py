@@ -30,8 +30,8 @@ def check_bindings(requests: Iterable[ProxiedRequest], since: float) -> set[tupl
         asked.add((uid, node))
         before = standing.get(uid, node)
         assert before == node, f"{request.path}: bound to {before}, and then to be bound to {node}"
-        done = 200 <= request.status < 300
+        accepted = 200 <= request.status < 300
         unknown = not request.status or request.status >= 500
-        if done or (unknown and request.when >= since):
+        if accepted or (unknown and request.when >= since):
             standing[uid] = node
     return asked

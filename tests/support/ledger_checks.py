@@ -65,8 +65,8 @@ class LedgerChecks:
         if isinstance(event, PlanMade):
             self._plan_begins(event, before)
 
-        def note(old: Phase | None, new: Phase | None) -> None:
-            check_transition(old, new)
+        def note(pod: str, old: Phase | None, new: Phase | None) -> None:
+            check_transition(pod, old, new)
             record.taken.append((old, new))
 
         with patch.object(ledger_module, "check_transition", note):

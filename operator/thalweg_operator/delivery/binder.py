@@ -3,7 +3,8 @@
 A binding whose answer was lost, or was a server's error, may have happened. The room stays reserved and the same
 binding is sent again until the API server says for certain: 201, or 409 because the first one got through. Only then is
 the pod's room given back or confirmed, so nothing is bound twice and no room is counted free that is not. A binding
-that was not carried out for certain (no lease, 429) is sent again only while the node is as planned and has the room.
+that was not carried out for certain (no lease, 401, 403, 429) is sent again only while the node is as planned and has
+the room, and the gang can come.
 """
 
 from __future__ import annotations

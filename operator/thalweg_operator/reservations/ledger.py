@@ -104,7 +104,7 @@ class Ledger:
 
     def add(self, pod: Pod, node: str, owner: Owner, phase: Phase, victim: Pod | None = None) -> None:
         """Adds a reservation. Whether there is room is not asked."""
-        check_transition(None, phase)
+        check_transition(pod.key, None, phase)
         self._last_id += 1
         generation = self._cluster.generation
         reservation = Reservation(pod, node, owner, phase, self._last_id, victim, generation)
@@ -130,7 +130,7 @@ class Ledger:
         before = self.reservations[key]
         after = msgspec.structs.replace(before, **fields)
         if "phase" in fields:
-            check_transition(before.phase, after.phase)
+            check_transition(key, before.phase, after.phase)
         self.reservations[key] = after
         if "phase" in fields:
             (self.held.add if after.phase is Phase.HELD else self.held.discard)(key)
@@ -140,7 +140,7 @@ class Ledger:
 
     def drop(self, key: str) -> None:
         """Ends a reservation; no round is asked for."""
-        check_transition(self.reservations[key].phase, None)
+        check_transition(key, self.reservations[key].phase, None)
         reservation = self.reservations.pop(key)
         self.withdrawing.discard(key)
         self.held.discard(key)

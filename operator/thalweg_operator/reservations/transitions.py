@@ -76,14 +76,14 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
 }
 
 
-def check_transition(before: Phase | None, after: Phase | None) -> None:
-    """Raises unless a reservation may take this step.
+def check_transition(pod: str, before: Phase | None, after: Phase | None) -> None:
+    """Raises unless the reservation of a pod, by its key, may take this step.
 
     Raises:
         IllegalTransition: the step is not in the table.
     """
     if (before, after) not in TRANSITIONS:
-        raise IllegalTransition(f"a reservation may not go from {_name(before)} to {_name(after)}")
+        raise IllegalTransition(f"pod {pod}: its reservation may not go from {_name(before)} to {_name(after)}")
 
 
 def _name(phase: Phase | None) -> str:
