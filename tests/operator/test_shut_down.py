@@ -35,6 +35,7 @@ POD = Pod("ns", "p", "u", PodClass())
         (Refused(503, ""), True),
         (Refused(429, ""), False),
         (Refused(403, ""), False),
+        (Refused(403, "", starting=True), False),
     ],
 )
 def test_what_may_have_been_carried_out(error: ConnectionLost | Refused, uncertain: bool) -> None:  # noqa: FBT001

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -18,6 +19,8 @@ from thalweg_controlplane.processes import die_with_parent
 
 #: Seconds that a process may take to start and to be in sync, on a machine that many others use.
 START_WITHIN = 240.0
+#: Below those that Linux gives to connections and to servers that ask for any port.
+_PORTS = range(10_000, 32_000)
 #: Those whose log a failing test shows.
 STARTED: list["Operator"] = []
 
@@ -206,10 +209,12 @@ async def running_operator(
 
 
 def free_address() -> str:
-    """Host and port on loopback where nobody listens now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    """Host and port on loopback where nobody listens now, and that the system gives to nobody until it is used."""
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return f"127.0.0.1:{port}"
 
 
 async def until(condition: Callable[[], object], within: float, what: Callable[[], str]) -> None:

@@ -64,7 +64,7 @@ def retry_after_error(error: ConnectionLost | Refused) -> Retry:
         return Retry("lost", uncertain=not isinstance(error, LeaseLost))
     if error.transient:
         busy = error.status == 429
-        return Retry("busy" if busy else "error", error.retry_after, uncertain=not busy)
+        return Retry("busy" if busy else "error", error.retry_after, uncertain=not (busy or error.starting))
     return Retry("conflict" if error.status == 409 else "refused", error.retry_after, counts_as_failure=False)
 
 

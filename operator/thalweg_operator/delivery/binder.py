@@ -198,9 +198,10 @@ class Binder:
             if error.status == 409:
                 return await self._resolve_conflict(write, error)
             if error.transient:
-                planned.uncertain |= error.status not in (401, 403, 429)
+                outcome = retry_after_error(error)
+                planned.uncertain |= outcome.uncertain
                 self._metrics.bindings.labels(str(error.status)).inc()
-                return retry_after_error(error)
+                return outcome
             self._give_up(write, str(error.status), error.reason if error.status != 404 else "")
             return Finished.ANSWERED
         self._bound(write)
