@@ -82,9 +82,9 @@ class Shell:
         """Whether a write is still wanted."""
         return wanted.is_wanted(self.cluster, self.ledger, write, self.clock())
 
-    def bind_problem(self, write: Bind, *, retry: bool) -> str:
+    def bind_problem(self, write: Bind, *, retry: bool, ends: bool) -> str:
         """See ``wanted.bind_problem``."""
-        return wanted.bind_problem(self.cluster, self.ledger, write, retry=retry)
+        return wanted.bind_problem(self.cluster, self.ledger, write, retry=retry, ends=ends)
 
     def pod_to_tell(self, key: str, uid: str) -> Pod | None:
         """See ``wanted.pod_to_tell``."""

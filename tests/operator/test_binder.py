@@ -423,6 +423,32 @@ async def test_a_gang_that_is_refused_in_part(case: Case, status: int) -> None:
     assert case.answers("gang incomplete") == 1
 
 
+async def test_the_operator_ends(case: Case) -> None:
+    """Of what stands in line, gangs that have begun are completed. The next leader plans all others."""
+    case.state.upsert_node(Node("big", allocatable=(("cpu", 1_000_000), ("pods", 1000))))
+    gangs = {
+        name: GangRef(GangKey(GangSource.THALWEG, "ns", name), GangSpec(min_member=2)) for name in ("begun", "whole")
+    }
+    pods = [
+        msgspec.structs.replace(POD, name=f"{name}-{number}", uid=f"{name}-{number}", gang=gangs.get(name))
+        for number in range(2)
+        for name in ("begun", "whole", "alone")
+    ]
+    writes = [Bind(pod, "big", case.state.generation) for pod in pods]
+    for pod in pods:
+        case.server.pods[pod.key] = (pod.uid, "")
+        case.state.upsert_pod(pod)
+        assert case.state.reserve(pod, "big")
+    case.state.shell.answered(writes[0], Answer.UNCERTAIN)
+    for write in writes:
+        case.binder.put(write)
+    case.binder.end()
+    async with asyncio.timeout(10):
+        await case.binder.drain()
+    assert sorted(key for key, _ in case.server.bound) == ["ns/begun-0", "ns/begun-1"]
+    assert case.answers("operator ends") == 4
+
+
 async def test_many_at_once(case: Case) -> None:
     """Hundreds of bindings with lost answers and errors in between: each pod is bound once."""
     case.state.upsert_node(Node("big", allocatable=(("cpu", 1_000_000), ("pods", 1000))))

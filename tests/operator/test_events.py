@@ -116,7 +116,7 @@ async def test_what_is_too_much_is_dropped_and_counted(case: Case) -> None:
 
 async def test_room_comes_back(case: Case) -> None:
     """Written, failed or given up: nothing is counted for ever."""
-    case.script = random.Random(1).choices([answering(403), answering(500), hang_up, answering(404)], k=40)
+    case.script = random.Random(1).choices([answering(400), answering(500), hang_up, answering(404)], k=40)
     case.write("ns", 30, warning=True)
     await until(lambda: not case.writer._queue_lengths, 20, lambda: f"no Event in line: {case.writer._queue_lengths}")
     assert case.count("written") + case.count("failed") == 30

@@ -26,6 +26,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.progress import ProgressLog
 from thalweg_operator.reservations.effects import Bind
 from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.wanted import OPERATOR_ENDS
 from thalweg_operator.shell import Shell
 
 _log = structlog.get_logger()
@@ -100,6 +101,7 @@ class Binder:
         self._queue = WriteQueue("bindings", concurrency, self._try, metrics, backoff)
         self._encoder = msgspec.json.Encoder()
         self._succeeded = metrics.bindings.labels("bound")
+        self._ends = False
         #: Bindings of kube-scheduler without an answer, by the pod's UID: key, and until when it may be carried out.
         self._of_scheduler: dict[str, tuple[str, float]] = {}
 
@@ -110,6 +112,10 @@ class Binder:
     async def run(self) -> None:
         """Binds until cancelled."""
         await self._queue.run()
+
+    def end(self) -> None:
+        """From now on only what remains of gangs that have begun is sent."""
+        self._ends = True
 
     async def drain(self) -> None:
         """Returns when all that is due was sent, and the API server said for certain what it has done."""
@@ -174,7 +180,7 @@ class Binder:
         write = planned.write
         pod, node = write.pod, write.node
         if not planned.uncertain:
-            problem = self._shell.bind_problem(write, retry=tries > 0)
+            problem = self._shell.bind_problem(write, retry=tries > 0, ends=self._ends)
             if problem:
                 self._give_up(write, problem, "", Answer.UNWANTED)
                 return Finished.UNSENT
@@ -253,7 +259,8 @@ class Binder:
         """
         pod = write.pod
         self._metrics.bindings.labels(what).inc()
-        _log.info("not bound", pod=pod.key, node=write.node, answer=what, reason=reason)
+        if what != OPERATOR_ENDS:  # thousands at once
+            _log.info("not bound", pod=pod.key, node=write.node, answer=what, reason=reason)
         if reason:
             self._progress.refused(pod, reason)
         self._shell.answered(write, answer, reason)

@@ -21,6 +21,9 @@ from thalweg_operator.reservations.partial_gangs import is_gang_eviction_wanted
 from thalweg_operator.reservations.transitions import Phase
 from thalweg_operator.reservations.victims import is_eviction_wanted
 
+#: Why a binding is not sent at the end. The next leader plans the pod.
+OPERATOR_ENDS = "operator ends"
+
 
 def is_wanted(cluster: Cluster, ledger: Ledger, write: Write, now: float) -> bool:
     """Whether a write is still wanted."""
@@ -61,13 +64,14 @@ def _is_gate_unneeded(cluster: Cluster, ledger: Ledger, write: OpenGate) -> bool
     return nomination.id == write.reservation and nomination.phase is not Phase.WITHDRAWING
 
 
-def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool) -> str:
+def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, ends: bool = False) -> str:
     """Why a binding that was not carried out yet must not be sent; "": it may be.
 
     A pod may have stood in line, or paused, for long: what changed meanwhile was not planned with.
 
     Args:
         retry: it was tried before.
+        ends: the operator ends. It completes gangs that have begun, and leaves all other pods to the next leader.
     """
     node, key = write.node, write.pod.key
     if node not in cluster.nodes:
@@ -77,12 +81,9 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool) 
     if retry and key in ledger.reservations and not holds(cluster, ledger, key):
         return "room taken"
     gang = write.pod.gang
-    if (
-        gang is not None
-        and cluster.gangs.lacks_pods(gang.key, ledger.reservations)
-        and not has_begun(cluster, ledger, gang.key)
-    ):
-        return "gang incomplete"
+    incomplete = gang is not None and cluster.gangs.lacks_pods(gang.key, ledger.reservations)
+    if (incomplete or ends) and not (gang is not None and has_begun(cluster, ledger, gang.key)):
+        return OPERATOR_ENDS if ends else "gang incomplete"
     return ""
 
 
