@@ -90,8 +90,8 @@ class _BatchLimit:
     Attributes:
         max_items: the limit.
         until: time when the limit ends.
-        remaining: items of this cycle that have no turn yet. Newcomers join the next cycle: a namespace that creates pods
-            all the time would take the turns of others.
+        remaining: items of this cycle that had no turn yet. Newcomers join the next cycle, so a namespace that creates
+            pods all the time takes no turns of others.
         done: items of this cycle that had their turn.
     """
 
