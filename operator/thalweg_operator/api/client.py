@@ -103,7 +103,7 @@ class ApiClient:
         self._session, self._write_session = session, write_session or session
         self._fence = fence
         self._missing_rights = MissingRights()
-        #: The event loop's time when a connection was refused or closed last.
+        #: The event loop's time when the server refused or closed a connection last; -inf: a write was accepted since.
         self._lost_at = float("-inf")
 
     @property
@@ -131,10 +131,11 @@ class ApiClient:
         if body is not None:
             headers["Content-Type"] = content_type
         timeout, session = _TIMEOUT, self._session
-        if self._fence is not None and method != "GET":
+        fence = self._fence if method != "GET" else None
+        if fence is not None:
             session = self._write_session
             # The total includes waiting for a connection and aiohttp's own retry, so no write outlives the lease.
-            timeout = aiohttp.ClientTimeout(total=min(_SECONDS, self._fence.seconds()))
+            timeout = aiohttp.ClientTimeout(total=min(_SECONDS, fence.seconds()))
         try:
             async with session.request(
                 method,
@@ -150,9 +151,12 @@ class ApiClient:
                 if response.status >= 400:
                     raise self._refused(method, path, self._to_refused(response, answer))
                 if method != "GET":
+                    self._lost_at = float("-inf")  # the server knows our roles
                     self._missing_rights.accepted(method, path, self.outages)
                 return answer
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if fence is None or fence.open:  # else ``FencedSocket`` may have aborted the connection
+                self._note_loss(error)
             raise self._connection_lost(f"{method} {path}", error) from error
 
     @asynccontextmanager
@@ -170,6 +174,7 @@ class ApiClient:
                     self.server + path, headers=headers, params=params, timeout=timeout, **self._options()
                 )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._note_loss(error)
             raise self._connection_lost(f"watch {path}", error) from error
         self.outages.recovered(_TOPIC)
         try:
@@ -178,6 +183,7 @@ class ApiClient:
                     raise self._to_refused(response, await response.read())
                 yield response.content
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._note_loss(error)
             raise ConnectionLost(f"watch {path}: {_error_message(error)}") from error
 
     def _refused(self, method: str, path: str, error: Refused) -> Refused:
@@ -196,10 +202,12 @@ class ApiClient:
             response.status, reason, _retry_after(response.headers.get("Retry-After", "")), starting=starting
         )
 
-    def _connection_lost(self, what: str, error: BaseException) -> ConnectionLost:
+    def _note_loss(self, error: BaseException) -> None:
         # A time-out may have its cause elsewhere, for example in a webhook, and does not show a restart.
         if not isinstance(error, TimeoutError):
             self._lost_at = asyncio.get_running_loop().time()
+
+    def _connection_lost(self, what: str, error: BaseException) -> ConnectionLost:
         problem = f"{what}: {_error_message(error)}"
         self.outages.failed(_TOPIC, "connection lost", problem)
         return ConnectionLost(problem)
