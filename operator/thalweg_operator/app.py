@@ -68,7 +68,7 @@ _TICK = 0.05
 _DISCARD_SECONDS = 30.0
 #: Of the elector alone: renewals must not stand in line behind bindings. One watches the lease.
 _LEASE_CONNECTIONS = 3
-#: Between tries to start the worker, and to list the policies, for the first time.
+#: Between tries to start the worker for the first time.
 _STARTUP_BACKOFF = Backoff(first=0.5, longest=5.0)
 
 
@@ -162,7 +162,8 @@ class Operator:
         self.plan_view = ExtenderView(shell, self._problem)
         needed = {kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS}
         self._catch_up = CatchUp(api_client, needed, settings.own_pod)
-        self._leads = False
+        #: What has to happen before this process leads; "": it leads.
+        self._before_leading = "the snapshot is being brought up to date"
         self._policy_resync = PolicyResync(api_client, self._policies, self.bad_input)
         self.metrics.watch_age.labels("policies").set_function(self._policy_resync.age)
         self._stop = asyncio.Event()
@@ -178,8 +179,10 @@ class Operator:
 
     def _lease_problem(self) -> str:
         elector = self._elector
+        if self._stop.is_set():
+            return "the operator ends"
         if elector.may_write:
-            return "" if self._leads else "held, the snapshot is being brought up to date"
+            return self._before_leading and f"held, {self._before_leading}"
         if elector.holder == elector.identity:
             return "it could not be renewed"
         return f"standby, {elector.holder} leads" if elector.holder else "not acquired yet"
@@ -227,8 +230,8 @@ class Operator:
         await self._read_cluster()
         await self._stand_by()
         await self._catch_up.run(self._elector.held_since)
-        if self._policy_resync.age() > asyncio.get_running_loop().time() - self._elector.held_since:
-            await self._list_policies()
+        self._before_leading = "the policies are being listed again"
+        await self._policy_resync.catch_up(self._elector.held_since)
         await self._lead()
 
     async def _load_cost_models(self) -> None:
@@ -260,7 +263,7 @@ class Operator:
             self._start_task(f"reflector {kind}", reflector.run())
         await self._load_cost_models()
         self._start_task("policies", watch_policies(self._api_client, self._policies))
-        await self._list_policies()
+        await self._policy_resync.until_listed()
         self._start_task("policy resync", self._policy_resync.run())
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
@@ -270,13 +273,6 @@ class Operator:
         gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._shell.cluster.nodes), pods=len(self._shell.cluster.pods))
         self._start_task("event loop watch", watch_event_loop(self.metrics))
-
-    async def _list_policies(self) -> None:
-        """Returns once that has succeeded."""
-        failures = 0
-        while not await self._policy_resync.once():
-            failures += 1
-            await asyncio.sleep(_STARTUP_BACKOFF.pause(failures))
 
     async def _stand_by(self) -> None:
         """Returns when the lease is held: all that follows writes."""
@@ -299,7 +295,7 @@ class Operator:
         )
         self._shell.lead(carriers)
         self._shell.apply(Synced())
-        self._leads = True
+        self._before_leading = ""
         _log.info("leading")
         if self._settings.endpoint is not None:
             self._start_task("endpoints", EndpointWriter(self._api_client, self._settings.endpoint).run())
@@ -344,7 +340,7 @@ class Operator:
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return
-        self._leads = False  # kube-scheduler is not answered any more
+        self._stop.set()  # kube-scheduler is not answered any more
         for task in tasks:
             if task.get_name() in _FIRST_TO_END:
                 task.cancel()

@@ -113,7 +113,7 @@ async def test_stopped_for_longer_than_the_lease(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         elector, _ = stage.elector()
         operator = Operator(Settings(kubeconfig=None), stage.connection, elector)
-        operator._leads = True
+        operator._before_leading = ""
         assert operator.readiness()["lease"] == "not acquired yet"
         await elector.attempt()
         assert operator.readiness()["lease"] == ""
@@ -121,6 +121,39 @@ async def test_stopped_for_longer_than_the_lease(tmp_path: Path) -> None:
         assert operator.readiness()["lease"] == "it could not be renewed"
         await elector.attempt()
         assert operator.readiness()["lease"] == ""
+
+
+async def test_what_a_holder_waits_for_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it leads: first the kinds, then the policies. When it is told to stop, that is why it gives no answer."""
+    said: list[str] = []
+
+    async def look(*_arguments: Any) -> None:
+        said.append(operator.readiness()["lease"])
+
+    async def skip() -> None:
+        pass
+
+    async with staged(tmp_path) as stage:
+        elector, _ = stage.elector()
+        operator = Operator(Settings(kubeconfig=None), stage.connection, elector)
+        monkeypatch.setattr(operator, "_read_cluster", skip)
+        monkeypatch.setattr(operator._catch_up, "run", look)
+        monkeypatch.setattr(operator._policy_resync, "catch_up", look)
+        monkeypatch.setattr(operator._round_loop, "run", look)
+        await elector.attempt()
+        elector.tried.set()
+        await operator._work()
+        operator._stop.set()
+        await look()
+        await operator._shut_down()
+        await look()
+    assert said == [
+        "held, the snapshot is being brought up to date",
+        "held, the policies are being listed again",
+        "",
+        "the operator ends",
+        "the operator ends",
+    ]
 
 
 async def test_a_second_one_refuses_while_the_first_renews(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from support.operator import until
 from support.profiles import examples
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.catch_up import LISTED_WITHIN
 from thalweg_operator.api.outages import Outages
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, Refused
@@ -211,3 +212,45 @@ async def test_kopf_under_a_sick_server(
         await until(lambda: [each.name for each in store.records] == ["a", "b"], 30, lambda: "the policies")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("answer", [Refused(403, "no"), Refused(500, "conversion webhook failed"), b"<html>"])
+def test_a_new_leader_cannot_list_policies(answer: bytes | Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    """It tries for ten seconds and goes on with those it knows, and says so: nobody else would place pods meanwhile."""
+
+    async def main() -> None:
+        loop, connection = asyncio.get_running_loop(), Fixed(GOOD)
+        metrics = Metrics()
+        store = PolicyStore(put_in_force=lambda _accepted: None)
+        resync = PolicyResync(connection, store, BadInput(metrics))  # type: ignore[arg-type]
+        await resync.until_listed()
+        connection.answer = answer
+        await asyncio.sleep(5)
+        since = loop.time()
+        async with asyncio.timeout(600):
+            await resync.catch_up(since)
+        assert loop.time() - since == pytest.approx(LISTED_WITHIN)
+        assert [each.name for each in store.records] == ["a"]
+
+    virtual_time.run(main())
+    said = capsys.readouterr()
+    assert "leading although the policies could not be listed again" in said.out + said.err
+
+
+def test_a_new_leader_lists_policies_once() -> None:
+    """Only those of before it held the lease are listed again."""
+
+    async def main() -> None:
+        loop, connection = asyncio.get_running_loop(), Fixed(GOOD)
+        metrics = Metrics()
+        store = PolicyStore(put_in_force=lambda _accepted: None)
+        resync = PolicyResync(connection, store, BadInput(metrics))  # type: ignore[arg-type]
+        await resync.until_listed()
+        before = loop.time()
+        await asyncio.sleep(5)
+        await resync.catch_up(before)
+        assert len(connection.asked[POLICIES_PATH]) == 1
+        await resync.catch_up(loop.time())
+        assert len(connection.asked[POLICIES_PATH]) == 2
+
+    virtual_time.run(main())

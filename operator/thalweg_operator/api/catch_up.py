@@ -32,8 +32,8 @@ _log = structlog.get_logger()
 _SHOWN: Final = 2.0
 #: Seconds after which kinds without a later change are listed again. On large clusters nodes change more often.
 _SILENT: Final = 0.2
-#: Seconds that the lists of kinds other than pods may take.
-_LISTED: Final = 10.0
+#: Seconds that the lists of kinds other than pods may take, policies included.
+LISTED_WITHIN: Final = 10.0
 #: Seconds between two looks at the reflectors.
 _LOOK: Final = 0.005
 
@@ -75,7 +75,7 @@ class CatchUp:
             async with asyncio.timeout(_SILENT if self._mark else 0.0):
                 await self._wait(self._others.values(), since)
         try:
-            async with asyncio.timeout(_LISTED):
+            async with asyncio.timeout(LISTED_WITHIN):
                 await self._wait(self._others.values(), since, relisted=True)
         except TimeoutError:
             behind = [kind for kind, each in self._others.items() if not self._is_current(each, since)]

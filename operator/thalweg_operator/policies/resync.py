@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import structlog
 
+from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.catch_up import LISTED_WITHIN
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.constants import POLICIES_PATH
@@ -18,6 +20,8 @@ from thalweg_operator.policies.store import PolicyStore
 _log = structlog.get_logger()
 #: Seconds between two lists of all policies.
 _RESYNC = 10.0
+#: Between tries to list them while somebody waits for that.
+_BACKOFF = Backoff(first=0.5, longest=5.0)
 
 
 class _Meta(msgspec.Struct):
@@ -66,6 +70,29 @@ class PolicyResync:
     def age(self) -> float:
         """Seconds since ``last_confirmed``; infinite before the first good list."""
         return float("inf") if self.last_confirmed is None else asyncio.get_running_loop().time() - self.last_confirmed
+
+    async def until_listed(self) -> None:
+        """Lists until that succeeds."""
+        failures = 0
+        while not await self.once():
+            failures += 1
+            await asyncio.sleep(_BACKOFF.pause(failures))
+
+    async def catch_up(self, since: float) -> None:
+        """Returns when they were listed after ``since``, or could not be listed: then what is known stays in force.
+
+        The previous leader would have gone on with what it knew, too (``CatchUp``).
+
+        Args:
+            since: a time of the event loop, now or earlier: when the lease was acquired.
+        """
+        if self.last_confirmed is not None and self.last_confirmed >= since:
+            return
+        try:
+            async with asyncio.timeout(LISTED_WITHIN):
+                await self.until_listed()
+        except TimeoutError:
+            _log.warning("leading although the policies could not be listed again")
 
     async def once(self) -> bool:
         """Lists once; returns whether that succeeded. A failure is logged."""
