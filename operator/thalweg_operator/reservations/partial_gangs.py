@@ -1,8 +1,8 @@
 """Gangs that are partially placed for too long: their bound pods are evicted, where the policy says so.
 
 A gang is handed on whole, and yet may come to be partially placed: a binding fails, a node dies, a pod is evicted. What
-is missing is planned again; this is for when that does not help. The time counts from when it is first seen so; a
-restart of the operator begins it anew.
+is missing is planned again; this is for when that does not help. The time counts from when it is first seen so
+until enough of its pods have a node; a restart of the operator begins it anew.
 """
 
 from __future__ import annotations
