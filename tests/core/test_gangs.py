@@ -79,7 +79,7 @@ def test_gangs_of_pods_that_rules_bind(crowd: Snapshot) -> None:
 @settings(max_examples=examples(20), deadline=None)
 @given(with_gangs())
 def test_whoever_stops_a_round_gets_a_whole_plan(crowd: Snapshot) -> None:
-    """After each step; none makes the plan dearer, except to complete a gang that has begun, which goes before others."""
+    """After each step; none makes the plan dearer, except to complete a gang that has begun: these go first."""
     begun = {name for name, each in crowd.gangs.items() if each.partially_placed}
     this, cost, completed = Round(crowd), None, set[str]()
     for _ in range(30):

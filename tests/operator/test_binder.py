@@ -20,11 +20,14 @@ from thalweg_operator.errors import ConnectionLost
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.progress import ProgressLog
 from thalweg_operator.reservations.effects import Bind, WriteCondition
-from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.events import Answer, PoliciesChanged
 
+from flowcore.model.constraints import OneDomain
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import Delivery, Policy, Selects
+from flowcore.model.selectors import LabelSelector
 
 POD = Pod(namespace="ns", name="p", uid="u1", pod_class=PodClass(requests=(("cpu", 500),)), scheduler_name="thalweg")
 KEY = POD.key
@@ -447,6 +450,26 @@ async def test_the_operator_ends(case: Case) -> None:
         await case.binder.drain()
     assert sorted(key for key, _ in case.server.bound) == ["ns/begun-0", "ns/begun-1"]
     assert case.answers("operator ends") == 4
+
+
+async def test_the_operator_ends_and_a_constraint_places_pods_together(case: Case) -> None:
+    """What is in line of them is sent: the next leader could place the rest elsewhere."""
+    together = OneDomain("together", LabelSelector(), "kubernetes.io/hostname")
+    policy = Policy(
+        "p", selects=Selects(scheduler_names=("thalweg",)), delivery=Delivery.BINDER, constraints=(together,)
+    )
+    case.state.set_namespace("ns", ())
+    case.state.apply(PoliciesChanged((policy,)))
+    pods = [msgspec.structs.replace(POD, name=f"p{number}", uid=f"p{number}") for number in range(2)]
+    for pod in pods:
+        case.server.pods[pod.key] = (pod.uid, "")
+        case.state.upsert_pod(pod)
+        assert case.state.reserve(pod, "n")
+        case.binder.put(Bind(pod, "n", case.state.generation))
+    case.binder.end()
+    async with asyncio.timeout(10):
+        await case.binder.drain()
+    assert len(case.server.bound) == 2
 
 
 async def test_many_at_once(case: Case) -> None:

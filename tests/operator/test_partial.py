@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 from support.driven_ledger import DrivenLedger
-from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.effects import Bind, Evict
 from thalweg_operator.reservations.events import Answer, PoliciesChanged
 from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.transitions import Phase
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
@@ -86,17 +87,45 @@ def test_what_has_a_node_is_evicted_after_the_policys_timeout() -> None:
     assert not case.is_wanted("a")
 
 
-def test_time_in_which_the_gang_is_whole_begins_anew() -> None:
-    """Also while what is missing is on its way."""
+def test_time_begins_anew_once_the_gang_was_whole() -> None:
+    """What is missing was bound, and is gone."""
+    case = Case()
+    case.policy()
+    assert not case.after(0)
+    assert not case.after(59)
+    case.put("d", node_name="n")
+    assert not case.after(2)
+    case.state.delete_pod("ml/d")
+    case.put("d")
+    assert not case.after(0)
+    assert not case.after(59)
+    assert case.after(1)
+
+
+def test_a_pod_on_its_way_is_waited_for() -> None:
+    """The gang is evicted once the pod is not bound after all: the time runs on, however often it is planned."""
     case = Case()
     case.policy()
     assert not case.after(0)
     assert case.state.reserve(case.state.waiting["ml/d"], "n", Owner.BINDER)
     assert not case.after(61)
     case.state.release("ml/d", "d")
+    assert case.after(0)
+
+
+def test_a_pod_that_pauses_is_not_on_its_way() -> None:
+    """The API server has refused to bind it; the room that is kept for it does not make the gang whole."""
+    case = Case()
+    case.policy()
     assert not case.after(0)
+    pod = case.state.waiting["ml/d"]
+    assert case.state.reserve(pod, "n", Owner.BINDER)
+    case.state.shell.answered(Bind(pod, "n", case.state.generation), Answer.REFUSED, "no")
+    assert case.state.reservations["ml/d"].phase is Phase.PAUSED
+    case.state.ledger.pending["ml/d"].backoff_until = case.now + 100
     assert not case.after(59)
-    assert case.after(1)
+    assert case.after(1) == {"a", "b", "c"}
+    assert case.is_wanted("a")
 
 
 def test_a_gang_may_say_its_own_time() -> None:

@@ -259,6 +259,36 @@ def test_parts_leave_nobody_out_while_pods_of_earlier_parts_are_bound(bound: lis
         assert chosen == left
 
 
+@given(st.lists(st.tuples(st.integers(0, 60), st.lists(st.booleans(), max_size=60)), min_size=1, max_size=12))
+def test_newcomers_take_no_turns_of_others(rounds: list[tuple[int, list[bool]]]) -> None:
+    """A namespace that comes first creates pods each round and replaces others: the rest has its turns all the same."""
+    cluster = Cluster(lambda _pod: False)
+    cluster.most = 30
+    cluster.add(made(f"p{at}", at % 10) for at in range(100))
+    cluster.run()
+    limit = cluster.quarantine._batch_limit
+    assert limit is not None
+    steady = [made(f"steady{at}", at % 10) for at in range(50)]
+    starved, churning = {pod.uid for pod in steady}, list[Pod]()
+    # First the newcomers as they are drawn, then as many of them in each round as it has room for, all new.
+    turns = [*rounds, *[(limit.max_items, [])] * (ceil((60 * 2 + len(steady)) / limit.max_items) + 2)]
+    for number, (created, stay) in enumerate(turns):
+        kept = [pod for pod, stays in zip(churning, stay, strict=False) if stays]
+        churning = [*(made(f"new{number}-{at}", at % 10, "evil") for at in range(created)), *kept][:60]
+        present = {pod.uid for pod in [*churning, *steady]}
+        choice = cluster.quarantine.choose([*churning, *steady], cluster.now)
+        cluster.quarantine.succeeded(cluster.now)
+        assert choice.pods
+        assert len(choice.pods) <= limit.max_items
+        starved -= {pod.uid for pod in choice.pods}
+        assert limit.done | limit.remaining <= present, "pods that are gone are kept"
+        never = present - limit.done
+        assert choice.more or not never, "another round has to follow: some had no turn yet"
+    assert not starved
+    cluster.quarantine.choose([], cluster.now)
+    assert not limit.done | limit.remaining
+
+
 def test_a_gang_is_tried_as_a_whole() -> None:
     """Halves never cut it: a part of it can never be placed."""
     cluster = Cluster(lambda pod: pod.name == "g3")

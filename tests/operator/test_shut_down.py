@@ -8,15 +8,24 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import web
+from support import virtual_time
 from support.driven_ledger import DrivenLedger
 from support.fake_api import Answer, answering, hang_up, serving
 from support.leases import DirectLeaseClient, LeaseStore
 from thalweg_operator import app
+from thalweg_operator.api import write_queue
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.leader_election import LeaderElector
-from thalweg_operator.api.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
+from thalweg_operator.api.write_queue import (
+    CARRIED_OUT_WITHIN,
+    Finished,
+    Outcome,
+    Retry,
+    WriteQueue,
+    retry_after_error,
+)
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.metrics import Metrics
@@ -68,6 +77,46 @@ async def test_drain_waits_for_certainty() -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert unanswered == [True, True, False]
     assert script == []
+
+
+@pytest.mark.parametrize("since", [CARRIED_OUT_WITHIN - 5.0, CARRIED_OUT_WITHIN + 5.0])
+def test_what_was_not_answered_is_forgotten(since: float) -> None:
+    """A budget refuses for hours what was tried again: the first try counts until the server has given it up."""
+
+    async def attempt(_item: str, tries: int) -> Outcome:
+        return Retry("busy" if tries else "lost", uncertain=not tries)
+
+    async def main() -> None:
+        loop, queue = asyncio.get_running_loop(), WriteQueue("test", 1, attempt, Metrics(), Backoff(1.0, 5.0))
+        task = asyncio.create_task(queue.run())
+        queue.put("a", "ns")
+        begun = loop.time()
+        await asyncio.sleep(since)
+        assert len(queue) == 1
+        assert queue.unanswered is (since < CARRIED_OUT_WITHIN)
+        async with asyncio.timeout(600):
+            await queue.drain(resting=False)
+        assert loop.time() - begun <= max(since, CARRIED_OUT_WITHIN) + 0.1
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    virtual_time.run(main())
+
+
+async def test_a_drain_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No later try wakes it."""
+    monkeypatch.setattr(write_queue, "CARRIED_OUT_WITHIN", 0.05)
+
+    async def attempt(_item: str, _tries: int) -> Outcome:
+        return Retry("lost", uncertain=True)
+
+    queue = WriteQueue("test", 1, attempt, Metrics(), Backoff(600.0, 600.0))
+    task = asyncio.create_task(queue.run())
+    queue.put("a", "ns")
+    async with asyncio.timeout(10):
+        await queue.drain(resting=False)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -97,6 +97,23 @@ def test_two_members_that_rest() -> None:
     assert case.bound == set()
 
 
+def test_a_member_that_rests_after_another_was_refused() -> None:
+    """While both are sent, the gang may have begun by either; then the API server puts the second one off."""
+    case = Case()
+    first, second = case.writes[0], case.writes[1]
+    for write in (first, second):
+        case.apply(WriteAnswered(write, Answer.UNCERTAIN))
+    case.writes.remove(first)
+    case.apply(WriteAnswered(first, Answer.REFUSED, "no"))
+    assert case.phase("g0") is Phase.PAUSED
+    case.apply(WriteAnswered(second, Answer.RETRYING))
+    case.answer("g1", Answer.DONE)
+    case.answer("g2", Answer.DONE)
+    case.waits(0.25)
+    assert case.bound == set()
+    assert not case.ledger.reservations
+
+
 def test_a_gang_of_a_group_that_cannot_come() -> None:
     """Gangs that are placed all or none: where one lacks pods, no pod of the others is bound."""
     case = Case(4, group=("g", "h"))

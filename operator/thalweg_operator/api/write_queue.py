@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeAlias, TypeVar
@@ -21,6 +22,8 @@ from thalweg_operator.metrics import Metrics
 
 _T = TypeVar("_T")
 _log = structlog.get_logger()
+#: Seconds after which a write without an answer is not carried out any more: our time-out, and the API server's (60 s).
+CARRIED_OUT_WITHIN = 90.0
 
 
 class Finished(Enum):
@@ -99,8 +102,9 @@ class WriteQueue(Generic[_T]):
         self._idle: deque[asyncio.Future[None]] = deque()
         self._timer: tuple[float, asyncio.TimerHandle] | None = None
         self._drained: list[asyncio.Future[None]] = []
-        #: Items of which an attempt may have been carried out, until another attempt gets a final answer.
-        self._uncertain: set[Entry[_T]] = set()
+        #: Items of which an attempt may still be carried out, and until when. A final answer to another attempt ends
+        #: that earlier. A 429 does not: it does not tell what became of the attempt before.
+        self._uncertain: dict[Entry[_T], float] = {}
         self._retries = {
             cause: metrics.write_retries.labels(name, cause)
             for cause in ("lost", "busy", "error", "conflict", "refused")
@@ -118,6 +122,8 @@ class WriteQueue(Generic[_T]):
     @property
     def unanswered(self) -> bool:
         """Whether a request was sent that may still be carried out."""
+        now = self._clock()
+        self._uncertain = {entry: until for entry, until in self._uncertain.items() if until > now}
         return bool(self._queue.in_flight or self._uncertain)
 
     def put(self, item: _T, namespace: str) -> None:
@@ -142,10 +148,13 @@ class WriteQueue(Generic[_T]):
         Args:
             resting: whether to wait for all items that rest between two attempts, not only for the uncertain ones.
         """
-        while self._queue.length - (0 if resting else self._queue.resting) or self._uncertain:
+        while self.unanswered or self._queue.length - (0 if resting else self._queue.resting):
             waiter = asyncio.get_running_loop().create_future()
             self._drained.append(waiter)
-            await waiter
+            forgotten = min(self._uncertain.values()) - self._clock() if self._uncertain else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(forgotten):
+                    await waiter
 
     async def _work(self) -> None:
         while True:
@@ -169,11 +178,11 @@ class WriteQueue(Generic[_T]):
         if isinstance(outcome, Retry):
             self._retries[outcome.cause].inc()
             if outcome.uncertain:
-                self._uncertain.add(entry)
+                self._uncertain[entry] = now + CARRIED_OUT_WITHIN
             rest = self._backoff.pause(entry.tries, outcome.min_delay)
             self._queue.retry(entry, now, rest, succeeded=not outcome.counts_as_failure)
         else:
-            self._uncertain.discard(entry)
+            self._uncertain.pop(entry, None)
             self._queue.finish(entry, now, succeeded=_SUCCEEDED[outcome])
         if self._drained:
             for waiter in self._drained:

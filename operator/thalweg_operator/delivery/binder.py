@@ -114,7 +114,7 @@ class Binder:
         await self._queue.run()
 
     def end(self) -> None:
-        """From now on only what remains of gangs that have begun is sent."""
+        """From now on only what would leave gangs partially placed otherwise is sent (``wanted.bind_problem``)."""
         self._ends = True
 
     async def drain(self) -> None:

@@ -90,12 +90,29 @@ class _BatchLimit:
     Attributes:
         max_items: the limit.
         until: time when the limit ends.
-        done: items that were chosen since all items had their turn last.
+        remaining: items of this cycle that had no turn yet. Newcomers join the next cycle, so a namespace that creates
+            pods all the time takes no turns of others.
+        done: items of this cycle that had their turn.
     """
 
     max_items: int
     until: float
+    remaining: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
+
+    def next_part(self, items: Sequence[str]) -> Sequence[str]:
+        """The items of the next round. Each cycle begins with all ``items``; it is over when each had its turn."""
+        if not self.remaining:
+            self.remaining, self.done = set(items), set()
+        part = [item for item in items if item in self.remaining][: self.max_items]
+        self.remaining.difference_update(part)
+        self.done.update(part)
+        return part
+
+    def retain(self, items: Sequence[str]) -> None:
+        """Forgets all other items."""
+        self.remaining.intersection_update(items)
+        self.done.intersection_update(items)
 
 
 class Quarantine:
@@ -246,6 +263,9 @@ class Quarantine:
         self, items: Mapping[str, Sequence[Pod]], others: Sequence[str], due: Sequence[str]
     ) -> tuple[Sequence[str], bool]:
         """Items of the next round, and whether another round follows at once. The three kinds of round take turns."""
+        limit = self._batch_limit
+        if limit is not None:
+            limit.retain(others)
         parts = self._search.remaining_parts if self._search is not None else 0
         sizes = {_RoundKind.OTHERS: len(others), _RoundKind.SUSPECTS: parts, _RoundKind.RETRY: len(due)}
         order = [*_RoundKind, *_RoundKind]
@@ -256,18 +276,9 @@ class Quarantine:
             return self._search.next_part({item: self._class_key(pods[0]) for item, pods in items.items()}), more
         if self._round_kind is _RoundKind.RETRY:
             return due[:1], more
-        limit = self._batch_limit
         if limit is None:
             return others, more
-        remaining = [item for item in others if item not in limit.done]
-        if not remaining:  # those that had no turn yet are gone
-            limit.done.clear()
-            remaining = list(others)
-        chosen = remaining[: limit.max_items]
-        limit.done.update(chosen)
-        if chosen == remaining:
-            limit.done.clear()
-        return chosen, more or chosen != remaining
+        return limit.next_part(others), more or len(limit.done) < len(others)
 
     # --- backing off ---
 

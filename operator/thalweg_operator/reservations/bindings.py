@@ -8,6 +8,7 @@ completed: the place of a refused pod is kept while the pod pauses, for some tri
 from __future__ import annotations
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations import backoff
 from thalweg_operator.reservations.effects import Bind
@@ -57,13 +58,23 @@ def _is_place_kept(cluster: Cluster, ledger: Ledger, pod: Pod) -> bool:
 
 
 def send_again(step: Step) -> None:
-    """Sends the bindings of pods whose pause is over; gives up a place that is not as planned, or of no use now."""
+    """Sends the bindings of pods whose pause is over, unless their place is not as planned then.
+
+    If a gang has not begun after all, the places of its pods are given up at once.
+    """
     cluster, ledger = step.cluster, step.ledger
+    begun: dict[GangKey, bool] = {}
     for key in sorted(ledger.paused):
         reservation = ledger.reservations[key]
-        write = Bind(reservation.pod, reservation.node, reservation.generation)
-        if not may_take_place(cluster, ledger, reservation) or bind_problem(cluster, ledger, write, retry=True):
+        gang = reservation.pod.gang
+        if gang is not None and gang.key not in begun:  # once for all of its pods
+            begun[gang.key] = has_begun(cluster, ledger, gang.key)
+        if gang is None or not begun[gang.key]:
             ledger.release(key, reservation.pod.uid)
         elif not backoff.is_backing_off(ledger, reservation.pod, step.now):
-            ledger.change(key, phase=Phase.BINDING)
-            step.effects.append(write)
+            write = Bind(reservation.pod, reservation.node, reservation.generation)
+            if not may_take_place(cluster, ledger, reservation) or bind_problem(cluster, ledger, write, retry=True):
+                ledger.release(key, reservation.pod.uid)
+            else:
+                ledger.change(key, phase=Phase.BINDING)
+                step.effects.append(write)

@@ -1,8 +1,8 @@
 """Gangs that are partially placed for too long: their bound pods are evicted, where the policy says so.
 
 A gang is handed on whole, and yet may come to be partially placed: a binding fails, a node dies, a pod is evicted. What
-is missing is planned again; this is for when that does not help. The time counts from when it is first seen so; a
-restart of the operator begins it anew.
+is missing is planned again; this is for when that does not help. The time counts from when it is first seen so
+until enough of its pods have a node; a restart of the operator begins it anew.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ class PartialSince:
 def evict_overdue_gangs(step: Step) -> None:
     """Evicts the bound pods of gangs that have been partially placed for too long."""
     ledger, now = step.ledger, step.now
-    gangs = step.cluster.gangs.partial_gangs(ledger.gang_pods())
-    ledger.partial_gangs = {gang.key: ledger.partial_gangs.get(gang.key) or PartialSince(now) for gang in gangs}
-    for gang in gangs:
+    gangs = step.cluster.gangs
+    # A pod that is planned again and again, and never bound, does not begin the time anew.
+    ledger.partial_gangs = {
+        gang.key: ledger.partial_gangs.get(gang.key) or PartialSince(now) for gang in gangs.partial_gangs({})
+    }
+    for gang in gangs.partial_gangs(_on_the_way(ledger)) if ledger.partial_gangs else ():
         why = _eviction_reason(step.cluster, ledger, gang, now)
         asked = ledger.partial_gangs[gang.key].asked
         for pod in gang.bound if why else ():
@@ -42,12 +45,17 @@ def evict_overdue_gangs(step: Step) -> None:
                 asked.add(pod.uid)
 
 
+def _on_the_way(ledger: Ledger) -> dict[str, str]:
+    """Keys of gangs' pods on their way to a node, and the node; not those that pause after a refusal."""
+    return {key: node for key, node in ledger.gang_pods().items() if key not in ledger.paused}
+
+
 def is_gang_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict, now: float) -> bool:
     """Whether a pod is still to be evicted, for the same time as a part of its gang."""
     key = write.gang
     if key is None or key not in ledger.partial_gangs or write.pod.uid not in ledger.partial_gangs[key].asked:
         return False  # its gang was whole meanwhile
-    gang = cluster.gangs.partial_gang(key, ledger.gang_pods())
+    gang = cluster.gangs.partial_gang(key, _on_the_way(ledger))
     return (
         gang is not None
         and any(pod.uid == write.pod.uid for pod in gang.bound)

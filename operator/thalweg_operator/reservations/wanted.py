@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import (
@@ -71,7 +74,8 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
 
     Args:
         retry: it was tried before.
-        ends: the operator ends. It completes gangs that have begun, and leaves all other pods to the next leader.
+        ends: the operator ends. It sends what gangs that have begun lack, and what a constraint places together. The
+            next leader plans all other pods.
     """
     node, key = write.node, write.pod.key
     if node not in cluster.nodes:
@@ -81,10 +85,30 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
     if retry and key in ledger.reservations and not holds(cluster, ledger, key):
         return "room taken"
     gang = write.pod.gang
-    incomplete = gang is not None and cluster.gangs.lacks_pods(gang.key, ledger.reservations)
-    if (incomplete or ends) and not (gang is not None and has_begun(cluster, ledger, gang.key)):
-        return OPERATOR_ENDS if ends else "gang incomplete"
+    begun = gang is not None and has_begun(cluster, ledger, gang.key)
+    if ends and not _is_placed_together(cluster, write.pod):
+        needed = gang is not None and begun and cluster.gangs.lacks_pods(gang.key, _OnTheWay(ledger), besides=key)
+        return "" if needed else OPERATOR_ENDS
+    if gang is not None and not begun and cluster.gangs.lacks_pods(gang.key, _OnTheWay(ledger)):
+        return "gang incomplete"
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _OnTheWay:
+    """Keys of pods on their way to a node. The place of a pod that pauses is kept, but may be given up."""
+
+    ledger: Ledger
+
+    def __contains__(self, key: object) -> bool:
+        ledger = self.ledger
+        return key in ledger.reservations and key not in ledger.paused and key not in ledger.withdrawing
+
+
+def _is_placed_together(cluster: Cluster, pod: Pod) -> bool:
+    """Whether a constraint of its policy places the pod together with others or not at all."""
+    policy = cluster.policies.of(pod, cluster.namespaces)
+    return policy is not None and all_or_none(pod.signature.labels, policy)
 
 
 def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
