@@ -28,7 +28,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "sample": ({"extender.nodeSample": 101}, "at '/extender/nodeSample': maximum: got 101, want 100"),
     "budget": ({"roundBudget": 31}, "at '/roundBudget': maximum: got 31, want 30"),
     "memory": ({"workerMemory": "much"}, "at '/workerMemory'"),
-    "memory in no unit": ({"workerMemory": "512mi"}, "at '/workerMemory'"),
+    "memory in no unit": ({"workerMemory": "524288ki"}, "at '/workerMemory'"),
     "no number": ({"workerMemory": "..."}, "at '/workerMemory'"),
     "no unit": ({"resources.requests": {"memory": "512mi"}}, "at '/resources/requests/memory'"),
     "two points": ({"jobs.resources.requests": {"cpu": "1.0.0"}}, "at '/jobs/resources/requests/cpu'"),
