@@ -121,7 +121,8 @@ async def _leases(api_client: ApiClient) -> list[LeaseName]:
     """The Leases of all operators that there may be: that of rights/lease.yaml, and those of charts.
 
     Raises:
-        OperatorError: they cannot be listed.
+        OperatorError: they cannot be listed, or there is none. Then an operator may have a Lease without the label, so
+            no Lease that is made here would stop it.
     """
     try:
         raw = await api_client.request("GET", _LEASES, params={"labelSelector": _OF_OPERATORS})
@@ -131,9 +132,13 @@ async def _leases(api_client: ApiClient) -> list[LeaseName]:
     default = LeaseName()
     try:
         await api_client.request("GET", api_path(f"{_API}/namespaces", default.namespace, "leases", default.name))
+        found.add(default)
     except Refused as error:
-        if error.status == 404 and found:
-            return sorted(found, key=str)
         if error.status != 404:
             raise
-    return sorted(found | {default}, key=str)
+    if not found:
+        raise OperatorError(
+            "there is no Lease with the label app.kubernetes.io/name=thalweg, and no kube-system/thalweg. Name the "
+            "Lease of your operator with --lease NAMESPACE/NAME; if no operator runs, use --lease kube-system/thalweg"
+        )
+    return sorted(found, key=str)

@@ -1,12 +1,14 @@
 """Values that the chart refuses, and why: unknown keys, bad values, contradictions. No cluster is needed."""
 
 import json
+import re
 from typing import Any
 
 import click
 import pytest
+import yaml
 from support.helm import CHART, Helm, HelmError
-from thalweg.certificates.rotation import OVERLAP
+from thalweg.certificates.rotation import OVERLAP, RENEWAL
 from thalweg.main import main
 
 #: Days: the longest life of a certificate that `thalweg certificates` takes with its own default of the CA's life.
@@ -26,6 +28,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "sample": ({"extender.nodeSample": 101}, "at '/extender/nodeSample': maximum: got 101, want 100"),
     "budget": ({"roundBudget": 31}, "at '/roundBudget': maximum: got 31, want 30"),
     "memory": ({"workerMemory": "much"}, "at '/workerMemory'"),
+    "memory in no unit": ({"workerMemory": "524288ki"}, "at '/workerMemory'"),
+    "no number": ({"workerMemory": "..."}, "at '/workerMemory'"),
+    "no unit": ({"resources.requests": {"memory": "512mi"}}, "at '/resources/requests/memory'"),
+    "two points": ({"jobs.resources.requests": {"cpu": "1.0.0"}}, "at '/jobs/resources/requests/cpu'"),
+    "system's class": (
+        {"priorityClass.name": "system-cluster-critical"},
+        'priorityClass.name: "system-cluster-critical" begins with system-, which is for classes of Kubernetes.',
+    ),
+    "name of a digit": ({"fullnameOverride": "1foo"}, "at '/fullnameOverride'"),
+    "value of a label": ({"commonLabels": {"team": "two words"}}, "at '/commonLabels/team'"),
+    "long label": ({"podLabels": {"team": "x" * 64}}, "at '/podLabels/team'"),
     "drains": ({"podDisruptionBudget.maxUnavailable": 0}, "at '/podDisruptionBudget/maxUnavailable'"),
     "no ports": ({"networkPolicy.egress": {"restrict": True, "ports": []}}, "at '/networkPolicy/egress/ports'"),
     "two monitors": (
@@ -45,6 +58,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "certificates.secret: with certificates.source Secret, name both Secrets",
     ),
     "validity": ({"certificates.generated.validDays": 0}, "at '/certificates/generated/validDays'"),
+    "life within the alert": (
+        {"certificates.generated.clientValidDays": 44},
+        "at '/certificates/generated/clientValidDays': minimum: got 44, want 45",
+    ),
+    "renewal": (
+        {"certificates.certManager": {"duration": "1h30m", "renewBefore": "90m"}},
+        "certificates.certManager.renewBefore: 90m is not less than the duration, 1h30m",
+    ),
+    "duration": (
+        {"certificates.certManager": {"duration": "59m59s", "renewBefore": "10m"}},
+        "certificates.certManager.duration: 59m59s is less than one hour",
+    ),
     "argument": ({"extraArgs": ["--lease=a/b"]}, "extraArgs: the chart sets --lease itself. Use the value for it."),
     "extender argument": ({"extraArgs": ["--extender-insecure"]}, "extraArgs: the chart sets --extender-insecure"),
     "second argument": ({"secondScheduler.extraArgs": ["--config=x"]}, "the chart sets --config itself"),
@@ -96,14 +121,29 @@ def test_refused(helm: Helm, name: str) -> None:
 
 
 def test_lives_of_certificates() -> None:
-    """The schema takes exactly the lives that the command takes: one day to a sixth of its CA's."""
+    """The schema takes the lives that the command takes, but those that are renewed later than the alert fires.
+
+    The CronJob looks once a day, so a certificate may be renewed a day late.
+    """
+    alerts = {
+        rule["alert"]: rule["expr"]
+        for group in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
     schema = json.loads((CHART / "values.schema.json").read_text())
     lives = schema["properties"]["certificates"]["properties"]["generated"]["properties"]
-    for name, option in (("validDays", "valid_days"), ("clientValidDays", "client_valid_days")):
+    for name, option, alert in (
+        ("validDays", "valid_days", "ThalwegExtenderCertificateExpires"),
+        ("clientValidDays", "client_valid_days", "ThalwegClientCertificateExpires"),
+    ):
+        (warned,) = re.findall(r"< (\d+) \* 86400", alerts[alert])
+        shortest = round((int(warned) + 1) / (1 - RENEWAL))
         range_ = OPTIONS[option].type
         assert isinstance(range_, click.IntRange)
         assert range_.max is not None
-        assert (lives[name]["minimum"], lives[name]["maximum"]) == (range_.min, min(range_.max, LONGEST))
+        assert shortest > range_.min
+        assert (lives[name]["minimum"], lives[name]["maximum"]) == (shortest, min(range_.max, LONGEST))
 
 
 def test_the_version_of_the_second_kube_scheduler(helm: Helm) -> None:
@@ -119,4 +159,16 @@ def test_what_is_no_contradiction(helm: Helm) -> None:
     """Values near those that are refused."""
     helm.template({"workerMemory": "4096Mi", "strategy.rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}})
     helm.template({"workerMemory": "0", "resources.limits": {"memory": 4294967296}, "certificates.schedule": "@daily"})
+    helm.template({"workerMemory": "524288Ki", "jobs.resources.requests": {"cpu": ".5", "memory": "1e8"}})
+    helm.template({"priorityClass": {"create": False, "name": "system-cluster-critical"}})
+    helm.template({"commonLabels": {"a": ""}, "podAnnotations": {"note": "two words"}, "fullnameOverride": "f1"})
+    helm.template({"certificates.certManager": {"duration": "1h", "renewBefore": "59m59s"}})
     helm.template({"workerMemory": "9Gi", "resources": {"requests": None, "limits": {"memory": None}}})
+
+
+@pytest.mark.parametrize("release", ["1foo", "a.b"])
+def test_names_of_services(helm: Helm, release: str) -> None:
+    """Helm takes release names that no Service may have; another name of the objects helps."""
+    with pytest.raises(HelmError, match=r"fullnameOverride: the objects would be called"):
+        helm.template({}, release=release)
+    helm.template({"fullnameOverride": "foo"}, release=release)

@@ -126,6 +126,22 @@ async def test_by_force_while_an_operator_runs(plane: tuple[ControlPlane, Api], 
     await clean(api)
 
 
+async def test_without_a_lease(plane: tuple[ControlPlane, Api]) -> None:
+    """An operator may have a Lease without the label: the command changes nothing until somebody names a Lease."""
+    control, api = plane
+    for each in await api.list("/apis/coordination.k8s.io/v1/leases"):
+        if each["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "thalweg":
+            await api.delete(f"{LEASES}/{each['metadata']['name']}")
+    for each in gate_admission():
+        await api.apply(each)
+    code, _, said = await uninstall(control, "--force", lease=None)
+    assert code == 1
+    assert "Name the Lease of your operator with --lease NAMESPACE/NAME" in said
+    assert len(await api.list(RULES)) == 1
+    code, done, _ = await uninstall(control, "--force", lease="kube-system/thalweg")
+    assert (code, done["admissionObjectsRemoved"]) == (0, 2)
+
+
 async def _ended(operator: Operator) -> int:
     process = operator._process
     assert process is not None

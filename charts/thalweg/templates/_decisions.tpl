@@ -43,3 +43,13 @@
   "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
 {{- mulf ($text | trimSuffix $suffix | float64) (get $factors $suffix) -}}
 {{- end -}}
+
+{{/* The seconds of a duration such as 1h30m. */}}
+{{- define "thalweg.seconds" -}}
+{{- $sum := 0 -}}
+{{- range regexFindAll "[0-9]+[hms]" . -1 -}}
+{{- $unit := regexFind "[hms]" . -}}
+{{- $sum = add $sum (mul (trimSuffix $unit . | int64) (get (dict "h" 3600 "m" 60 "s" 1) $unit)) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}

@@ -18,9 +18,6 @@ capabilities: {drop: [ALL]}
 {{/* Where pods go, and who may pull: the same for all pods of the chart. */}}
 {{- define "thalweg.placement" -}}
 schedulerName: {{ .Values.schedulerName }}
-{{- with include "thalweg.priorityClass" . }}
-priorityClassName: {{ . }}
-{{- end }}
 nodeSelector: {{ merge .Values.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
 {{- with .Values.tolerations }}
 tolerations: {{ toYaml . | nindent 2 }}
@@ -28,6 +25,11 @@ tolerations: {{ toYaml . | nindent 2 }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* The uninstall Job may run before its revision's class is there, at a rollback or a change of mode. So it has none. */}}
+{{- define "thalweg.priority" -}}
+{{- with include "thalweg.priorityClass" . }}priorityClassName: {{ . }}{{ end }}
 {{- end -}}
 
 {{/* Replicas on different nodes and zones: (list $ COMPONENT). */}}
@@ -73,6 +75,9 @@ spec:
   automountServiceAccountToken: true
   securityContext: {{ include "thalweg.podSecurityContext" .root | nindent 4 }}
   {{- include "thalweg.placement" .root | nindent 2 }}
+  {{- if ne .component "uninstall" }}
+  {{- include "thalweg.priority" .root | nindent 2 }}
+  {{- end }}
   {{- with initial .containers }}
   initContainers:
     {{- range . }}

@@ -15,7 +15,8 @@ from thalweg.option_types import NAMESPACED_NAME, NamespacedName
 @options.context
 @click.option("--lease", type=NAMESPACED_NAME,
               help="Lease of the operator. This command holds it, so that no operator starts. Default: every Lease "
-                   "with the label app.kubernetes.io/name=thalweg, and kube-system/thalweg.")  # fmt: skip
+                   "with the label app.kubernetes.io/name=thalweg, and kube-system/thalweg. Needed if there is "
+                   "none.")  # fmt: skip
 @click.option("--policies", is_flag=True, help="Also delete all FlowSchedulingPolicies.")
 @click.option("--force", is_flag=True, help="Take the lease from a running operator. That operator then exits.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
