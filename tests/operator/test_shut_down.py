@@ -143,7 +143,7 @@ async def test_a_binding_of_kube_scheduler_without_an_answer(tmp_path: Path, ans
 
 async def test_a_binding_of_kube_scheduler_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the API server can no longer be working on it."""
-    monkeypatch.setattr("thalweg_operator.delivery.binder._CARRIED_OUT_WITHIN", 0.05)
+    monkeypatch.setattr("thalweg_operator.delivery.binder.CARRIED_OUT_WITHIN", 0.05)
     async with binding(tmp_path, hang_up) as (binder, _):
         assert await binder.bind_for_scheduler("ns", "p", "u", "a")
         async with asyncio.timeout(10):

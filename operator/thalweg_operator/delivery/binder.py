@@ -20,7 +20,7 @@ from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient, pod_path
 from thalweg_operator.api.events import EventWriter
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
-from thalweg_operator.api.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
+from thalweg_operator.api.write_queue import CARRIED_OUT_WITHIN, Finished, Outcome, Retry, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.progress import ProgressLog
@@ -31,8 +31,6 @@ from thalweg_operator.shell import Shell
 
 _log = structlog.get_logger()
 _BACKOFF = Backoff(first=0.1, longest=5.0)
-#: Seconds after which a binding that was begun is not carried out any more: our time-out, and the API server's (60 s).
-_CARRIED_OUT_WITHIN = 90.0
 
 
 class _Meta(msgspec.Struct):
@@ -150,7 +148,7 @@ class Binder:
             return f'pod "{key}" was not let through to node "{node}"'
         path, body = self._binding(namespace, name, uid, node)
         problem = ""
-        self._of_scheduler[uid] = (key, asyncio.get_running_loop().time() + _CARRIED_OUT_WITHIN)
+        self._of_scheduler[uid] = (key, asyncio.get_running_loop().time() + CARRIED_OUT_WITHIN)
         try:
             await self._api_client.request("POST", path, body=body)
         except (ConnectionLost, Refused) as error:

@@ -49,7 +49,7 @@ class PolicyResync:
     """Keeps the store equal to the API server.
 
     Attributes:
-        last_confirmed: the event loop's time of the last good list; None before.
+        last_confirmed: the event loop's time when the last good list began; None before.
     """
 
     def __init__(self, api_client: ApiClient, store: PolicyStore, bad_input: BadInput) -> None:
@@ -96,6 +96,7 @@ class PolicyResync:
 
     async def once(self) -> bool:
         """Lists once; returns whether that succeeded. A failure is logged."""
+        begun = asyncio.get_running_loop().time()
         try:
             present = await self.resync()
         except Refused as error:
@@ -106,7 +107,7 @@ class PolicyResync:
             return False
         except OperatorError:
             return False  # the connection logs it
-        self.last_confirmed = asyncio.get_running_loop().time()
+        self.last_confirmed = begun
         self._api_client.outages.recovered("policies")
         if present != self._crd_installed:
             if present:
