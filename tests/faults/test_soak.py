@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(0)]
 
 #: Seconds of churn between two rests, and how often the leader ends: in every so many spells.
 SPELL, ENDS_EVERY = 10.0, 6
-#: How much more a process may hold an hour later; measured where the soak is long enough for a slope.
+#: How much more all processes may hold an hour later; measured where the soak is long enough for a slope.
 MOST_GROWTH, LONG = 24 << 20, 600
 
 

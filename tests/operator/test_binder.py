@@ -27,7 +27,7 @@ from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Policy, Selects
-from flowcore.model.selectors import LabelSelector
+from flowcore.model.selectors import LabelSelector, Requirement
 
 POD = Pod(namespace="ns", name="p", uid="u1", pod_class=PodClass(requests=(("cpu", 500),)), scheduler_name="thalweg")
 KEY = POD.key
@@ -449,6 +449,7 @@ async def test_the_operator_ends(case: Case) -> None:
     async with asyncio.timeout(10):
         await case.binder.drain()
     assert sorted(key for key, _ in case.server.bound) == ["ns/begun-0", "ns/begun-1"]
+    assert len(case.state.reservations) == 2
     assert case.answers("operator ends") == 4
 
 
@@ -470,6 +471,53 @@ async def test_the_operator_ends_and_a_constraint_places_pods_together(case: Cas
     async with asyncio.timeout(10):
         await case.binder.drain()
     assert len(case.server.bound) == 2
+
+
+def ending(case: Case, *pods: Pod) -> list[Bind]:
+    """Reservations for these pods on a large node, whose bindings are to be put in line before the operator ends."""
+    case.state.upsert_node(Node("big", allocatable=(("cpu", 1_000_000), ("pods", 1000))))
+    for pod in pods:
+        case.server.pods[pod.key] = (pod.uid, "")
+        case.state.upsert_pod(pod)
+        assert case.state.reserve(pod, "big")
+    return [Bind(pod, "big", case.state.generation) for pod in pods]
+
+
+async def ended(case: Case, *writes: Bind) -> set[str]:
+    """Which pods are bound when these bindings are in line and the operator ends."""
+    for write in writes:
+        case.binder.put(write)
+    case.binder.end()
+    async with asyncio.timeout(10):
+        await case.binder.drain()
+    return {key for key, _ in case.server.bound}
+
+
+async def test_the_operator_ends_while_a_pod_of_a_gang_rests(case: Case) -> None:
+    """It may not be sent any more, so another one of the gang is sent in its place."""
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+    pods = [msgspec.structs.replace(POD, name=name, uid=name, gang=gang) for name in ("begun", "rests", "due", "more")]
+    begun, _, due, more = ending(case, *pods)
+    case.state.shell.answered(begun, Answer.UNCERTAIN)
+    assert await ended(case, due, more) == {"ns/due"}
+
+
+async def test_the_operator_ends_and_a_constraint_holds_pods_of_a_gang(case: Case) -> None:
+    """A constraint places one pod of the gang together with a pod by itself: all three are sent."""
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+    labels, selector = (("t", "1"),), LabelSelector((Requirement("t", "In", ("1",)),))
+    policy = Policy(
+        "p", selects=Selects(scheduler_names=("thalweg",)), constraints=(OneDomain("together", selector, "host"),)
+    )
+    case.state.set_namespace("ns", ())
+    case.state.apply(PoliciesChanged((policy,)))
+    writes = ending(
+        case,
+        msgspec.structs.replace(POD, name="b", uid="b", gang=gang),
+        msgspec.structs.replace(POD, name="a", uid="a", gang=gang, labels=labels),
+        msgspec.structs.replace(POD, name="alone", uid="alone", labels=labels),
+    )
+    assert await ended(case, *writes) == {"ns/a", "ns/b", "ns/alone"}
 
 
 async def test_many_at_once(case: Case) -> None:

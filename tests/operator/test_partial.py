@@ -103,18 +103,20 @@ def test_time_begins_anew_once_the_gang_was_whole() -> None:
 
 
 def test_a_pod_on_its_way_is_waited_for() -> None:
-    """The gang is evicted once the pod is not bound after all: the time runs on, however often it is planned."""
+    """The gang is evicted soon after the pod is not bound after all: the time runs on, however often it is planned."""
     case = Case()
     case.policy()
     assert not case.after(0)
     assert case.state.reserve(case.state.waiting["ml/d"], "n", Owner.BINDER)
     assert not case.after(61)
     case.state.release("ml/d", "d")
-    assert case.after(0)
+    assert not case.after(0)
+    assert not case.after(9)
+    assert case.after(1)
 
 
-def test_a_pod_that_pauses_is_not_on_its_way() -> None:
-    """The API server has refused to bind it; the room that is kept for it does not make the gang whole."""
+def test_a_pod_that_pauses_is_waited_for() -> None:
+    """The API server has refused to bind it; its place is kept for some tries. Then nothing begins anew."""
     case = Case()
     case.policy()
     assert not case.after(0)
@@ -122,9 +124,11 @@ def test_a_pod_that_pauses_is_not_on_its_way() -> None:
     assert case.state.reserve(pod, "n", Owner.BINDER)
     case.state.shell.answered(Bind(pod, "n", case.state.generation), Answer.REFUSED, "no")
     assert case.state.reservations["ml/d"].phase is Phase.PAUSED
-    case.state.ledger.pending["ml/d"].backoff_until = case.now + 100
-    assert not case.after(59)
-    assert case.after(1) == {"a", "b", "c"}
+    case.state.ledger.pending["ml/d"].backoff_until = case.now + 1000
+    assert not case.after(61)
+    case.state.release("ml/d", "d")
+    assert not case.after(0)
+    assert case.after(10) == {"a", "b", "c"}
     assert case.is_wanted("a")
 
 

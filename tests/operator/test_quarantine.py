@@ -289,6 +289,16 @@ def test_newcomers_take_no_turns_of_others(rounds: list[tuple[int, list[bool]]])
     assert not limit.done | limit.remaining
 
 
+def test_namespaces_take_turns_while_rounds_are_small() -> None:
+    """A namespace with many pods does not go before one with a single pod, whatever their names."""
+    cluster = Cluster(lambda _pod: False)
+    cluster.most = 30
+    cluster.add(made(f"p{at}", at % 10) for at in range(100))
+    cluster.run()
+    many, single = [made(f"a{at}", at % 10, "a") for at in range(500)], made("z", 0, "z")
+    assert single in cluster.quarantine.choose([*many, single], cluster.now).pods
+
+
 def test_a_gang_is_tried_as_a_whole() -> None:
     """Halves never cut it: a part of it can never be placed."""
     cluster = Cluster(lambda pod: pod.name == "g3")

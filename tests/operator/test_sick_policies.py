@@ -18,14 +18,13 @@ from support.operator import until
 from support.profiles import examples
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
-from thalweg_operator.api.catch_up import LISTED_WITHIN
 from thalweg_operator.api.outages import Outages
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.handlers import watch_policies
-from thalweg_operator.policies.resync import PolicyResync
+from thalweg_operator.policies.resync import LISTED_WITHIN, PolicyResync
 from thalweg_operator.policies.store import PolicyStore
 
 from flowcore.api.policies import GROUP, PLURAL, VERSION

@@ -6,6 +6,7 @@ absent, no pod waits that fits, and memory is measured. Nothing is ever bound tw
 
 import asyncio
 import random
+import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -39,8 +40,8 @@ _SCHEDULERS = (SCHEDULER_NAME, STEERED_NAME)
 _COST_MODELS = ("CPUMemory", "LoadSpreading", "BinPacking")
 #: Seconds of rest after which nothing that fits may wait.
 _FITS_WITHIN = 90.0
-#: Samples of a process that do not count: its caches fill meanwhile.
-_WARM_UP = 2
+#: Seconds whose samples do not count: caches fill meanwhile.
+_WARM_UP = 120.0
 
 
 @dataclass
@@ -72,14 +73,14 @@ class Soak:
 
     Attributes:
         counts: how often each thing was done.
-        memory: (seconds since the beginning, resident bytes) at each rest, by process.
+        memory: (seconds since the beginning, resident bytes of all processes) at each rest.
     """
 
     replicas: SteeringReplicas
     scene: ClusterScenario
     seed: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    memory: dict[int, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+    memory: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._draw, self._number, self._passing = random.Random(self.seed), 0, list[str]()
@@ -125,8 +126,7 @@ class Soak:
         check_not_overcommitted(nodes, pods)
         check_history(self.scene.history, nodes)
         at = time.monotonic() - self.began
-        for pid in self.replicas.pids():
-            self.memory[pid].append((at, resident_memory(pid)))
+        self.memory.append((at, sum(map(resident_memory, self.replicas.pids()))))
         return sum(bool(each["spec"].get("nodeName")) for each in pods)
 
     async def _nothing_fits(self) -> None:
@@ -148,15 +148,14 @@ class Soak:
         await until(none, _FITS_WITHIN, lambda: f"waiting pods and gangs that fit to be bound: {fitting[:5]}")
 
     def growth(self) -> float:
-        """Bytes an hour: the slope that the memory of all processes at rest has in common, after their warm-up."""
-        over, under = 0.0, 0.0
-        for samples in self.memory.values():
-            settled = samples[_WARM_UP:]
-            mean_at = sum(at for at, _ in settled) / max(1, len(settled))
-            mean = sum(held for _, held in settled) / max(1, len(settled))
-            over += sum((at - mean_at) * (held - mean) for at, held in settled)
-            under += sum((at - mean_at) ** 2 for at, _ in settled)
-        return 3600 * over / under if under else 0.0
+        """Bytes an hour: the slope of the memory of all processes at rest, after the warm-up.
+
+        A leader that was ended is replaced by a process that grows for a minute, so single processes have no slope.
+        """
+        settled = [(at, held) for at, held in self.memory if at >= _WARM_UP]
+        if len(settled) < 2:
+            return 0.0
+        return 3600 * statistics.linear_regression(*zip(*settled, strict=True)).slope
 
     def progress(self, running: int) -> str:
         """A line about what was done so far."""

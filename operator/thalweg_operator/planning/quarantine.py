@@ -15,6 +15,7 @@ Pure: the caller passes the time (of a monotonic clock) and the outcome of each 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -113,6 +114,17 @@ class _BatchLimit:
         """Forgets all other items."""
         self.remaining.intersection_update(items)
         self.done.intersection_update(items)
+
+
+def _by_turns(items: Mapping[str, Sequence[Pod]], keys: Sequence[str]) -> Sequence[str]:
+    """The items of each namespace in turn, so that a namespace with many pods does not go before one with few."""
+    places: list[tuple[int, int, str]] = []
+    counts: Counter[str] = Counter()
+    for at, key in enumerate(keys):
+        namespace = items[key][0].namespace
+        places.append((counts[namespace], at, key))
+        counts[namespace] += 1
+    return [key for _, _, key in sorted(places)]
 
 
 class Quarantine:
@@ -278,7 +290,7 @@ class Quarantine:
             return due[:1], more
         if limit is None:
             return others, more
-        return limit.next_part(others), more or len(limit.done) < len(others)
+        return limit.next_part(_by_turns(items, others)), more or len(limit.done) < len(others)
 
     # --- backing off ---
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
 
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
-from thalweg_operator.api.catch_up import LISTED_WITHIN
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.constants import POLICIES_PATH
@@ -42,6 +41,8 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
+#: Seconds in which a new leader lists the policies. One slow request (30 s) is waited for: policies are hard rules.
+LISTED_WITHIN: Final = 35.0
 _lists, _names, _specs = JsonReader(_List), JsonReader(_Named), JsonReader(_Specified)
 
 

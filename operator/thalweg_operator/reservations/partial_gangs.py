@@ -18,12 +18,22 @@ from thalweg_operator.reservations.effects import Evict
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.step import Step
 
+#: A gang whose pod was refused just now is not evicted: the next round has another place for the pod, as a rule.
+_STUCK_SECONDS = 10.0
+
 
 @dataclass(slots=True)
 class PartialSince:
-    """Since when a gang is partially placed, and UIDs of its pods whose eviction was asked for, for that."""
+    """What is known of a gang that is partially placed.
+
+    Attributes:
+        since: time since when fewer of its pods than it needs have a node.
+        stuck_since: time since when what it lacks is not on its way either; None while it is.
+        asked: UIDs of its pods whose eviction was asked for, for that.
+    """
 
     since: float
+    stuck_since: float | None = None
     asked: set[str] = field(default_factory=set)
 
 
@@ -35,7 +45,12 @@ def evict_overdue_gangs(step: Step) -> None:
     ledger.partial_gangs = {
         gang.key: ledger.partial_gangs.get(gang.key) or PartialSince(now) for gang in gangs.partial_gangs({})
     }
-    for gang in gangs.partial_gangs(_on_the_way(ledger)) if ledger.partial_gangs else ():
+    stuck = gangs.partial_gangs(ledger.gang_pods()) if ledger.partial_gangs else []
+    for key in ledger.partial_gangs.keys() - {gang.key for gang in stuck}:
+        ledger.partial_gangs[key].stuck_since = None
+    for gang in stuck:
+        known = ledger.partial_gangs[gang.key]
+        known.stuck_since = now if known.stuck_since is None else known.stuck_since
         why = _eviction_reason(step.cluster, ledger, gang, now)
         asked = ledger.partial_gangs[gang.key].asked
         for pod in gang.bound if why else ():
@@ -45,17 +60,12 @@ def evict_overdue_gangs(step: Step) -> None:
                 asked.add(pod.uid)
 
 
-def _on_the_way(ledger: Ledger) -> dict[str, str]:
-    """Keys of gangs' pods on their way to a node, and the node; not those that pause after a refusal."""
-    return {key: node for key, node in ledger.gang_pods().items() if key not in ledger.paused}
-
-
 def is_gang_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict, now: float) -> bool:
     """Whether a pod is still to be evicted, for the same time as a part of its gang."""
     key = write.gang
     if key is None or key not in ledger.partial_gangs or write.pod.uid not in ledger.partial_gangs[key].asked:
         return False  # its gang was whole meanwhile
-    gang = cluster.gangs.partial_gang(key, _on_the_way(ledger))
+    gang = cluster.gangs.partial_gang(key, ledger.gang_pods())
     return (
         gang is not None
         and any(pod.uid == write.pod.uid for pod in gang.bound)
@@ -75,7 +85,9 @@ def _eviction_reason(cluster: Cluster, ledger: Ledger, gang: PartialGang, now: f
     if policies is None or any(policy.gangs.on_partial_bind is not PartialBind.EVICT for policy in policies):
         return ""
     timeout = gang.timeout if gang.timeout is not None else max(policy.gangs.timeout for policy in policies)
-    if now - ledger.partial_gangs[gang.key].since < timeout:
+    known = ledger.partial_gangs[gang.key]
+    stuck = 0.0 if known.stuck_since is None else now - known.stuck_since
+    if now - known.since < timeout or stuck < min(timeout, _STUCK_SECONDS):
         return ""
     return (
         f"{gang.name} has been partially placed for {timeout} s: {len(gang.bound)} of its pods have a node, "

@@ -87,7 +87,8 @@ def bind_problem(cluster: Cluster, ledger: Ledger, write: Bind, *, retry: bool, 
     gang = write.pod.gang
     begun = gang is not None and has_begun(cluster, ledger, gang.key)
     if ends and not _is_placed_together(cluster, write.pod):
-        needed = gang is not None and begun and cluster.gangs.lacks_pods(gang.key, _OnTheWay(ledger), besides=key)
+        # Whatever else stands in line may not be sent after all.
+        needed = gang is not None and begun and cluster.gangs.lacks_pods(gang.key, _Sent(ledger), besides=key)
         return "" if needed else OPERATOR_ENDS
     if gang is not None and not begun and cluster.gangs.lacks_pods(gang.key, _OnTheWay(ledger)):
         return "gang incomplete"
@@ -105,10 +106,23 @@ class _OnTheWay:
         return key in ledger.reservations and key not in ledger.paused and key not in ledger.withdrawing
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """Keys of pods whose binding was sent, and may have been carried out."""
+
+    ledger: Ledger
+
+    def __contains__(self, key: object) -> bool:
+        reservation = self.ledger.reservations.get(key) if isinstance(key, str) else None
+        return reservation is not None and reservation.maybe_bound
+
+
 def _is_placed_together(cluster: Cluster, pod: Pod) -> bool:
-    """Whether a constraint of its policy places the pod together with others or not at all."""
-    policy = cluster.policies.of(pod, cluster.namespaces)
-    return policy is not None and all_or_none(pod.signature.labels, policy)
+    """Whether a constraint places the pod, or another waiting pod of its gang, together with others or not at all."""
+    gang = pod.gang
+    members = [pod] if gang is None else [pod, *cluster.gangs.members(gang.key)[0].values()]
+    policies = ((each, cluster.policies.of(each, cluster.namespaces)) for each in members)
+    return any(policy is not None and all_or_none(each.signature.labels, policy) for each, policy in policies)
 
 
 def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
