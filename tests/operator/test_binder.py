@@ -473,7 +473,7 @@ async def test_the_operator_ends_and_a_constraint_places_pods_together(case: Cas
     assert len(case.server.bound) == 2
 
 
-def ending(case: Case, *pods: Pod) -> list[Bind]:
+def reserved(case: Case, *pods: Pod) -> list[Bind]:
     """Reservations for these pods on a large node, whose bindings are to be put in line before the operator ends."""
     case.state.upsert_node(Node("big", allocatable=(("cpu", 1_000_000), ("pods", 1000))))
     for pod in pods:
@@ -497,7 +497,7 @@ async def test_the_operator_ends_while_a_pod_of_a_gang_rests(case: Case) -> None
     """It may not be sent any more, so another one of the gang is sent in its place."""
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
     pods = [msgspec.structs.replace(POD, name=name, uid=name, gang=gang) for name in ("begun", "rests", "due", "more")]
-    begun, _, due, more = ending(case, *pods)
+    begun, _, due, more = reserved(case, *pods)
     case.state.shell.answered(begun, Answer.UNCERTAIN)
     assert await ended(case, due, more) == {"ns/due"}
 
@@ -511,7 +511,7 @@ async def test_the_operator_ends_and_a_constraint_holds_pods_of_a_gang(case: Cas
     )
     case.state.set_namespace("ns", ())
     case.state.apply(PoliciesChanged((policy,)))
-    writes = ending(
+    writes = reserved(
         case,
         msgspec.structs.replace(POD, name="b", uid="b", gang=gang),
         msgspec.structs.replace(POD, name="a", uid="a", gang=gang, labels=labels),
