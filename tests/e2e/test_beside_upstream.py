@@ -110,8 +110,18 @@ def spread(name: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("waiting", ["Gate", "Hold"])
-@pytest.mark.parametrize("rule", [lambda _: {}, apart, spread], ids=["plain", "apart", "spread"])
+@pytest.mark.parametrize(
+    ("rule", "waiting"),
+    [
+        pytest.param(lambda _: {}, "Gate", id="plain-Gate"),
+        pytest.param(lambda _: {}, "Hold", id="plain-Hold"),
+        pytest.param(apart, "Gate", id="apart-Gate"),
+        pytest.param(apart, "Hold", id="apart-Hold"),
+        pytest.param(spread, "Gate", id="spread-Gate"),
+        # kube-scheduler asks for the pods in its own order, which may break the spread on the way: minutes of attempts.
+        pytest.param(spread, "Hold", id="spread-Hold", marks=pytest.mark.slow),
+    ],
+)
 async def test_our_gangs_by_the_extender(scene: ClusterScenario, waiting: str, rule: Any) -> None:
     """A PodGroup in delivery Extender is placed as a whole, or waits as a whole until there is room."""
     await scene.policy(
@@ -128,4 +138,4 @@ async def test_our_gangs_by_the_extender(scene: ClusterScenario, waiting: str, r
     await scene.wait_for_round("mark")
     assert await bound(scene, more) == []
     await scene.nodes("x2", cpu="2", labels={"topology.kubernetes.io/zone": "x"})
-    await scene.nodes_of(*more, within=90)
+    await scene.nodes_of(*more, within=300)
