@@ -52,6 +52,16 @@ def test_what_may_have_been_carried_out(error: ConnectionLost | Refused, uncerta
     assert retry_after_error(error).uncertain is uncertain
 
 
+async def drained(queue: WriteQueue[str]) -> None:
+    """An item is put in line, and the queue drained."""
+    task = asyncio.create_task(queue.run())
+    queue.put("a", "ns")
+    async with asyncio.timeout(10):
+        await queue.drain(resting=False)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_drain_waits_for_certainty() -> None:
     """An item whose answer was lost rests between two tries, and counts until its last try was answered."""
     script: list[Outcome] = [Retry("lost", uncertain=True), Retry("busy"), Finished.ANSWERED]
@@ -69,12 +79,7 @@ async def test_drain_waits_for_certainty() -> None:
 
     queue._settle = settled  # type: ignore[method-assign]
     assert not queue.unanswered
-    task = asyncio.create_task(queue.run())
-    queue.put("a", "ns")
-    async with asyncio.timeout(10):
-        await queue.drain(resting=False)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await drained(queue)
     assert unanswered == [True, True, False]
     assert script == []
 
@@ -111,12 +116,7 @@ async def test_a_drain_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> No
         return Retry("lost", uncertain=True)
 
     queue = WriteQueue("test", 1, attempt, Metrics(), Backoff(600.0, 600.0))
-    task = asyncio.create_task(queue.run())
-    queue.put("a", "ns")
-    async with asyncio.timeout(10):
-        await queue.drain(resting=False)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await drained(queue)
 
 
 @asynccontextmanager

@@ -213,16 +213,21 @@ async def test_kopf_under_a_sick_server(
         await asyncio.gather(task, return_exceptions=True)
 
 
+async def listed() -> tuple[Fixed, PolicyStore, PolicyResync]:
+    """A connection, and policies that were listed by it once."""
+    connection, store = Fixed(GOOD), PolicyStore(put_in_force=lambda _accepted: None)
+    resync = PolicyResync(connection, store, BadInput(Metrics()))  # type: ignore[arg-type]
+    await resync.until_listed()
+    return connection, store, resync
+
+
 @pytest.mark.parametrize("answer", [Refused(403, "no"), Refused(500, "conversion webhook failed"), b"<html>"])
 def test_a_new_leader_cannot_list_policies(answer: bytes | Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    """It tries for ten seconds and goes on with those it knows, and says so: nobody else would place pods meanwhile."""
+    """It tries for a while and goes on with those it knows, and says so: nobody else would place pods meanwhile."""
 
     async def main() -> None:
-        loop, connection = asyncio.get_running_loop(), Fixed(GOOD)
-        metrics = Metrics()
-        store = PolicyStore(put_in_force=lambda _accepted: None)
-        resync = PolicyResync(connection, store, BadInput(metrics))  # type: ignore[arg-type]
-        await resync.until_listed()
+        loop = asyncio.get_running_loop()
+        connection, store, resync = await listed()
         connection.answer = answer
         await asyncio.sleep(5)
         since = loop.time()
@@ -240,11 +245,8 @@ def test_a_new_leader_lists_policies_once() -> None:
     """Only those of before it held the lease are listed again."""
 
     async def main() -> None:
-        loop, connection = asyncio.get_running_loop(), Fixed(GOOD)
-        metrics = Metrics()
-        store = PolicyStore(put_in_force=lambda _accepted: None)
-        resync = PolicyResync(connection, store, BadInput(metrics))  # type: ignore[arg-type]
-        await resync.until_listed()
+        loop = asyncio.get_running_loop()
+        connection, _, resync = await listed()
         before = loop.time()
         await asyncio.sleep(5)
         await resync.catch_up(before)

@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 _SHOWN: Final = 2.0
 #: Seconds after which kinds without a later change are listed again. On large clusters nodes change more often.
 _SILENT: Final = 0.2
-#: Seconds that the lists of kinds other than pods may take, policies included.
+#: Seconds that the lists of kinds other than pods may take.
 LISTED_WITHIN: Final = 10.0
 #: Seconds between two looks at the reflectors.
 _LOOK: Final = 0.005

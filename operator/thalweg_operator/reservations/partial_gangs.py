@@ -52,12 +52,11 @@ def evict_overdue_gangs(step: Step) -> None:
         known = ledger.partial_gangs[gang.key]
         known.stuck_since = now if known.stuck_since is None else known.stuck_since
         why = _eviction_reason(step.cluster, ledger, gang, now)
-        asked = ledger.partial_gangs[gang.key].asked
         for pod in gang.bound if why else ():
             # Once is enough: the evictor asks again where that helps.
-            if pod.uid not in asked and pod.uid not in ledger.evicting:
+            if pod.uid not in known.asked and pod.uid not in ledger.evicting:
                 step.evict(Evict(pod, why, gang=gang.key))
-                asked.add(pod.uid)
+                known.asked.add(pod.uid)
 
 
 def is_gang_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict, now: float) -> bool:
