@@ -8,6 +8,7 @@ or node. The reason names the field.
 
 from flowcore.api.base import Interner, to_labels
 from flowcore.api.devices import WireDeviceClass, to_device_class
+from flowcore.api.disruption_budgets import WireDisruptionBudget, to_disruption_budget
 from flowcore.api.gangs import WirePodGroup, to_pod_group, to_unreadable_pod_group
 from flowcore.api.nodes import WireNamespace, WireNode, to_node
 from flowcore.api.pod_objects import WirePod
@@ -19,6 +20,7 @@ __all__ = [
     "STORAGE_KINDS",
     "Interner",
     "WireDeviceClass",
+    "WireDisruptionBudget",
     "WireLabelSelector",
     "WireNamespace",
     "WireNode",
@@ -26,6 +28,7 @@ __all__ = [
     "WirePodGroup",
     "storage_decoder",
     "to_device_class",
+    "to_disruption_budget",
     "to_label_selector",
     "to_labels",
     "to_node",

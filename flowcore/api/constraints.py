@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from flowcore.api.durations import parse_seconds
+from flowcore.api.durations import parse_policy_seconds
 from flowcore.api.selectors import WireLabelSelector, parse_selector
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.errors import PolicyError
@@ -123,17 +123,10 @@ def parse_gangs(wire: WireGangs) -> GangPolicy:
         PolicyError: a duration is not valid; the error names the field.
     """
     return GangPolicy(
-        timeout=_seconds(wire.timeout, "spec.gangs.timeout"),
+        timeout=parse_policy_seconds(wire.timeout, "spec.gangs.timeout"),
         on_partial_bind=wire.on_partial_bind,
-        hold_room_after=_seconds(wire.hold_room_after, "spec.gangs.holdRoomAfter"),
-        hold_room_for=_seconds(wire.hold_room_for, "spec.gangs.holdRoomFor"),
+        hold_room_after=parse_policy_seconds(wire.hold_room_after, "spec.gangs.holdRoomAfter"),
+        hold_room_for=parse_policy_seconds(wire.hold_room_for, "spec.gangs.holdRoomFor"),
         hold_room_share=wire.hold_room_share,
         waiting=wire.waiting,
     )
-
-
-def _seconds(text: str, field: str) -> int:
-    seconds = parse_seconds(text)
-    if seconds is None:
-        raise PolicyError(field, f'"{text}" is not a duration such as 90s, 1h30m or 1.5h')
-    return seconds

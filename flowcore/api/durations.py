@@ -6,6 +6,8 @@ import re
 
 import durationpy
 
+from flowcore.model.errors import PolicyError
+
 _MAX_INT32 = 2**31 - 1
 _MAX_LENGTH = 100
 #: Go's units only: the library also reads days, weeks, months and years.
@@ -21,3 +23,15 @@ def parse_seconds(text: str) -> int | None:
     except durationpy.DurationError:  # the grammar holds, so it is out of range
         return _MAX_INT32
     return min(_MAX_INT32, max(1, round(seconds)) if seconds > 0 else 0)
+
+
+def parse_policy_seconds(text: str, field: str) -> int:
+    """``parse_seconds`` of a field of a policy.
+
+    Raises:
+        PolicyError: the text is not a duration; the error names the field.
+    """
+    seconds = parse_seconds(text)
+    if seconds is None:
+        raise PolicyError(field, f'"{text}" is not a duration such as 90s, 1h30m or 1.5h')
+    return seconds

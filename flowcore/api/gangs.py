@@ -174,10 +174,14 @@ class _WireSchedulingConstraints(Wire):
 
 
 class WirePodGroupSpec(Wire):
-    """Fields of all sources: the first two are of Kubernetes, the others of the coscheduling plugin and Volcano."""
+    """Fields of all sources: the first three are of Kubernetes, the others of the coscheduling plugin and Volcano.
+
+    ``disruption_mode`` is a text in v1alpha2 (Pod, PodGroup), and an object later ({"single": {}}, {"all": {}}).
+    """
 
     scheduling_policy: _WireSchedulingPolicy | None = None
     scheduling_constraints: _WireSchedulingConstraints | None = None
+    disruption_mode: str | dict[str, object] | None = None
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
 
@@ -194,8 +198,7 @@ class WirePodGroup(Wire):
 def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> PodGroup:
     """A PodGroup; ``problem`` names the fields that cannot be read.
 
-    Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor is any status, nor the fields
-    that only preemption reads.
+    Volcano's minTaskMember, minResources, queue and networkTopology are not read; nor is any status, nor the priority.
     """
     meta, spec = wire.metadata, wire.spec or WirePodGroupSpec()
     key = GangKey(source, meta.namespace or "default", meta.name)
@@ -223,8 +226,13 @@ def to_pod_group(wire: WirePodGroup, source: GangSource, intern: Interner) -> Po
         topology = topology or _label_key(annotations.topology)
     except ModelError as error:
         problems.append(str(error))
+    mode = spec.disruption_mode
     gang_spec = GangSpec(
-        min_member=max(0, min(min_member, _MAX_INT32)), topology_key=topology, group=group, timeout=timeout
+        min_member=max(0, min(min_member, _MAX_INT32)),
+        topology_key=topology,
+        group=group,
+        timeout=timeout,
+        evicted_whole=mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None),
     )
     return PodGroup(key, intern(gang_spec), "; ".join(problems))
 

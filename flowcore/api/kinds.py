@@ -42,6 +42,7 @@ NODE: Final = ObjectKind("Node", "nodes")
 POD: Final = ObjectKind("Pod", "pods", namespaced=True)
 NAMESPACE: Final = ObjectKind("Namespace", "namespaces")
 DEVICE_CLASS: Final = ObjectKind("DeviceClass", "deviceclasses", "resource.k8s.io")
+DISRUPTION_BUDGET: Final = ObjectKind("PodDisruptionBudget", "poddisruptionbudgets", "policy", namespaced=True)
 #: What filters on volumes read.
 STORAGE: Final = (
     ObjectKind("PersistentVolume", "persistentvolumes"),

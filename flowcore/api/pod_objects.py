@@ -10,7 +10,7 @@ from flowcore.api.base import Int32, Quantities, Wire, WireMeta
 from flowcore.api.gangs import WireGangAnnotations, WireSchedulingGroup
 from flowcore.api.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
 from flowcore.api.volumes import WireVolume
-from flowcore.model.policies import PLANNED, REPLACES
+from flowcore.model.policies import EVICTABLE, PLANNED, REPLACES
 
 
 class WirePreferredTerm(Wire):
@@ -109,6 +109,8 @@ class WirePodSpec(Wire):
     affinity: WireAffinity | None = None
     tolerations: list[WireToleration] | None = None
     priority: Int32 | None = None
+    priority_class_name: str | None = None
+    preemption_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[WireGate] | None = None
     resource_claims: list[WireGate] | None = None
@@ -135,6 +137,7 @@ class WireContainerStatus(Wire):
 
 class WirePodStatus(Wire):
     phase: str | None = None
+    start_time: datetime | None = None
     nominated_node_name: str | None = None
     conditions: list[WireCondition] | None = None
     container_statuses: list[WireContainerStatus] | None = None
@@ -148,6 +151,8 @@ class WirePodAnnotations(WireGangAnnotations):
 
     planned: str | None = msgspec.field(default=None, name=PLANNED)
     replaces: str | None = msgspec.field(default=None, name=REPLACES)
+    evictable: str | None = msgspec.field(default=None, name=EVICTABLE)
+    mirror: str | None = msgspec.field(default=None, name="kubernetes.io/config.mirror")
 
 
 class WireOwner(Wire):

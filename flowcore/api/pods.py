@@ -25,7 +25,7 @@ from flowcore.api.volumes import to_volumes
 from flowcore.model.devices import needs_devices
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
-from flowcore.model.policies import GATE
+from flowcore.model.policies import EVICTABLE, GATE
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
 from flowcore.model.volumes import ClaimVolume, Disk, Volumes
@@ -36,6 +36,8 @@ _UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (
 #: Controllers whose pods stay as long as their node exists. Static pods belong to their Node.
 _PERMANENT = frozenset(("DaemonSet", "Node"))
 _NO_OWNER = WireOwner()
+#: SystemCriticalPriority (pkg/apis/scheduling/types.go).
+_SYSTEM_CRITICAL = 2_000_000_000
 _MAX_NAME = 253
 #: Message of the API server on each pod that is created with a gate (strategy.go, applySchedulingGatedCondition).
 _GATED_AT_CREATION = "Scheduling is blocked due to non-empty scheduling gates"
@@ -121,7 +123,34 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         permanent=controller.kind in _PERMANENT,
         bad_annotation=annotation_errors[0].field if annotation_errors else "",
         replaces=_replaces(meta.annotations),
+        preempts=spec.preemption_policy != "Never",
+        started=to_seconds(status.start_time) if node_name else 0.0,
+        static=meta.annotations is not None and meta.annotations.mirror is not None,
+        immovable_reason=intern(_immovable_reason(spec, meta.annotations, controller)) if node_name else "",
     )
+
+
+def _immovable_reason(spec: WirePodSpec, annotations: WirePodAnnotations | None, controller: WireOwner) -> str:
+    """Why a running pod is never moved, "" where it may be: at least what the descheduler's DefaultEvictor spares."""
+    if annotations is not None and annotations.mirror is not None:
+        return "it is a static pod"
+    if not controller.uid:
+        return "no controller would replace it"
+    if controller.kind in _PERMANENT:
+        return f"it belongs to a {controller.kind}"
+    if (spec.priority or 0) >= _SYSTEM_CRITICAL:
+        return "it is system-critical"
+    if annotations is not None and annotations.evictable is not None:
+        if annotations.evictable == "false":
+            return f"its annotation {EVICTABLE} says so"
+        if annotations.evictable != "true":
+            return f"its annotation {EVICTABLE} is neither true nor false"
+    for volume in spec.volumes or ():
+        if volume.empty_dir is not None or volume.host_path is not None:
+            return "it has local storage"
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+            return "it has volume claims"
+    return ""
 
 
 def _replaces(annotations: WirePodAnnotations | None) -> str | None:

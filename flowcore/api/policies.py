@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flowcore.api.constraints import WireConstraint, WireGangs, parse_constraints, parse_gangs
+from flowcore.api.evictions import WirePreemption, WireRescheduling, parse_preemption, parse_rescheduling
 from flowcore.api.selectors import WireLabelSelector, parse_selector
 from flowcore.model.errors import PolicyError
 from flowcore.model.policies import (
@@ -82,6 +83,8 @@ class _Spec(msgspec.Struct):
     gangs: WireGangs = msgspec.field(default_factory=WireGangs)
     constraints: list[WireConstraint] = msgspec.field(default_factory=list)
     replaces: _Replaces = msgspec.field(default_factory=_Replaces)
+    preemption: WirePreemption = msgspec.field(default_factory=WirePreemption)
+    rescheduling: WireRescheduling = msgspec.field(default_factory=WireRescheduling)
 
 
 def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Policy:
@@ -127,6 +130,8 @@ def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Pol
         gangs=parse_gangs(wire.gangs),
         constraints=parse_constraints(wire.constraints),
         victims=wire.replaces.victims,
+        preemption=parse_preemption(wire.preemption),
+        rescheduling=parse_rescheduling(wire.rescheduling),
     )
 
 

@@ -38,6 +38,8 @@ class WireVolume(InTreeSource):
     ephemeral: WireAnything | None = None
     iscsi: WireIscsi | None = None
     rbd: WireRbd | None = None
+    empty_dir: WireAnything | None = None
+    host_path: WireAnything | None = None
 
 
 def to_volumes(volumes: list[WireVolume] | None, namespace: str, pod: str, uid: str) -> Volumes:

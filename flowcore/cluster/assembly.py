@@ -14,6 +14,7 @@ from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.resources import Amounts
+from flowcore.model.running_pods import RunningPods
 
 
 def to_snapshot(
@@ -24,6 +25,7 @@ def to_snapshot(
     generation: int = 0,
     gangs: Iterable[Gang] = (),
     persistent_usage: tuple[PersistentUsage, ...] | None = (),
+    running: RunningPods | None = None,
 ) -> Snapshot:
     """A cluster as it stands, with these pods waiting; see Snapshot for the arguments.
 
@@ -34,7 +36,12 @@ def to_snapshot(
     usage = [sums.to_usage(node) for node, sums in cluster.occupancy.usage.items()]
     tables.apply(TableChanges(usage=usage, storage=list(cluster.storage.objects.values())))
     return tables.to_snapshot(
-        generation=generation, now=now, pending=pending, gangs=gangs, persistent_usage=persistent_usage
+        generation=generation,
+        now=now,
+        pending=pending,
+        gangs=gangs,
+        persistent_usage=persistent_usage,
+        running=running,
     )
 
 

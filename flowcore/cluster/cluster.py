@@ -19,6 +19,7 @@ from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.cluster.storage_index import StorageIndex
 from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
+from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
@@ -47,6 +48,7 @@ class Cluster:
         waiting: pods without a node, those that a DeviceClass leaves to kube-scheduler marked so.
         leaving: keys of bound pods that count as if they were being deleted (see ``set_leaving``).
         populations: how many pods there are of each kind that policies tell apart.
+        disruption_budgets: PodDisruptionBudgets by key.
         gangs: which pods belong together.
         occupancy: what is taken on each node.
     """
@@ -62,6 +64,7 @@ class Cluster:
         self.populations: dict[Governed, Population] = {}
         self.storage = StorageIndex()
         self.device_classes: dict[str, DeviceClass] = {}
+        self.disruption_budgets: dict[str, DisruptionBudget] = {}
         self.gangs = GangRegistry()
         self.occupancy = Occupancy()
         self._node_versions: dict[str, int] = {}
@@ -289,6 +292,13 @@ class Cluster:
         self._backing_class = backing
         changes = [self._set_waiting(key, self.pods[key])[0] for key in list(self.waiting)]
         return any(changes)
+
+    def set_disruption_budget(self, key: str, budget: DisruptionBudget | None) -> bool:
+        """Takes a PodDisruptionBudget; None: it is gone. Whether more pods may be evicted now."""
+        before = self.disruption_budgets.pop(key, None)
+        if budget is not None:
+            self.disruption_budgets[key] = budget
+        return before is not None and (budget is None or budget.allowed > before.allowed)
 
     def put_pod_group(self, group: PodGroup) -> bool:
         """Takes a new or changed PodGroup; whether pods wait for it."""

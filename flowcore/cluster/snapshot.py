@@ -23,6 +23,7 @@ from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.resources import CPU, MEMORY, PODS, Amounts
+from flowcore.model.running_pods import RunningPods
 from flowcore.model.selectors import Labels, value_of
 from flowcore.model.volumes import Volumes
 
@@ -172,6 +173,7 @@ class PendingPod:
         gangs: names of its gangs (Snapshot.gangs).
         victim: the running pod whose place it takes and which leaves for it.
         plannable_since: when it could first be planned; 0: unknown, then ``created`` counts.
+        preempts: whether running pods may be evicted for it (spec.preemptionPolicy).
     """
 
     key: str
@@ -183,6 +185,7 @@ class PendingPod:
     gangs: tuple[str, ...] = ()
     victim: Victim | None = None
     plannable_since: float = 0.0
+    preempts: bool = True
 
     @property
     def waiting_since(self) -> float:
@@ -206,6 +209,7 @@ class Snapshot:
         gangs: gangs of pending pods, by name.
         persistent_usage: the part of ``used`` that does not come free for waiting gangs; None: unknown, so all of it.
         backfill_history: how long room has been held for gangs so far.
+        running: running pods that may leave their nodes; None: nobody may. ``used`` counts them in either case.
     """
 
     generation: int
@@ -223,6 +227,7 @@ class Snapshot:
     gangs: Mapping[str, Gang] = field(default_factory=dict)
     persistent_usage: tuple[PersistentUsage, ...] | None = ()
     backfill_history: BackfillHistory = NO_BACKFILL_HISTORY
+    running: RunningPods | None = None
 
     @property
     def free(self) -> Int64s:

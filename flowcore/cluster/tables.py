@@ -23,6 +23,7 @@ from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort
 from flowcore.model.resources import BASE_RESOURCES, PODS
+from flowcore.model.running_pods import RunningPods
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageKey, StorageObject, key_of
 
@@ -244,6 +245,7 @@ class ClusterTables:
         gangs: Iterable[Gang] = (),
         persistent_usage: tuple[PersistentUsage, ...] | None = (),
         backfill_history: BackfillHistory = NO_BACKFILL_HISTORY,
+        running: RunningPods | None = None,
     ) -> Snapshot:
         """The cluster as it is now, with these pods waiting; see Snapshot for the arguments."""
         return Snapshot(
@@ -262,6 +264,7 @@ class ClusterTables:
             gangs={gang.name: gang for gang in gangs},
             persistent_usage=persistent_usage,
             backfill_history=backfill_history,
+            running=running,
         )
 
     def full_changes(self) -> TableChanges:

@@ -77,12 +77,14 @@ class GangSpec(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         topology_key: a label: all of its pods are on nodes with one value of it; "": no such rule.
         group: gangs that are placed all or none of them, this one among them, in order; (): by itself.
         timeout: seconds that it may be there in part, in place of its policy's; None: not said.
+        evicted_whole: its running pods are evicted all together or not at all (``disruptionMode`` of PodGroup).
     """
 
     min_member: int | None = None
     topology_key: str = ""
     group: tuple[GangKey, ...] = ()
     timeout: int | None = None
+    evicted_whole: bool = False
 
 
 class GangRef(msgspec.Struct, frozen=True, gc=False):

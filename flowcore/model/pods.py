@@ -138,6 +138,14 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     bad_annotation: str = ""
     #: What its annotation says of the pod whose place it is to take, readable or not; None: nothing.
     replaces: str | None = None
+    #: Whether pods may be evicted for it: its preemptionPolicy is not Never.
+    preempts: bool = True
+    #: Seconds since the epoch, from status.startTime; 0 when unknown.
+    started: float = 0.0
+    #: Whether the kubelet of its node runs it from a file: nobody can evict it.
+    static: bool = False
+    #: Why it is never moved to another node, "" when it may be.
+    immovable_reason: str = ""
 
     @property
     def key(self) -> str:

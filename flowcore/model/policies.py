@@ -24,6 +24,8 @@ GATE = "scheduling.thalweg/plan"
 PLANNED = "scheduling.thalweg/nominated"
 #: Annotation that changes when kube-scheduler is to look at the pod again.
 WOKEN = "scheduling.thalweg/woken"
+#: Annotation of a running pod: "false": it is never moved to another node.
+EVICTABLE = "scheduling.thalweg/evictable"
 #: Annotation of a new pod that names the running one, of the same namespace, whose place it is to take.
 REPLACES = "scheduling.thalweg/replaces"
 
@@ -83,6 +85,26 @@ class Victims(StrEnum):
     SAME_CONTROLLER = "SameController"
     #: Any pod of its namespace that a policy governs which acts.
     GOVERNED = "Governed"
+
+
+class PreemptionMode(StrEnum):
+    """Whether running pods are evicted for waiting ones that fit nowhere else."""
+
+    #: Nobody is evicted.
+    NEVER = "Never"
+    #: Pods of strictly lower priority are, as kube-scheduler does.
+    LOWER_PRIORITY = "LowerPriority"
+
+
+class ReschedulingMode(StrEnum):
+    """Whether running pods are moved to other nodes."""
+
+    #: No pod is moved.
+    OFF = "Off"
+    #: Moves are planned and shown, and not carried out.
+    PROPOSE = "Propose"
+    #: Moves are planned and carried out.
+    ACT = "Act"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +172,36 @@ class GangPolicy(msgspec.Struct, frozen=True):
     hold_room_share: int = 75
 
 
+class PreemptionPolicy(msgspec.Struct, frozen=True):
+    """Whom the governed pods may preempt.
+
+    Attributes:
+        after: seconds that a pod waits before it preempts, so that an autoscaler can bring a node first.
+    """
+
+    mode: PreemptionMode = PreemptionMode.LOWER_PRIORITY
+    after: int = 0
+
+
+class ReschedulingPolicy(msgspec.Struct, frozen=True):
+    """Whether and how many governed pods are moved.
+
+    Attributes:
+        min_age: seconds that a pod must have run before it is moved.
+        per_round, per_hour: most moves in one round, and in one hour.
+        per_node, per_namespace, per_owner: most pods that leave one node, namespace or controller in one round, those
+            included whose replacement has no node yet.
+    """
+
+    mode: ReschedulingMode = ReschedulingMode.OFF
+    min_age: int = 600
+    per_round: int = 50
+    per_hour: int = 200
+    per_node: int = 10
+    per_namespace: int = 30
+    per_owner: int = 10
+
+
 class Selects(msgspec.Struct, frozen=True):
     """Which pods a policy governs; all that is given must match. Nothing given selects nothing."""
 
@@ -182,6 +234,8 @@ class Policy(msgspec.Struct, frozen=True):
     gangs: GangPolicy = GangPolicy()
     constraints: tuple[Constraint, ...] = ()
     victims: Victims = Victims.SAME_CONTROLLER
+    preemption: PreemptionPolicy = PreemptionPolicy()
+    rescheduling: ReschedulingPolicy = ReschedulingPolicy()
 
 
 #: In force for pods that name the scheduler ``thalweg`` and that no policy governs.

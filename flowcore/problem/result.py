@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
+from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.problem.contradictions import Contradiction
 
 
@@ -35,6 +36,7 @@ class Placement:
         chain, wave: those of one chain go wave by wave, no chain waits for another (``waves``); 0: whenever.
         atomic_group: placements with the same unit are carried out all or not at all; "": by itself.
         optional: its unit does without it, but it is nothing without its unit: a gang's pod beyond those it needs.
+        victims: keys of the running pods that must leave before it comes (RoundResult.evictions).
     """
 
     pod: PendingPod
@@ -44,6 +46,22 @@ class Placement:
     chain: int = 0
     atomic_group: str = ""
     optional: bool = False
+    victims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A running pod that leaves its node.
+
+    Attributes:
+        for_pods: keys of the pods that it leaves for.
+        to: the node where room for its replacement is free now and reserved; "": none.
+    """
+
+    pod: RunningPod
+    kind: EvictionKind
+    for_pods: tuple[str, ...] = ()
+    to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +99,8 @@ class RoundResult(Bounded):
         after: the snapshot with the placements counted as taken and nothing pending.
         contradictions: policies that rule some of their own pods out.
         holds: how long room has been kept for gangs, this round included; the next one is to be told.
+        evictions: running pods that leave, each once.
+        proposals: running pods that would leave if every policy that proposes moves acted.
     """
 
     generation: int
@@ -95,3 +115,5 @@ class RoundResult(Bounded):
     after: Snapshot
     contradictions: tuple[Contradiction, ...] = ()
     holds: BackfillHistory = NO_BACKFILL_HISTORY
+    evictions: tuple[Eviction, ...] = ()
+    proposals: tuple[Eviction, ...] = ()

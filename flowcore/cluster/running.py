@@ -1,0 +1,118 @@
+"""The running pods of a cluster as rounds read them that evict or move pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import msgspec
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy, ReschedulingMode
+from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod, RunningPods
+from flowcore.model.selector_index import SelectorIndex
+
+_NO_REASONS: Mapping[str, str] = {}
+
+
+class BudgetIndex:
+    """Which PodDisruptionBudgets protect a pod."""
+
+    def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:
+        self._index: SelectorIndex[str] = SelectorIndex()
+        self._budgets = {budget.key: budget for budget in budgets}
+        for budget in self._budgets.values():
+            self._index.add(budget.key, budget.selector)
+
+    def of(self, pod: Pod) -> tuple[str, ...]:
+        """Keys of the budgets, sorted."""
+        found = (self._budgets[key] for key in self._index.find(pod.labels))
+        return tuple(sorted(budget.key for budget in found if budget.selects(pod.namespace, pod.labels)))
+
+
+def to_running_pod(
+    pod: Pod, policy: Policy | None, budgets: tuple[str, ...], gang: str, now: float, unevictable_reason: str = ""
+) -> RunningPod:
+    """A pod with a node as a round reads it.
+
+    Args:
+        policy: that governs it; None: none does.
+        budgets: keys of the PodDisruptionBudgets that protect it.
+        gang: name of its gang; "": none.
+        unevictable_reason: why it may not be evicted just now; "": nothing is known against it.
+    """
+    if not unevictable_reason and pod.static:
+        unevictable_reason = "it is a static pod"
+    if not unevictable_reason and len(budgets) > 1:
+        unevictable_reason = f"several PodDisruptionBudgets protect it: {', '.join(budgets)}"
+    return RunningPod(
+        key=pod.key,
+        uid=pod.uid,
+        node=pod.node_name,
+        pod_class=msgspec.structs.replace(pod.pod_class, node_name=""),
+        usage=pod.usage,
+        signature=pod.signature,
+        started=pod.started or pod.created,
+        policy="" if policy is None else policy.name,
+        owner=pod.owner,
+        gang=gang,
+        budgets=budgets,
+        immovable_reason=_immovable_reason(pod, policy, now),
+        unevictable_reason=unevictable_reason,
+    )
+
+
+def _immovable_reason(pod: Pod, policy: Policy | None, now: float) -> str:
+    if policy is None or policy.rescheduling.mode is ReschedulingMode.OFF:
+        return "no policy moves it"
+    if pod.immovable_reason:
+        return pod.immovable_reason
+    if pod.gang is not None:
+        return "it belongs to a gang"
+    if pod.unsupported_reason or pod.unbindable_reason:
+        return pod.unsupported_reason or pod.unbindable_reason
+    if now - (pod.started or pod.created) < policy.rescheduling.min_age:
+        return f"it has run for less than spec.rescheduling.minAge of policy {policy.name}"
+    return ""
+
+
+def running_pods(
+    cluster: Cluster,
+    policy_of: Callable[[Pod], Policy | None],
+    now: float,
+    *,
+    excluded: Collection[str] = (),
+    unevictable_reasons: Mapping[str, str] = _NO_REASONS,
+    moves: tuple[RecentMove, ...] = (),
+) -> RunningPods:
+    """All pods that hold room on a known node and do not leave already.
+
+    Args:
+        policy_of: the policy that governs a pod.
+        now: seconds since the epoch.
+        excluded: keys of pods that are about to leave.
+        unevictable_reasons: why some pods may not be evicted just now, by uid.
+        moves: of the last hour.
+    """
+    index = BudgetIndex(cluster.disruption_budgets.values())
+    pods: list[RunningPod] = []
+    gangs: dict[str, GangDisruption] = {}
+    for pod in cluster.pods.values():
+        if pod.node_name not in cluster.nodes or pod.terminal or pod.deleting or pod.key in excluded:
+            continue
+        gang = ""
+        if pod.gang is not None:
+            gang = pod.gang.key.display_name
+            if gang not in gangs:
+                state = cluster.gangs.state(pod.gang.key)
+                spec = state.spec
+                gangs[gang] = GangDisruption(gang, state.bound_count, spec.min_member or 0, spec.evicted_whole)
+        reason = unevictable_reasons.get(pod.uid, "")
+        pods.append(to_running_pod(pod, policy_of(pod), index.of(pod), gang, now, reason))
+    return RunningPods(tuple(pods), budgets_left(cluster), gangs, moves)
+
+
+def budgets_left(cluster: Cluster) -> dict[str, int]:
+    """How many more pods each PodDisruptionBudget lets go."""
+    return {key: budget.allowed for key, budget in cluster.disruption_budgets.items()}
