@@ -40,11 +40,13 @@ class OracleDecision(msgspec.Struct, frozen=True):
         node: where it goes; "": it waits.
         victims: keys of the pods that are evicted for it, the most important first.
         violations: how many of them a PodDisruptionBudget protects, as DefaultPreemption counts.
+        error: that scheduling the pod ended with; it waits then.
     """
 
     node: str = ""
     victims: tuple[str, ...] = ()
     violations: int = 0
+    error: str = ""
 
 
 class _OracleReply(msgspec.Struct):

@@ -21,6 +21,8 @@ type decision struct {
 	Victims []string `json:"victims,omitempty"` // "namespace/pod", the most important first
 	// Violations of PodDisruptionBudgets, as DefaultPreemption counts them.
 	Violations int64 `json:"violations"`
+	// Error that the scheduling of the pod ended with; it waits then.
+	Error string `json:"error,omitempty"`
 }
 
 // decide answers what kube-scheduler does with each pending pod, as if no other pod waited.
@@ -47,15 +49,17 @@ func (o *oracle) decideOne(question oracleCase, pod *v1.Pod) (decision, error) {
 		return decision{}, err
 	}
 	state := framework.NewCycleState()
+	found := decision{}
 	feasible, statuses, err := findNodes(ctx, scheduler, snapshot, state, pod)
+	if err == nil && len(feasible) == 0 {
+		found, err = o.preempt(ctx, scheduler, question, state, pod, statuses)
+	} else if err == nil {
+		found.Node, err = bestNode(ctx, scheduler, state, pod, feasible)
+	}
 	if err != nil {
-		return decision{}, err
+		return decision{Error: err.Error()}, nil
 	}
-	if len(feasible) == 0 {
-		return o.preempt(ctx, scheduler, question, state, pod, statuses)
-	}
-	best, err := bestNode(ctx, scheduler, state, pod, feasible)
-	return decision{Node: best}, err
+	return found, nil
 }
 
 // findNodes runs the filters and keeps the status of each node that fails, as findNodesThatFitPod does.
