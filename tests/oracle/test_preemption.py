@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import Phase, given, seed, settings
-from hypothesis import strategies as st
 from support.draw import Case, Drawn
-from support.draw_preemption import crowded_nodes, ruled_pods
+from support.draw_preemption import batches, crowded_nodes, ruled_pods
 from support.preemption import compare_batch, compare_one, decisions, plannable
 from support.profiles import batch_seed, examples
 from thalweg_controlplane import Oracle
@@ -16,8 +15,8 @@ AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 DRAWN = {
     "crowded nodes": crowded_nodes(),
-    "rules between pods": ruled_pods((*AMONG_PODS, "NodePorts")),
-    "rules and room": ruled_pods((*AMONG_PODS, "NodePorts", "NodeResourcesFit")),
+    "crowded nodes with rules": crowded_nodes(ruled=True),
+    "odd rules": ruled_pods((*AMONG_PODS, "NodePorts", "NodeResourcesFit")),
 }
 #: Pods compared in the default run, and in the long one.
 ENOUGH, MANY = 150, 3_000
@@ -74,7 +73,7 @@ def compare_batches(oracle: Oracle, count: int) -> Counter[str]:
 
     @seed(batch_seed(0))
     @settings(max_examples=examples(count), phases=PHASES, report_multiple_bugs=False, deadline=None)
-    @given(case=crowded_nodes(pending=st.integers(5, 30), priority=st.just(100)))
+    @given(case=crowded_nodes(pending=batches()))
     def agree(case: Case) -> None:
         ours, theirs = compare_batch(oracle, replace(case, budgets=[]))
         assert ours.placed >= theirs.placed, (ours, theirs)

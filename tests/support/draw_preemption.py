@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from support import draw_volumes
 from support.draw import Case, Drawn, Manifest, cases
 
+#: One in so many pods has a rule about others.
+_SELDOM, _OFTEN = 6, 2
 #: Of running pods: most are below the urgent pods', some are not.
 PRIORITIES = (0, 0, 0, 0, 5, 5, 5, -10, -10, 50, 50, 100, 1000, 2_000_001_000)
 STARTS = tuple(f"2026-01-0{day}T00:00:00Z" for day in range(1, 5))
@@ -20,7 +22,6 @@ _MIRROR = {"kubernetes.io/config.mirror": "0123456789abcdef"}
 
 _priority: Drawn[int] = st.sampled_from(PRIORITIES)
 _start: Drawn[str] = st.sampled_from(STARTS)
-_ONE: Drawn[int] = st.just(1)
 _URGENT: Drawn[int] = st.sampled_from((100, 100, 1000, 100, 10))
 _app: Drawn[str] = st.sampled_from(APPS)
 
@@ -30,12 +31,14 @@ def _rarely(drawn: Drawn[Any], one_in: int = 10) -> Drawn[Any]:
     return st.integers(1, one_in).flatmap(lambda at: drawn if at == one_in else st.none())
 
 
-def _far_from(app: str, topology: str) -> Manifest:
+def _rule(kind: str, app: str, topology: str) -> Manifest:
     term = {"topologyKey": topology, "labelSelector": {"matchLabels": {"app": app}}}
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-_anti_affinity: Drawn[Manifest] = st.builds(_far_from, _app, st.sampled_from(("kubernetes.io/hostname", "zone")))
+_topology: Drawn[str] = st.sampled_from(("kubernetes.io/hostname", "zone"))
+_anti_affinity: Drawn[Manifest] = st.builds(_rule, st.just("podAntiAffinity"), _app, _topology)
+_affinity: Drawn[Manifest] = st.builds(_rule, st.just("podAffinity"), _app, _topology)
 _spread: Drawn[list[Manifest]] = st.builds(
     lambda app, topology, skew: [
         {
@@ -46,7 +49,7 @@ _spread: Drawn[list[Manifest]] = st.builds(
         }
     ],
     _app,
-    st.sampled_from(("kubernetes.io/hostname", "zone")),
+    _topology,
     st.integers(1, 2),
 )
 
@@ -80,7 +83,7 @@ def _node(draw: st.DrawFn, name: str) -> Manifest:
 
 
 @st.composite
-def _running(draw: st.DrawFn, name: str, node: str, cpu: int, memory: int) -> Manifest:
+def _running(draw: st.DrawFn, name: str, node: str, cpu: int, memory: int, rules: int) -> Manifest:
     pod = _pod(
         name,
         draw(_app),
@@ -89,7 +92,7 @@ def _running(draw: st.DrawFn, name: str, node: str, cpu: int, memory: int) -> Ma
         draw(_rarely(st.sampled_from((80, 8080)), 8)),
         priority=draw(_priority),
         nodeName=node,
-        affinity=draw(_rarely(_anti_affinity, 12)),
+        affinity=draw(_rarely(_anti_affinity, 2 * rules)),
     )
     pod["status"] = {"phase": "Running", "startTime": draw(_start)}
     if draw(st.integers(1, 15)) == 15:
@@ -100,7 +103,7 @@ def _running(draw: st.DrawFn, name: str, node: str, cpu: int, memory: int) -> Ma
 
 
 @st.composite
-def _neighbours(draw: st.DrawFn, node: Manifest) -> list[Manifest]:
+def _neighbours(draw: st.DrawFn, node: Manifest, rules: int) -> list[Manifest]:
     """Pods that a node has room for."""
     name = node["metadata"]["name"]
     cpu, memory, pods = 4000, 8192, int(node["status"]["allocatable"]["pods"])
@@ -109,15 +112,15 @@ def _neighbours(draw: st.DrawFn, node: Manifest) -> list[Manifest]:
         wanted = draw(st.sampled_from((1000, 500, 500, 250, 1500, 2000, 3000)))
         more = draw(st.sampled_from((0, 0, 512, 1024, 4096)))
         if wanted <= cpu and more <= memory and len(found) < pods:
-            found.append(draw(_running(f"{name}-{at}", name, wanted, more)))
+            found.append(draw(_running(f"{name}-{at}", name, wanted, more, rules)))
             cpu, memory = cpu - wanted, memory - more
     if cpu and len(found) < pods and draw(st.integers(1, 4)) > 1:
-        found.append(draw(_running(f"{name}-rest", name, cpu, 0)))
+        found.append(draw(_running(f"{name}-rest", name, cpu, 0, rules)))
     return found
 
 
 @st.composite
-def _urgent(draw: st.DrawFn, name: str, priority: Drawn[int]) -> Manifest:
+def _urgent(draw: st.DrawFn, name: str, priority: Drawn[int], rules: int = _SELDOM) -> Manifest:
     return _pod(
         name,
         draw(_app),
@@ -125,8 +128,8 @@ def _urgent(draw: st.DrawFn, name: str, priority: Drawn[int]) -> Manifest:
         draw(st.sampled_from((0, 0, 1024, 6000))),
         draw(_rarely(st.sampled_from((80, 8080)), 6)),
         priority=draw(priority),
-        affinity=draw(_rarely(_anti_affinity, 6)),
-        topologySpreadConstraints=draw(_rarely(_spread, 6)),
+        affinity=draw(_rarely(_anti_affinity | _affinity, rules)),
+        topologySpreadConstraints=draw(_rarely(_spread, rules)),
         nodeSelector=draw(_rarely(st.sampled_from(({"zone": "a"}, {"zone": "b"})), 8)),
         preemptionPolicy=draw(_rarely(st.just("Never"), 12)),
     )
@@ -158,19 +161,34 @@ def _budgets(selectors: Drawn[Any], namespaces: Drawn[str]) -> Drawn[list[Manife
 
 
 @st.composite
-def crowded_nodes(draw: st.DrawFn, pending: Drawn[int] = _ONE, priority: Drawn[int] = _URGENT) -> Case:
+def batches(draw: st.DrawFn) -> list[Manifest]:
+    """5 to 30 pods of one to three kinds, all equally urgent."""
+    kinds = [draw(_urgent(f"p{at}", st.just(100))) for at in range(draw(st.integers(1, 3)))]
+    return [
+        _renamed(kind, f"{kind['metadata']['name']}-{copy}")
+        for kind in kinds
+        for copy in range(draw(st.integers(5, 30)) // len(kinds))
+    ]
+
+
+def _renamed(pod: Manifest, name: str) -> Manifest:
+    return {**pod, "metadata": {**pod["metadata"], "name": name, "uid": name}}
+
+
+@st.composite
+def crowded_nodes(draw: st.DrawFn, pending: Drawn[list[Manifest]] | None = None, *, ruled: bool = False) -> Case:
     """2 to 8 nodes with up to 8 pods each, which fit, and urgent pods of which some fit only if others leave.
 
     Args:
-        pending: how many urgent pods.
-        priority: of each of them.
+        pending: the urgent pods; None: one.
+        ruled: every other pod has rules about other pods.
     """
+    rules = _OFTEN if ruled else _SELDOM
     nodes = [draw(_node(f"n{at}")) for at in range(draw(st.sampled_from((2, 3, 4, 5, 8))))]
-    pods = [pod for node in nodes for pod in draw(_neighbours(node))]
     return Case(
         nodes=nodes,
-        pods=pods,
-        pending=[draw(_urgent(f"p{at}", priority)) for at in range(draw(pending))],
+        pods=[pod for node in nodes for pod in draw(_neighbours(node, rules))],
+        pending=[draw(_urgent("p0", _URGENT, rules))] if pending is None else draw(pending),
         budgets=draw(_budgets(_budget_selectors | st.just({}), st.just("default"))),
     )
 

@@ -136,11 +136,13 @@ def check_evictions(case: Case, result: RoundResult) -> None:
     named = [key for placement in result.placements for key in placement.victims]
     assert set(named) == set(evicted), f"placements name {sorted(named)}, evictions are of {sorted(evicted)}"
     assert not set(evicted) & protected(case), "a pod that nobody may evict"
-    for placement in result.placements:
-        assert not placement.victims or placement.pod.preempts, f"{placement.pod.key} preempts nobody"
-        for key in placement.victims:
-            lower = pods[key].pod_class.priority < placement.pod.pod_class.priority
-            assert lower, f"{key} leaves for {placement.pod.key}, whose priority is not higher"
+    coming = {placement.pod.key: placement.pod for placement in result.placements}
+    for eviction in result.evictions:
+        assert eviction.for_pods, f"{eviction.pod.key} leaves for nobody"
+        for pod in (coming[key] for key in eviction.for_pods):
+            assert pod.preempts, f"{eviction.pod.key} leaves for {pod.key}, which preempts nobody"
+            higher = pod.pod_class.priority > eviction.pod.priority
+            assert higher, f"{eviction.pod.key} leaves for {pod.key}, whose priority is not higher"
     for budget in budgets_of(case):
         count = sum(budget.selects(pods[key].namespace, pods[key].labels) for key in evicted)
         assert count <= budget.allowed, f"{count} of {budget.key} leave, which allows {budget.allowed}"
@@ -226,12 +228,12 @@ def _first(pod: Pod) -> tuple[int, str]:
 
 
 def carry_out(oracle: Oracle, case: Case, result: RoundResult) -> None:
-    """All victims leave, then every pod comes, in commit order: kube-scheduler's filters must pass it each time."""
+    """Pods come in commit order, each once its victims have left: kube-scheduler's filters must pass it each time."""
     manifests = {key_of(pod): pod for pod in case.pending}
-    victims = {eviction.pod.key for eviction in result.evictions}
-    left = [pod for pod in verdicts_from_cache(case) if key_of(pod) not in victims]
+    left = verdicts_from_cache(case)
     for placement in result.placements:
         pod = manifests[placement.pod.key]
+        left = [each for each in left if key_of(each) not in placement.victims]
         verdict = oracle.judge(case.nodes, left, [pod], (), case.namespaces)[""][placement.pod.key][placement.node]
         if not verdict.fits:
             raise _difference(case, f"{placement.pod.key} on {placement.node}: {verdict}")
