@@ -9,6 +9,7 @@ from datetime import datetime
 
 import msgspec
 from support.draw import Case, Manifest
+from support.eviction_safety import check_evictions
 from support.verdicts import namespaces_of, read_pods, verdicts_from_cache
 from thalweg_controlplane import Oracle, OracleDecision
 
@@ -21,6 +22,7 @@ from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import DEFAULT_POLICIES
 
 #: Added to each priority before they are summed: pickOneNodeForPreemption of kube-scheduler's preemption.go.
 _ABOVE_ALL = 2**31
@@ -128,24 +130,23 @@ def fits(oracle: Oracle, case: Case, pod: Manifest, node: str, without: Collecti
     return oracle.judge(case.nodes, left, [pod], (), case.namespaces, case.storage)[""][key_of(pod)][node].fits
 
 
-def check_evictions(case: Case, result: RoundResult) -> None:
-    """Whoever leaves may leave, and leaves once, for pods of a higher priority, and within every budget."""
+def check_eligible(case: Case, result: RoundResult) -> None:
+    """Whoever leaves may leave, by the manifests, and no budget loses more than it allows."""
     pods = {pod.key: pod for pod in read_pods(case.pods)}
-    evicted = [eviction.pod.key for eviction in result.evictions]
-    assert len(evicted) == len(set(evicted)), f"evicted twice: {evicted}"
-    named = [key for placement in result.placements for key in placement.victims]
-    assert set(named) == set(evicted), f"placements name {sorted(named)}, evictions are of {sorted(evicted)}"
-    assert not set(evicted) & protected(case), "a pod that nobody may evict"
-    coming = {placement.pod.key: placement.pod for placement in result.placements}
-    for eviction in result.evictions:
-        assert eviction.for_pods, f"{eviction.pod.key} leaves for nobody"
-        for pod in (coming[key] for key in eviction.for_pods):
-            assert pod.preempts, f"{eviction.pod.key} leaves for {pod.key}, which preempts nobody"
-            higher = pod.pod_class.priority > eviction.pod.priority
-            assert higher, f"{eviction.pod.key} leaves for {pod.key}, whose priority is not higher"
+    evicted = {eviction.pod.key for eviction in result.evictions}
+    assert not evicted & protected(case), f"nobody may evict {evicted & protected(case)}"
     for budget in budgets_of(case):
         count = sum(budget.selects(pods[key].namespace, pods[key].labels) for key in evicted)
         assert count <= budget.allowed, f"{count} of {budget.key} leave, which allows {budget.allowed}"
+
+
+def plan(case: Case, pods: Sequence[Pod]) -> RoundResult:
+    """A round in which these pods wait, with all checks done."""
+    snapshot = evicting_snapshot(case, pods)
+    result = run_round(snapshot)
+    check_eligible(case, result)
+    check_evictions(snapshot, result, DEFAULT_POLICIES)
+    return result
 
 
 def _difference(case: Case, what: str) -> AssertionError:
@@ -160,8 +161,7 @@ def compare_one(oracle: Oracle, case: Case, pod: Pod, theirs: OracleDecision) ->
     """
     manifest = next(each for each in case.pending if key_of(each) == pod.key)
     alone = replace(case, pending=[manifest])
-    result = run_round(evicting_snapshot(alone, [pod]))
-    check_evictions(alone, result)
+    result = plan(alone, [pod])
     said = f"kube-scheduler: {theirs}; ours: {[(p.node, p.victims) for p in result.placements]}"
     if not result.placements:
         wants = theirs.node and (not theirs.victims or not theirs.violations)
@@ -216,8 +216,7 @@ def schedule_one_by_one(oracle: Oracle, case: Case, order: Iterable[str]) -> Bat
 def compare_batch(oracle: Oracle, case: Case) -> tuple[Batch, Batch]:
     """A batch in one round, checked by kube-scheduler's filters pod by pod, and in kube-scheduler's way."""
     pods = plannable(case)
-    result = run_round(evicting_snapshot(case, pods))
-    check_evictions(case, result)
+    result = plan(case, pods)
     carry_out(oracle, case, result)
     ours = Batch(len(result.placements), len(result.evictions))
     return ours, schedule_one_by_one(oracle, case, [pod.key for pod in sorted(pods, key=_first)])
@@ -228,12 +227,13 @@ def _first(pod: Pod) -> tuple[int, str]:
 
 
 def carry_out(oracle: Oracle, case: Case, result: RoundResult) -> None:
-    """Pods come in commit order, each once its victims have left: kube-scheduler's filters must pass it each time."""
+    """Pods without victims come first, then all victims leave, then the others come: every filter passes each time."""
     manifests = {key_of(pod): pod for pod in case.pending}
-    left = verdicts_from_cache(case)
-    for placement in result.placements:
+    left, victims = verdicts_from_cache(case), {eviction.pod.key for eviction in result.evictions}
+    for placement in sorted(result.placements, key=lambda each: bool(each.victims)):
         pod = manifests[placement.pod.key]
-        left = [each for each in left if key_of(each) not in placement.victims]
+        if placement.victims:
+            left = [each for each in left if key_of(each) not in victims]
         verdict = oracle.judge(case.nodes, left, [pod], (), case.namespaces)[""][placement.pod.key][placement.node]
         if not verdict.fits:
             raise _difference(case, f"{placement.pod.key} on {placement.node}: {verdict}")
