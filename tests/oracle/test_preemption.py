@@ -1,7 +1,9 @@
 """Preemption beside kube-scheduler's DefaultPreemption, run as a function over the same objects."""
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, seed, settings
@@ -11,24 +13,30 @@ from support.preemption import compare_batch, compare_one, decisions, plannable
 from support.profiles import batch_seed, examples
 from thalweg_controlplane import Oracle
 
+from flowcore.cluster.running import BudgetIndex
+from flowcore.evictions import victims
+from flowcore.evictions.eligibility import Eligibility, PossibleEviction
+from flowcore.evictions.fit_checks import FitCheck
+
 AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 DRAWN = {
     "crowded nodes": crowded_nodes(),
     "crowded nodes with rules": crowded_nodes(ruled=True),
-    "odd rules": ruled_pods((*AMONG_PODS, "NodePorts", "NodeResourcesFit")),
 }
+#: Few pods of these are worth an eviction: for the long run only.
+ODD = {"odd rules": ruled_pods((*AMONG_PODS, "NodePorts", "NodeResourcesFit"))}
 #: Pods compared in the default run, and in the long one.
-ENOUGH, MANY = 150, 3_000
+ENOUGH, MANY = 200, 3_000
 
 
-def compare(oracle: Oracle, cases: Drawn[Case], enough: int) -> Counter[str]:
+def compare(oracle: Oracle, cases: Drawn[Case], enough: int, phases: Collection[Phase] = PHASES) -> Counter[str]:
     """Draws and compares until there are enough pods; the first difference is shrunk and raised."""
     counts: Counter[str] = Counter()
     for batch in range(1_000):
 
         @seed(batch_seed(batch))
-        @settings(max_examples=examples(50), phases=PHASES, report_multiple_bugs=False, deadline=None)
+        @settings(max_examples=examples(50), phases=phases, report_multiple_bugs=False, deadline=None)
         @given(case=cases)
         def agree(case: Case) -> None:
             theirs = decisions(oracle, case)
@@ -59,12 +67,37 @@ def test_no_choice_is_worse_than_kube_schedulers(oracle: Oracle, compared: dict[
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", [*DRAWN, *ODD])
 def test_thousands_of_choices_are_not_worse(oracle: Oracle, compared: dict[str, Counter[str]], kind: str) -> None:
     """The same for thousands of pods."""
-    counts = compare(oracle, DRAWN[kind], MANY)
+    counts = compare(oracle, {**DRAWN, **ODD}[kind], MANY)
     compared[f"preemption, {kind}, long"] = _shown(counts)
     assert counts.total() >= MANY
+
+
+def _as_low(self: Eligibility, at: int, priority: int) -> bool:
+    return bool(self._residents.priorities[at] <= priority) and at not in self._state.leaving
+
+
+def _everybody(_check: FitCheck, _node: int, evictions: Sequence[PossibleEviction], _count: int) -> list[Any]:
+    return list(evictions)
+
+
+#: What is spoiled, and what is put in its place.
+SABOTAGE = {
+    "a victim's priority": (Eligibility, "may_leave", _as_low),
+    "budgets": (BudgetIndex, "of", lambda _self, _pod: ()),
+    "the order of victims": (victims, "victims_key", lambda *_args: (2.0**31, 0.0, 0.0, 0.0)),
+    "whether it fits": (victims, "_take_back", _everybody),
+}
+
+
+@pytest.mark.parametrize("what", SABOTAGE)
+def test_a_wrong_choice_is_found_out(oracle: Oracle, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """The comparison can fail: each part of a choice, spoiled a little, is found out within the same draws."""
+    monkeypatch.setattr(*SABOTAGE[what])
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        compare(oracle, DRAWN["crowded nodes"], ENOUGH, [Phase.generate])
 
 
 def compare_batches(oracle: Oracle, count: int) -> Counter[str]:
