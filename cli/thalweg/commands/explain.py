@@ -21,7 +21,7 @@ def explain(pods: tuple[str, ...], files: tuple[str, ...], output: str) -> None:
     devices.
 
     \b
-      kubectl get nodes,pods,namespaces,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
+      kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
         -A -o json > now.json
 
     Warnings about ignored kinds and missing objects go to standard error.
