@@ -1,0 +1,1 @@
+"""Which running pods leave, and for whom."""
