@@ -10,15 +10,12 @@ import msgspec
 from flowcore.api import (
     STORAGE_KINDS,
     Interner,
-    PriorityClass,
-    PriorityClasses,
     WireDeviceClass,
     WireDisruptionBudget,
     WireNamespace,
     WireNode,
     WirePod,
     WirePodGroup,
-    check_priority_class,
     to_device_class,
     to_disruption_budget,
     to_labels,
@@ -35,6 +32,7 @@ from flowcore.model.gang_spec import GangSource
 from thalweg.dump import ADD_PRIORITIES, DUMP_COMMAND, ClusterDump
 from thalweg.files import DumpError, display_name, json_type, parse_objects, read_text
 from thalweg.policy_schema import checked_spec
+from thalweg.priority_classes import PriorityClass, PriorityClasses, check_priority_class
 from thalweg_cost_models import find_models
 
 _READ: frozenset[ObjectKind] = frozenset((*KINDS, DISRUPTION_BUDGET, PRIORITY_CLASS))

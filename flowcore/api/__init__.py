@@ -13,15 +13,12 @@ from flowcore.api.gangs import WirePodGroup, to_pod_group, to_unreadable_pod_gro
 from flowcore.api.nodes import WireNamespace, WireNode, to_node
 from flowcore.api.pod_objects import WirePod
 from flowcore.api.pods import to_pod, to_unreadable_pod
-from flowcore.api.priority_classes import PriorityClass, PriorityClasses, check_priority_class
 from flowcore.api.selectors import WireLabelSelector, to_label_selector
 from flowcore.api.storage_objects import STORAGE_KINDS, storage_decoder, to_storage_object
 
 __all__ = [
     "STORAGE_KINDS",
     "Interner",
-    "PriorityClass",
-    "PriorityClasses",
     "WireDeviceClass",
     "WireDisruptionBudget",
     "WireLabelSelector",
@@ -29,7 +26,6 @@ __all__ = [
     "WireNode",
     "WirePod",
     "WirePodGroup",
-    "check_priority_class",
     "storage_decoder",
     "to_device_class",
     "to_disruption_budget",
