@@ -169,7 +169,7 @@ class _Reader:
         if kind == "Node":
             cluster.put_node(to_node(msgspec.convert(item, WireNode), intern))
         elif kind == "Pod":
-            self._add_pod(msgspec.convert(item, WirePod))
+            self._add_pod(msgspec.convert(item, WirePod), shown)
         elif kind == "Namespace":
             namespace = msgspec.convert(item, WireNamespace).metadata
             cluster.set_namespace(namespace.name, to_labels(namespace.labels))
@@ -196,8 +196,10 @@ class _Reader:
             name = item["metadata"]["name"]
             self._dump.policies[name] = parse_policy(name, checked_spec(item), find_models().known)
 
-    def _add_pod(self, wire: WirePod) -> None:
+    def _add_pod(self, wire: WirePod, shown: str) -> None:
         pod = to_pod(wire, self._intern)
+        if pod.bad_annotation and not pod.blocked_reason:
+            self._dump.warnings.append(f"{shown}: {pod.bad_annotation}: it has no known value and is ignored")
         self._dump.cluster.put_pod(pod)
         self._without_priority.pop(pod.key, None)
         if wire.spec.priority is None or wire.spec.preemption_policy is None:
