@@ -46,7 +46,7 @@ def print_evictions(console: Console, title: str, evictions: Sequence[Eviction])
         return
     table = Table(title, "NODE", "FOR", "TO", "WHY", box=None, pad_edge=False)
     for each in islice(evictions, MAX_ROWS):
-        why = f"{each.kind.value}: {_WHY[each.kind]}"
+        why = f"{each.kind.value}: {each.reason or _WHY[each.kind]}"
         table.add_row(each.pod.key, each.pod.node, some(each.for_pods) or "-", each.to or "-", why)
     console.print(table)
     print_truncated(console, len(evictions))

@@ -89,27 +89,27 @@ def _between_pods(
     pods: Iterable[RunningPod], leaving: Iterable[RunningPod], snapshot: Snapshot
 ) -> Iterator[BrokenRule]:
     """Required pod affinity and anti-affinity."""
-    table = snapshot.table
-    index = snapshot.pod_index.with_changes((), ((pod.node, pod.signature) for pod in leaving))
-    broken_on: dict[PodSignature, tuple[Bools, Bools]] = {}
+    table, now = snapshot.table, snapshot.pod_index
+    later = now.with_changes((), ((pod.node, pod.signature) for pod in leaving))
+    broken_now: dict[PodSignature, tuple[Bools, Bools]] = {}
     for pod in pods:
         constraints = pod.signature.constraints
         if constraints is None or not (constraints.affinity or constraints.anti_affinity):
             continue
-        if pod.signature not in broken_on:
-            broken_on[pod.signature] = _rejected_nodes(pod.signature, index, table)
+        if pod.signature not in broken_now:
+            broken_now[pod.signature] = _rejected_nodes(pod.signature, now, table)
         at = table.index[pod.node]
-        if not any(broken[at] for broken in broken_on[pod.signature]):
+        if not any(broken[at] for broken in broken_now[pod.signature]):
             continue
-        # Pods that leave before it may have made its rules hold.
-        lonely, crowded = _rejected_nodes(pod.signature, index, table)
+        # Its rules may hold once those before it have left.
+        lonely, crowded = _rejected_nodes(pod.signature, later, table)
         if lonely[at]:
             reason = f"node {pod.node} is not near a pod that its required pod affinity names"
         elif crowded[at]:
             reason = f"node {pod.node} is near a pod that its required pod anti-affinity excludes"
         else:
             continue
-        index.change(pod.signature, pod.node, -1)
+        later.change(pod.signature, pod.node, -1)
         yield BrokenRule(pod, inter_pod_affinity.NAME, reason)
 
 

@@ -167,15 +167,26 @@ class MoveEligibility:
 
     def may_move(self, at: int, priority: int) -> bool:
         """Whether a resident may be moved for a pod of a priority, within all limits."""
-        state, pod = self._state, self._residents.pods[at]
-        if (
-            not self._movable[at]
-            or pod.priority > priority
-            or at in state.leaving
-            or any(state.budgets[budget] <= 0 for budget in pod.budgets)
-        ):
+        if not self._movable[at] or self._residents.pods[at].priority > priority:
             return False
-        rescheduling = self._policies[pod.policy].rescheduling
+        return self.may_be_evicted(at) and self.within_limits(at)
+
+    def may_be_evicted(self, at: int) -> bool:
+        """Whether a running pod may be evicted now, by itself and by its PodDisruptionBudgets."""
+        state, pod = self._state, self._residents.pods[at]
+        return (
+            at not in state.leaving
+            and bool(self._residents.evictable[at])
+            and all(state.budgets[budget] > 0 for budget in pod.budgets)
+        )
+
+    def within_limits(self, at: int) -> bool:
+        """Whether the limits of its policy let one more pod like this leave."""
+        state, pod = self._state, self._residents.pods[at]
+        policy = self._policies.get(pod.policy)
+        if policy is None:
+            return False
+        rescheduling = policy.rescheduling
         most = {
             ("node", pod.node): rescheduling.per_node,
             ("namespace", pod.namespace): rescheduling.per_namespace,

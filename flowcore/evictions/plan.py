@@ -9,9 +9,11 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Int64s, Snapshot
 from flowcore.costs.model import Load
+from flowcore.evictions.broken_rules import BrokenRule, broken_rules
 from flowcore.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.evictions.fit_checks import is_plain
 from flowcore.evictions.residents import Residents
+from flowcore.evictions.rules import evict_for_rules
 from flowcore.evictions.search import Search
 from flowcore.evictions.state import EvictionState
 from flowcore.evictions.take_back import take_back
@@ -37,14 +39,20 @@ def plan_evictions(problem: Problem, result: RoundResult, free: Int64s) -> Round
         free: int64[N, R], what it leaves free, without room that is held for others.
     """
     running = problem.snapshot.running
-    if running is None or not result.unplaced:
+    if running is None:
         return result
-    found = _EvictionRound(problem, result, free, running, _ACT).result()
+    broken = broken_rules(result.after, running)
+    if not result.unplaced and not broken:
+        return result
+    found = _EvictionRound(problem, result, free, running, broken, _ACT).result()
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
-        proposed = _EvictionRound(problem, result, free, running, _ACT_OR_PROPOSE).result().evictions
-        moves = tuple(each for each in proposed if each.kind is EvictionKind.MIGRATION)
-        found = replace(found, proposals=moves if moves != found.evictions else ())
+        proposed = _moves(_EvictionRound(problem, result, free, running, broken, _ACT_OR_PROPOSE).result())
+        found = replace(found, proposals=proposed if proposed != _moves(found) else ())
     return found
+
+
+def _moves(result: RoundResult) -> tuple[Eviction, ...]:
+    return tuple(each for each in result.evictions if each.kind is EvictionKind.MIGRATION)
 
 
 class _EvictionRound:
@@ -56,9 +64,10 @@ class _EvictionRound:
         result: RoundResult,
         free: Int64s,
         running: RunningPods,
+        broken: Sequence[BrokenRule],
         modes: Sequence[ReschedulingMode],
     ) -> None:
-        self._problem, self._first = problem, result
+        self._problem, self._first, self._broken = problem, result, broken
         self._waiting = waiting_after(problem, result)
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))
@@ -68,9 +77,10 @@ class _EvictionRound:
 
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
-        if not self._waiting or not self._anyone:
+        if not self._broken and not (self._waiting and self._anyone):
             return self._first
         search = Search(self._state, self._problem.policies, self._problem.cache, self._moves)
+        evict_for_rules(self._state, search.destinations, self._moves, self._broken)
         groups: dict[str, Waiting] = {}
         for waiting in self._waiting:
             self._place(search, waiting)
@@ -213,6 +223,8 @@ class _EvictionRound:
                 leaving.kind,
                 tuple(dict.fromkeys(leaving.for_pods)) or self._waiting_at(int(state.residents.nodes[at])),
                 names[leaving.to] if leaving.to >= 0 else "",
+                leaving.reason,
+                leaving.by_controller,
             )
             for at, leaving in state.leaving.items()
             if leaving.kind is not None
