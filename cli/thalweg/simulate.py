@@ -52,16 +52,17 @@ class Simulation:
         return self.result.certified and not self.gaps
 
 
-def plan(dump: ClusterDump, now: float, *, reschedule: bool = False) -> Simulation:
+def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str = "") -> Simulation:
     """Plans every pending pod of a dump, and which running pods leave.
 
     Args:
         now: seconds since the epoch, for waiting times and ages.
         reschedule: as if every policy had ``rescheduling: {mode: Act}``.
+        only: key of the one pod to plan; "": all.
     """
     started = time.perf_counter()
     governed = GovernedDump(dump, reschedule=reschedule)
-    waiting = dump.waiting()
+    waiting = [pod for pod in dump.waiting() if only in ("", pod.key)]
     policies = {pod.key: governed.policy_of(pod) for pod in waiting}
     skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason(policies[pod.key].delivery))}
     if dump.complete:

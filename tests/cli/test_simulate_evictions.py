@@ -217,7 +217,7 @@ def test_budgets_keep_pods_from_being_moved() -> None:
     assert (answer["evictions"], answer["placements"]) == ({}, {})
 
 
-# -- rules that hold while pods run -------------------------------------------------------------------------------------
+# -- rules that hold while pods run ------------------------------------------------------------------------------------
 
 
 def test_a_rule_that_does_not_hold_any_more() -> None:
