@@ -52,8 +52,12 @@ class Destinations:
         if plain:
             return int(nodes[0])
         pod, signature = state.residents.pods[at], self._signature(at)
-        verdicts = run_filters(pod.pod_class, state.snapshot([at], leavers_stay=True), signature)
-        fitting = nodes[verdicts.fits[nodes]]
+        # Before the others have left, and afterwards: they may be those that its affinity wants near.
+        before, afterwards = (state.snapshot([at], leavers_stay=stay) for stay in (True, False))
+        fits = run_filters(pod.pod_class, before, signature).fits
+        if state.leaving.keys() - {at}:
+            fits = fits & run_filters(pod.pod_class, afterwards, signature).fits
+        fitting = nodes[fits[nodes]]
         return int(fitting[0]) if len(fitting) else -1
 
     def _signature(self, at: int) -> PodSignature:

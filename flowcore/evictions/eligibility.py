@@ -174,15 +174,22 @@ class MoveEligibility:
 
     def may_move(self, at: int, priority: int) -> bool:
         """Whether a resident may be moved for a pod of a priority, within all limits."""
-        state, pod = self._state, self._residents.pods[at]
-        if (
-            not self._movable[at]
-            or pod.priority > priority
-            or at in state.leaving
-            or any(state.budgets[budget] <= 0 for budget in pod.budgets)
-        ):
+        if not self._movable[at] or self._residents.pods[at].priority > priority:
             return False
-        return all(most > 0 for most in self.limits(at).values())
+        return self.may_be_evicted(at) and self.within_limits(at)
+
+    def may_be_evicted(self, at: int) -> bool:
+        """Whether a running pod may be evicted now, by itself and by its PodDisruptionBudgets."""
+        state, pod = self._state, self._residents.pods[at]
+        return (
+            at not in state.leaving
+            and bool(self._residents.evictable[at])
+            and all(state.budgets[budget] > 0 for budget in pod.budgets)
+        )
+
+    def within_limits(self, at: int) -> bool:
+        """Whether the limits of its policy let one more pod like this leave."""
+        return self._residents.pods[at].policy in self._policies and all(most > 0 for most in self.limits(at).values())
 
     def limits(self, at: int) -> dict[tuple[str, str], int]:
         """How many more moves the policy of a resident allows, by what is counted (``EvictionState.moves``)."""

@@ -9,9 +9,11 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Snapshot
 from flowcore.costs.model import Load
+from flowcore.evictions.broken_rules import BrokenRule, broken_rules
 from flowcore.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.evictions.fit_checks import is_plain
 from flowcore.evictions.residents import Residents
+from flowcore.evictions.rules import evict_for_rules
 from flowcore.evictions.search import Search
 from flowcore.evictions.state import Checkpoint, EvictionState
 from flowcore.evictions.take_back import take_back
@@ -38,14 +40,20 @@ def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) 
         candidate: what the result was made from.
     """
     running = problem.snapshot.running
-    if running is None or not result.unplaced:
+    if running is None:
         return result
-    found = _EvictionRound(problem, result, candidate, running, _ACT).result()
+    broken = broken_rules(result.after, running)
+    if not result.unplaced and not broken:
+        return result
+    found = _EvictionRound(problem, result, candidate, running, broken, _ACT).result()
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
-        proposed = _EvictionRound(problem, result, candidate, running, _ACT_OR_PROPOSE).result().evictions
-        moves = tuple(each for each in proposed if each.kind is EvictionKind.MIGRATION)
-        found = replace(found, proposals=moves if moves != found.evictions else ())
+        proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
+        found = replace(found, proposals=proposed if proposed != _moves(found) else ())
     return found
+
+
+def _moves(result: RoundResult) -> tuple[Eviction, ...]:
+    return tuple(each for each in result.evictions if each.kind is EvictionKind.MIGRATION)
 
 
 class _EvictionRound:
@@ -57,9 +65,10 @@ class _EvictionRound:
         result: RoundResult,
         candidate: Candidate,
         running: RunningPods,
+        broken: Sequence[BrokenRule],
         modes: Sequence[ReschedulingMode],
     ) -> None:
-        self._problem, self._first = problem, result
+        self._problem, self._first, self._broken = problem, result, broken
         self._waiting = waiting_after(problem, result)
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))
@@ -70,9 +79,10 @@ class _EvictionRound:
 
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
-        if not self._waiting or not self._anyone:
+        if not self._broken and not (self._waiting and self._anyone):
             return self._first
         search = Search(self._state, self._problem.policies, self._problem.cache, self._moves)
+        evict_for_rules(self._state, search.destinations, self._moves, self._broken)
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
         for waiting in self._waiting:
@@ -104,7 +114,7 @@ class _EvictionRound:
                     state.release(commit.node, state.demands[commit.demand].requests * commit.count)
                 checkpoint = state.checkpoint()
                 self._place(search, waiting)
-                if state.changed:
+                if len(state.arrivals) > checkpoint.arrivals:
                     return checkpoint
                 state.roll_back(before)
         return before
@@ -239,6 +249,8 @@ class _EvictionRound:
                 leaving.kind,
                 tuple(dict.fromkeys(leaving.for_pods)) or self._waiting_at(int(state.residents.nodes[at])),
                 names[leaving.to] if leaving.to >= 0 else "",
+                leaving.reason,
+                leaving.by_controller,
             )
             for at, leaving in state.leaving.items()
             if leaving.kind is not None

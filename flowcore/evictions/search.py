@@ -27,7 +27,11 @@ _MAX_NODES, _MAX_TRIES = 256, 64
 
 
 class Search:
-    """Changes the state; what it decides can be rolled back."""
+    """Changes the state; what it decides can be rolled back.
+
+    Attributes:
+        destinations: finds nodes for those that leave.
+    """
 
     def __init__(
         self,
@@ -41,7 +45,7 @@ class Search:
         self._ladders = Ladders(state.residents)
         self._before = state.snapshot()
         self._fit_checks: dict[int, FitCheck] = {}
-        self._destinations = Destinations(state, policies, cache)
+        self.destinations = Destinations(state, policies, cache)
 
     def place_all(self, demand: int, pods: Sequence[PendingPod], *, preempts: bool, nodes: Bools | None = None) -> int:
         """Places as many of these pods of a demand as possible, in their order; returns how many.
@@ -126,7 +130,7 @@ class Search:
             if not self._moves.may_move(at, 2**31):
                 return False
             self._state.let_leave(at, self._moves.kind, [key])
-            if not self._destinations.reserve_all([at], avoid, is_move=True):
+            if not self.destinations.reserve_all([at], avoid, is_move=True):
                 return False
         return True
 
@@ -151,7 +155,7 @@ class Search:
             fit_check = self._fit_check(at)
             nodes = NodeSearch(state, at, fit_check, self._ladders, None).bounds(may_leave).nodes[:_MAX_TRIES].tolist()
             candidates.append(Candidates(at, tuple(pods), group, fit_check, tuple(nodes)))
-        exact = ExactSearch(state, self._eligibility, self._moves, self._destinations, seed)
+        exact = ExactSearch(state, self._eligibility, self._moves, self.destinations, seed)
         exact.improve(checkpoint, candidates, priority)
 
     def find_replacements(self) -> None:
@@ -161,4 +165,4 @@ class Search:
         for at, leaving in sorted(state.leaving.items(), key=lambda each: -residents.pods[each[0]].priority):
             pod = residents.pods[at]
             if leaving.to < 0 and residents.is_running(at) and pod.owner and not pod.gang:
-                self._destinations.reserve_all([at], avoid, is_move=False)
+                self.destinations.reserve_all([at], avoid, is_move=False)

@@ -26,11 +26,14 @@ class Leaving:
         kind: why; None: a placement that is taken back.
         for_pods: keys of the pods that it leaves for.
         to: the node where its replacement goes; -1: none.
+        reason, by_controller: see Eviction.
     """
 
     kind: EvictionKind | None
     for_pods: list[str] = field(default_factory=list)
     to: int = -1
+    reason: str = ""
+    by_controller: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class EvictionState:
         """All decisions since a checkpoint, but for those that only add a pod that somebody leaves for."""
         leaving = list(self.leaving.items())[checkpoint.leaving :]
         return Decisions(
-            tuple((at, Leaving(each.kind, list(each.for_pods), each.to)) for at, each in leaving),
+            tuple((at, replace(each, for_pods=list(each.for_pods))) for at, each in leaving),
             tuple(self.arrivals[checkpoint.arrivals :]),
         )
 
@@ -125,7 +128,9 @@ class EvictionState:
 
         self._undo.append(undo)
 
-    def let_leave(self, at: int, kind: EvictionKind, for_pods: Iterable[str]) -> None:
+    def let_leave(
+        self, at: int, kind: EvictionKind, for_pods: Iterable[str], *, reason: str = "", by_controller: bool = False
+    ) -> None:
         """A resident leaves. Of one that leaves already the pods are noted that it leaves for, too."""
         known, names = self.leaving.get(at), list(for_pods)
         if known is not None:
@@ -135,7 +140,7 @@ class EvictionState:
         residents, pod = self.residents, self.residents.pods[at]
         node, usage = int(residents.nodes[at]), residents.usage[at]
         runs = residents.is_running(at)
-        self.leaving[at] = Leaving(kind if runs else None, names)
+        self.leaving[at] = Leaving(kind if runs else None, names, reason=reason, by_controller=by_controller)
         self.free[node] += usage
         if runs:
             self._count(pod.budgets, pod.gang, -1)
@@ -160,20 +165,25 @@ class EvictionState:
 
     def reserve_replacement(self, at: int, node: int, *, is_move: bool) -> None:
         """FitCheck for the replacement of a pod that leaves is taken on another node, of what is free now."""
-        leaving, usage, pod = self.leaving[at], self.residents.usage[at], self.residents.pods[at]
+        leaving, usage = self.leaving[at], self.residents.usage[at]
         leaving.to = node
-        counted = _counted_move(pod) if is_move else []
         self.free[node] -= usage
         self.free_now[node] -= usage
-        self.moves.update(counted)
 
         def undo() -> None:
             leaving.to = -1
             self.free[node] += usage
             self.free_now[node] += usage
-            self.moves.subtract(counted)
 
         self._undo.append(undo)
+        if is_move:
+            self.count_move(at)
+
+    def count_move(self, at: int) -> None:
+        """A pod that leaves counts for the limits of moves."""
+        counted = _counted_move(self.residents.pods[at])
+        self.moves.update(counted)
+        self._undo.append(lambda: self.moves.subtract(counted))
 
     def arrive(self, pod: PendingPod, demand: int, node: int) -> None:
         """A waiting pod gets a node."""
