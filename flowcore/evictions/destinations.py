@@ -40,7 +40,7 @@ class Destinations:
         state = self._state
         usage, free = state.residents.usage[at], state.free_now
         asked = usage > 0
-        plain, allowed = self._allowed(at)
+        plain, allowed = self.allowed(at)
         enough = (free[:, asked] >= usage[asked]).all(axis=1) & (state.free[:, asked] >= usage[asked]).all(axis=1)
         usable = allowed & ~avoid & enough
         usable[state.residents.nodes[at]] = False
@@ -66,7 +66,8 @@ class Destinations:
         signature = msgspec.structs.replace(pod.signature, deleting=False)
         return signature if policy is None else with_policy_constraints(signature, policy)
 
-    def _allowed(self, at: int) -> tuple[bool, Bools]:
+    def allowed(self, at: int) -> tuple[bool, Bools]:
+        """Whether only resources decide where a replacement fits; and bool[N], nodes that may take it."""
         pod, signature = self._state.residents.pods[at], self._signature(at)
         key = (pod.pod_class, signature)
         found = self._known.get(key)

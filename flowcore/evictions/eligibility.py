@@ -182,17 +182,19 @@ class MoveEligibility:
 
     def within_limits(self, at: int) -> bool:
         """Whether the limits of its policy let one more pod like this leave."""
+        known = self._residents.pods[at].policy in self._policies
+        return known and all(most > 0 for most in self.limits(at).values())
+
+    def limits(self, at: int) -> dict[tuple[str, str], int]:
+        """How many more moves the policy of a resident allows, by what is counted (``EvictionState.moves``)."""
         state, pod = self._state, self._residents.pods[at]
-        policy = self._policies.get(pod.policy)
-        if policy is None:
-            return False
-        rescheduling = policy.rescheduling
+        rescheduling = self._policies[pod.policy].rescheduling
         most = {
             ("node", pod.node): rescheduling.per_node,
             ("namespace", pod.namespace): rescheduling.per_namespace,
             ("owner", pod.owner): rescheduling.per_owner,
         }
-        if any(state.moves[key] + self._recent.get(key, 0) >= limit for key, limit in most.items()):
-            return False
-        decided = state.moves["policy", pod.policy]
-        return decided < rescheduling.per_round and decided + self._last_hour.get(pod.policy, 0) < rescheduling.per_hour
+        left = {key: limit - state.moves[key] - self._recent.get(key, 0) for key, limit in most.items()}
+        in_hour = rescheduling.per_hour - self._last_hour.get(pod.policy, 0)
+        key = ("policy", pod.policy)
+        return left | {key: min(rescheduling.per_round, in_hour) - state.moves[key]}

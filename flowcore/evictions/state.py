@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,6 +51,22 @@ class Arrival:
     at_once: bool
 
 
+class Checkpoint(NamedTuple):
+    """How much was decided: decisions that can be taken back, residents that leave, waiting pods that come."""
+
+    decisions: int
+    leaving: int
+    arrivals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Decisions in an order in which they can be made again."""
+
+    leaving: tuple[tuple[int, Leaving], ...]
+    arrivals: tuple[Arrival, ...]
+
+
 class EvictionState:
     """See the module.
 
@@ -76,14 +93,40 @@ class EvictionState:
 
     # --- decisions ---
 
-    def checkpoint(self) -> int:
+    def checkpoint(self) -> Checkpoint:
         """To be given to ``roll_back``."""
-        return len(self._undo)
+        return Checkpoint(len(self._undo), len(self.leaving), len(self.arrivals))
 
-    def roll_back(self, checkpoint: int) -> None:
+    def roll_back(self, checkpoint: Checkpoint) -> None:
         """Takes back all decisions since a checkpoint."""
-        while len(self._undo) > checkpoint:
+        while len(self._undo) > checkpoint.decisions:
             self._undo.pop()()
+
+    def decisions_since(self, checkpoint: Checkpoint) -> Decisions:
+        """All decisions since a checkpoint, but for those that only add a pod that somebody leaves for."""
+        leaving = list(self.leaving.items())[checkpoint.leaving :]
+        return Decisions(
+            tuple((at, replace(each, for_pods=list(each.for_pods))) for at, each in leaving),
+            tuple(self.arrivals[checkpoint.arrivals :]),
+        )
+
+    def replay(self, decisions: Decisions) -> None:
+        """Decides the same again."""
+        for at, leaving in decisions.leaving:
+            self.leave_again(at, leaving)
+        for arrival in decisions.arrivals:
+            self.arrive(arrival.pod, arrival.demand, arrival.node)
+
+    def release(self, node: int, amounts: Int64s) -> None:
+        """Room of a node that was held comes free, int64[R]."""
+        self.free[node] += amounts
+        self.free_now[node] += amounts
+
+        def undo() -> None:
+            self.free[node] -= amounts
+            self.free_now[node] -= amounts
+
+        self._undo.append(undo)
 
     def let_leave(
         self, at: int, kind: EvictionKind, for_pods: Iterable[str], *, reason: str = "", by_controller: bool = False

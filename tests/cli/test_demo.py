@@ -374,7 +374,10 @@ def test_urgent_pods_share_a_victim() -> None:
     assert header == ["POD", "ASKS FOR", "THALWEG", "ONE BY ONE"]
     leavers = [[row[0] for row in table if row[column].startswith("leaves")] for column in (2, 3)]
     assert leavers == [["batch-1"], ["batch-2", "batch-3"]]
-    assert {row[0]: row[2] for row in table if row[0].startswith("urgent")} == {"urgent-1": "node-1", "urgent-2": "node-1"}
+    assert {row[0]: row[2] for row in table if row[0].startswith("urgent")} == {
+        "urgent-1": "node-1",
+        "urgent-2": "node-1",
+    }
     assert gain(URGENT) == "2 urgent pods run after 1 eviction, not 2; batch-1 goes to node-4."
     alone = preemption.one_by_one()
     with pytest.raises(ClaimError):

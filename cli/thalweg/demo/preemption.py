@@ -79,7 +79,7 @@ def at_once() -> Preemptions:
 
 
 def one_by_one() -> Preemptions:
-    """Each urgent pod by itself, by kube-scheduler's own order of victims; the next one meets what the last one left."""
+    """Each urgent pod by itself, by kube-scheduler's own order of victims, in its turn."""
     running, nodes, evictions = list(_RUNNING), dict[str, str](), list[Eviction]()
     for pod in _URGENT:
         plan = run_round(_snapshot(running, (pod,)))
