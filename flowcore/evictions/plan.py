@@ -114,7 +114,7 @@ class _EvictionRound:
                     state.release(commit.node, state.demands[commit.demand].requests * commit.count)
                 checkpoint = state.checkpoint()
                 self._place(search, waiting)
-                if state.changed:
+                if len(state.arrivals) > checkpoint.arrivals:
                     return checkpoint
                 state.roll_back(before)
         return before

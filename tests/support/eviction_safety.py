@@ -40,9 +40,16 @@ class Carried:
         for pod in without:
             used[snapshot.table.index[pod.node]] -= snapshot.vector(pod.usage)
         ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
+        left = {pod.uid for pod in gone}
         for pod in gone:
             at = snapshot.table.index[pod.node]
-            ports[at] = ports.get(at, frozenset()) - frozenset(pod.pod_class.host_ports)
+            others = {
+                port
+                for other in self._running.values()
+                if other.node == pod.node and other.uid not in left
+                for port in other.pod_class.host_ports
+            }
+            ports[at] = ports.get(at, frozenset()) - (frozenset(pod.pod_class.host_ports) - others)
         index = PodIndex(snapshot.pod_index.namespaces)
         for signature, node, count in snapshot.pod_index.counts():
             index.change(signature, node, count)
