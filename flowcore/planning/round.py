@@ -20,6 +20,7 @@ from flowcore.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
     FormConstraintGangs,
+    KeepQueueLimits,
     PlaceReplacements,
     RestrictToGangDomains,
     WithoutAtomicGroups,
@@ -57,6 +58,7 @@ class Round:
         self._passes = (
             CompileConstraints(),
             FormConstraintGangs(),
+            KeepQueueLimits(),
             PlaceReplacements(),
             RestrictToGangDomains(),
             ReserveBackfill(),
