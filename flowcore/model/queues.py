@@ -17,8 +17,8 @@ class ReclaimMode(StrEnum):
 
     #: It waits until the others give it back.
     NEVER = "Never"
-    #: Pods of queues above their fair share are evicted for it, whatever their priority.
-    ANY = "Any"
+    #: Pods of queues above their fair share are evicted for it, but none of a higher priority than the waiting pod.
+    LOWER_OR_EQUAL_PRIORITY = "LowerOrEqualPriority"
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Queue(msgspec.Struct, frozen=True):
     limit: Amounts = ()
     pods: LabelSelector | None = None
     namespaces: LabelSelector | None = None
-    reclaim: ReclaimMode = ReclaimMode.ANY
+    reclaim: ReclaimMode = ReclaimMode.LOWER_OR_EQUAL_PRIORITY
     min_runtime: int = 300
     problem: str = ""
 

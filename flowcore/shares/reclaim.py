@@ -1,5 +1,7 @@
 """Whom a queue may evict to take back what it lent.
 
+Pods of a higher priority are not evicted for a share: their replacements would preempt the new pods.
+
 Nobody is evicted in a circle: a pod leaves only a queue that has at least its fair share without it, for a queue that
 has at most its fair share with the new pod. While nobody asks for more or less, every such step brings
 queues closer to their fair shares, so the steps end; and no pod leaves that has not run for the least time of its
@@ -45,6 +47,10 @@ class Reclaim:
         """A pod was placed where room was free."""
         self._change(pod.queue, self._shares.request(pod.pod_class.requests))
 
+    def leave(self, pod: RunningPod) -> None:
+        """A pod leaves, whatever for."""
+        self._change(pod.queue, -self._shares.request(pod.usage))
+
     def may_reclaim(self, pod: PendingPod) -> bool:
         """Whether the pod's queue takes back what it lent, and has at most its fair share with the pod.
 
@@ -74,12 +80,14 @@ class Reclaim:
         """The pod is placed, and these pods leave for it."""
         self.place(pod)
         for victim in victims:
-            self._change(victim.queue, -self._shares.request(victim.usage))
+            self.leave(victim)
 
     def _may_leave(self, pod: PendingPod, request: Float64s, victim: RunningPod, without: dict[str, Float64s]) -> bool:
         """Whether one more victim may leave; if so ``without`` has what its queues hold then."""
         shares, queue = self._shares, self._shares.tree.queues.get(victim.queue)
-        if queue is None or victim.queue == pod.queue or victim.priority >= SYSTEM_PRIORITY:
+        if queue is None or victim.queue == pod.queue:
+            return False
+        if victim.priority > pod.pod_class.priority or victim.priority >= SYSTEM_PRIORITY:
             return False
         if self._now - victim.started < queue.min_runtime:
             return False

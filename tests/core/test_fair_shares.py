@@ -135,7 +135,7 @@ _AMOUNTS = st.integers(0, 60)
 def test_fair_shares_stay_within_capacity_demand_and_limits(
     drawn: list[tuple[int, int, int, int, int | None, int | None]],
 ) -> None:
-    """Nobody is due more than it asks for or its limit; together never more than there is; and what is left nobody can use.
+    """Nobody is due more than it asks for or its limit; together never more than there is; nobody can use what is left.
 
     The last is Pareto efficiency: a queue that is due less than it asks for lacks a resource that is used up, or it or
     a queue above it is at a limit.
