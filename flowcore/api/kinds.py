@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from flowcore.api import queues
 from flowcore.api.policies import GROUP, KIND, PLURAL, VERSION
 from flowcore.model.gang_spec import GangSource
 
@@ -62,6 +63,7 @@ POD_GROUPS: Final = {
     )
 }
 POLICY: Final = ObjectKind(KIND, PLURAL, GROUP, (VERSION,))
+QUEUE: Final = ObjectKind(queues.KIND, queues.PLURAL, GROUP, (VERSION,))
 
 #: All of them.
-KINDS: Final = (NODE, POD, NAMESPACE, *STORAGE, DEVICE_CLASS, *POD_GROUPS.values(), POLICY)
+KINDS: Final = (NODE, POD, NAMESPACE, *STORAGE, DEVICE_CLASS, *POD_GROUPS.values(), POLICY, QUEUE)
