@@ -15,14 +15,16 @@ from flowcore.api import (
     WireNode,
     WirePod,
     WirePodGroup,
+    WireQueue,
     to_device_class,
     to_labels,
     to_node,
     to_pod,
     to_pod_group,
+    to_queue,
     to_storage_object,
 )
-from flowcore.api.kinds import KINDS
+from flowcore.api.kinds import KINDS, QUEUE
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
 from flowcore.model.errors import PolicyError
@@ -193,6 +195,12 @@ def _add_object(dump: ClusterDump, item: dict[str, Any], shown: str, intern: Int
             if not isinstance(spec, dict):
                 raise DumpError(f"{shown}: spec: expected an object, got {json_type(spec)}")
             name = item["metadata"]["name"]
+            if kind == QUEUE.kind:
+                queue = to_queue(msgspec.convert(item | {"spec": checked_spec(item)}, WireQueue))
+                if queue.problem:
+                    raise DumpError(f"{shown}: {queue.problem}")
+                cluster.queues.put(name, queue)
+                return
             dump.policies[name] = parse_policy(name, checked_spec(item), find_models().known)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from flowcore.classes import group
 from flowcore.cluster.assembly import to_snapshot
+from flowcore.cluster.queue_usage import queue_state
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.explain import node_reasons
 from flowcore.planning import RoundResult, run_round
@@ -76,6 +77,7 @@ def plan(dump: ClusterDump, now: float) -> Simulation:
             created=pod.created,
             plannable_since=pod.unschedulable_since,
             signature=pod.signature,
+            queue=dump.cluster.queues.of(pod, dump.cluster.namespaces),
             victim=governed.victim_of(pod),
             gangs=gang_names[pod.key],
         )
@@ -83,7 +85,12 @@ def plan(dump: ClusterDump, now: float) -> Simulation:
         if pod.key not in skipped
     )
     snapshot = to_snapshot(
-        dump.cluster, now=now, pending=pending, gangs=gangs, persistent_usage=governed.persistent_usage()
+        dump.cluster,
+        now=now,
+        pending=pending,
+        gangs=gangs,
+        persistent_usage=governed.persistent_usage(),
+        queues=queue_state(dump.cluster),
     )
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
         result = run_round(snapshot, governed.policies, find_models().usable)

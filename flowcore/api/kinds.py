@@ -34,6 +34,11 @@ class ObjectKind(msgspec.Struct, frozen=True):
         return tuple(f"{prefix}/{version}/{self.plural}" for version in self.versions)
 
     @property
+    def api_version(self) -> str:
+        """Group and newest version, as objects write it."""
+        return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
+
+    @property
     def is_core(self) -> bool:
         """Whether every API server serves the kind."""
         return not self.group

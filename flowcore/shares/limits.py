@@ -11,44 +11,44 @@ from flowcore.shares.shares import Shares
 from flowcore.topology.connected_components import connected_components
 
 
-def held_back(snapshot: Snapshot, has_room: Callable[[], Mapping[str, bool]]) -> dict[str, str]:
+def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> dict[str, str]:
     """Pods that wait because of a limit, by key, and a sentence that says so.
 
     Pods get what a limit leaves by priority; of one priority those first that have room on a node, then the longest
     waiting. A gang gets it for all pods that it needs, or not at all. Gangs that share pods count as one.
 
     Args:
-        has_room: whether some node has room for each pod now, by key; asked only where a limit is short.
+        fitting: whether some node has room for each pod now, by key; asked only where a limit is short.
     """
     if snapshot.queues is None or not any(queue.limit for queue in snapshot.queues.queues):
         return {}
     shares = Shares(snapshot)
     limits = {name: shares.limit(name) for name, queue in shares.tree.queues.items() if queue.limit}
-    room = _Room(shares, {name: limit - shares.held[name] for name, limit in limits.items()})
+    allowance = _Allowance(shares, {name: limit - shares.held[name] for name, limit in limits.items()})
     concerned = {name for name in shares.tree.queues if not limits.keys().isdisjoint(shares.tree.path(name))}
     pods = [pod for pod in snapshot.pending if pod.queue in concerned]
-    if not room.lacking(pods):
+    if not allowance.lacking(pods):
         return {}
-    fits = has_room()
+    fits = fitting()
     pods.sort(key=lambda pod: (-pod.pod_class.priority, not fits.get(pod.key, False), pod.waiting_since, pod.key))
     found: dict[str, str] = {}
     for unit in _units(pods, snapshot):
         needed, others = _needed(unit, snapshot.gangs)
-        lacking = room.lacking(needed)
+        lacking = allowance.lacking(needed)
         if lacking:
             text = _sentence(lacking, needed)
             found.update((pod.key, text) for pod in unit)
             continue
-        room.take(needed)
+        allowance.take(needed)
         for pod in others:
-            if lacking := room.lacking([pod]):
+            if lacking := allowance.lacking([pod]):
                 found[pod.key] = _sentence(lacking, [pod])
             else:
-                room.take([pod])
+                allowance.take([pod])
     return found
 
 
-class _Room:
+class _Allowance:
     """What the limits leave."""
 
     def __init__(self, shares: Shares, left: dict[str, Float64s]) -> None:

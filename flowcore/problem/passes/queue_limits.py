@@ -20,7 +20,7 @@ class KeepQueueLimits(Pass):
 
     def apply(self, problem: Problem) -> Problem:
         """The problem without pods that are held back."""
-        held = held_back(problem.snapshot, lambda: _has_room(problem))
+        held = held_back(problem.snapshot, lambda: _fitting(problem))
         if not held:
             return problem
         prices = {
@@ -49,5 +49,5 @@ class KeepQueueLimits(Pass):
         )
 
 
-def _has_room(problem: Problem) -> dict[str, bool]:
+def _fitting(problem: Problem) -> dict[str, bool]:
     return {pod.key: bool(demand.counts.any()) for demand in problem.demands for pod in demand.group.pods}
