@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s, PendingPod
+from flowcore.cluster.snapshot import Bools, PendingPod
 from flowcore.evictions.eligibility import Eligibility, PossibleEviction
 from flowcore.evictions.node_search import NodeSearch
 from flowcore.evictions.state import EvictionState
@@ -32,6 +32,15 @@ class ReclaimEligibility(Eligibility):
         for placement in placements:
             self._first.place(placement.pod)
         self._known: tuple[tuple[tuple[str, ...], frozenset[int]], Reclaim] = (((), frozenset()), self._first)
+        #: bool[V] and str[V]: residents that may be evicted for a share at all, and their queues.
+        self._reclaimable: Bools = self._residents.evictable & np.array(
+            [
+                self._residents.is_running(at) and reclaim.is_reclaimable(pod)
+                for at, pod in enumerate(self._residents.pods)
+            ],
+            dtype=np.bool_,
+        )
+        self._queues = np.array([pod.queue for pod in self._residents.pods], dtype=object)
         self._pod: PendingPod | None = None
         self._allowed: frozenset[int] = frozenset()
 
@@ -48,24 +57,28 @@ class ReclaimEligibility(Eligibility):
             self._known = made, found
         return self._known[1]
 
+    def mask(self, priority: int) -> Bools:
+        """bool[V]: residents that may leave for the pod in hand as far as shares, budgets and gangs do not matter."""
+        queue = "" if self._pod is None else self._pod.queue
+        found: Bools = self._reclaimable & (self._residents.priorities <= priority) & (self._queues != queue)
+        found[list(self._state.leaving)] = False
+        return found
+
     def may_leave(self, at: int, priority: int) -> bool:  # noqa: ARG002 - the shares have seen it
         """Whether a resident may leave for the pod in hand, but for budgets and gangs."""
         return at in self._allowed
 
     def evictions(self, node: int, priority: int) -> list[list[PossibleEviction]]:
         """See Eligibility; the least important may leave first."""
-        residents, state, pod = self._residents, self._state, self._pod
+        residents, pod, mask = self._residents, self._pod, self.mask(priority)
         if pod is None:
             return []
         here = residents.on(node)[::-1]
         gangs = {residents.pods[at].gang for at in here} - {""}
-        candidates = [
-            at
-            for at in dict.fromkeys([*here, *(at for gang in sorted(gangs) for at in residents.by_gang[gang])])
-            if residents.is_running(at) and residents.evictable[at] and at not in state.leaving
-        ]
-        mask = self._reclaim().allowed(pod, [residents.pods[at] for at in candidates])
-        self._allowed = frozenset(at for at, allowed in zip(candidates, mask.tolist(), strict=True) if allowed)
+        others = (at for gang in sorted(gangs) for at in residents.by_gang[gang])
+        candidates = [at for at in dict.fromkeys([*here, *others]) if mask[at]]
+        allowed = self._reclaim().allowed(pod, [residents.pods[at] for at in candidates])
+        self._allowed = frozenset(at for at, may in zip(candidates, allowed.tolist(), strict=True) if may)
         return super().evictions(node, priority)
 
     def best(self, this: NodeSearch, pod: PendingPod) -> Victims | None:
@@ -75,19 +88,8 @@ class ReclaimEligibility(Eligibility):
         self._pod = pod
         found = (
             victims
-            for node in this.nodes_to_look_at(self._usage_of_queues(pod.queue))[:_MAX_NODES]
+            for node in this.bounds(self.mask(this.priority)).nodes[:_MAX_NODES].tolist()
             if (choices := self.evictions(node, this.priority))
             and (victims := choose_victims(self._residents, this.fit_check, node, choices)) is not None
         )
         return min(islice(found, _MAX_FOUND), key=lambda each: each.key, default=None)
-
-    def _usage_of_queues(self, queue: str) -> Int64s:
-        """int64[N, R]: what running pods of other queues use that do not leave."""
-        residents, found = self._residents, np.zeros_like(self._state.free)
-        chosen = [
-            at
-            for at in range(residents.running_count)
-            if residents.pods[at].queue not in ("", queue) and at not in self._state.leaving
-        ]
-        np.add.at(found, residents.nodes[chosen], residents.usage[chosen])
-        return found

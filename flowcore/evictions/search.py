@@ -11,17 +11,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from flowcore.classes import VerdictCache
-from flowcore.cluster.snapshot import Bools, Int64s, PendingPod
+from flowcore.cluster.snapshot import Bools, PendingPod
 from flowcore.evictions.destinations import Destinations
 from flowcore.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
+from flowcore.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
+from flowcore.evictions.ladders import Ladders
 from flowcore.evictions.node_search import NodeSearch
 from flowcore.evictions.reclaims import ReclaimEligibility
 from flowcore.evictions.state import EvictionState
 from flowcore.evictions.victims import Victims, choose_victims
 from flowcore.model.policies import Policy
 
-#: Nodes on which moves are really tried.
-_MAX_TRIES = 64
+#: Nodes on which sets of moves are looked for, and sets that are really tried.
+_MAX_NODES, _MAX_TRIES = 256, 64
 
 
 class Search:
@@ -38,6 +40,9 @@ class Search:
         """``reclaims``: None: there are no queues."""
         self._state, self._cache, self._moves = state, cache, moves
         self._eligibility, self._reclaims = Eligibility(state), reclaims
+        self._ladders = Ladders(state.residents)
+        self._before = state.snapshot()
+        self._fit_checks: dict[int, FitCheck] = {}
         self._destinations = Destinations(state, policies, cache)
 
     def place_all(self, demand: int, pods: Sequence[PendingPod], *, preempts: bool, nodes: Bools | None = None) -> int:
@@ -47,7 +52,7 @@ class Search:
             preempts: whether pods may be evicted for them; if not, pods are only moved.
             nodes: bool[N], nodes to choose from; None: all.
         """
-        this = NodeSearch(self._state, demand, self._cache, nodes)
+        this = NodeSearch(self._state, demand, self._fit_check(demand), self._ladders, nodes)
         placed = 0
         while placed < len(pods):
             took = self._place_next(this, pods[placed:], preempts=preempts)
@@ -56,9 +61,18 @@ class Search:
             placed += took
         return placed
 
+    def _fit_check(self, demand: int) -> FitCheck:
+        found = self._fit_checks.get(demand)
+        if found is None:
+            state, this = self._state, self._state.demands[demand]
+            plain = is_plain(this.group.pod_class, this.group.signature, self._before)
+            found = ResourceFit(state, this) if plain else FilteredFit(state, this, self._before, self._cache)
+            self._fit_checks[demand] = found
+        return found
+
     def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool) -> int:
         """Places the first pods, on one node; how many, 0: there is no way."""
-        node = this.with_room()
+        node = this.with_room() if self._state.changed else -1
         if node >= 0:
             self._state.arrive(pods[0], this.number, node)
             return 1
@@ -78,19 +92,25 @@ class Search:
             self._state.let_leave(at, eligibility.kind, [pod.key for pod in chosen])
         for pod in chosen:
             self._state.arrive(pod, this.number, found.node)
-        this.changed({found.node, *(int(self._state.residents.nodes[at]) for at in found.members)})
+        this.changed({found.node, *self._nodes_of(found.members)})
         return len(chosen)
+
+    def _nodes_of(self, members: Sequence[int]) -> set[int]:
+        """The nodes of residents, and of the gangs that they belong to."""
+        residents = self._state.residents
+        gangs = {residents.pods[at].gang for at in members} - {""}
+        others = (at for name in gangs for at in residents.by_gang[name])
+        return {int(residents.nodes[at]) for at in (*members, *others)}
 
     def _move_for(self, this: NodeSearch, pod: PendingPod) -> bool:
         """Moves pods off one node for a waiting pod, as few as possible."""
         state, residents = self._state, self._state.residents
         candidates: list[Victims] = []
-        for node in this.nodes_to_look_at(self._movable_usage(this)):
-            evictions = [
-                PossibleEviction((at,), (at,)) for at in residents.on(node) if self._moves.may_move(at, this.priority)
-            ]
-            if evictions:
-                found = choose_victims(residents, this.fit_check, node, [evictions])
+        for node in this.bounds(self._moves.mask(this.priority)).nodes[:_MAX_NODES].tolist():
+            movable = [at for at in residents.on(node) if self._moves.may_move(at, this.priority)]
+            if movable:
+                each_alone = [PossibleEviction((at,), (at,)) for at in movable]
+                found = choose_victims(residents, this.fit_check, node, [each_alone])
                 if found is not None:
                     candidates.append(found)
         candidates.sort(key=lambda each: (len(each.members), each.key))
@@ -115,17 +135,6 @@ class Search:
             if not self._destinations.reserve_all([at], avoid, is_move=True):
                 return False
         return True
-
-    def _movable_usage(self, this: NodeSearch) -> Int64s:
-        """int64[N, R]: what pods use that may be moved."""
-        residents = self._state.residents
-        mask = np.array(
-            [self._moves.may_move(at, this.priority) for at in range(residents.running_count)], dtype=np.bool_
-        )
-        found = np.zeros_like(self._state.free)
-        chosen = np.nonzero(mask)[0]
-        np.add.at(found, residents.nodes[chosen], residents.usage[chosen])
-        return found
 
     def find_replacements(self) -> None:
         """Gives preempted pods that a controller replaces a node, as far as there is room."""

@@ -61,6 +61,12 @@ class Reclaim:
             return False
         return self._is_due(pod.queue, self._shares.request(pod.pod_class.requests))
 
+    def is_reclaimable(self, pod: RunningPod) -> bool:
+        """Whether a running pod may be evicted for a share at all: it has a queue, and has run for long enough."""
+        queue = self._shares.tree.queues.get(pod.queue)
+        old_enough = queue is not None and self._now - pod.started >= queue.min_runtime
+        return old_enough and pod.priority < SYSTEM_PRIORITY
+
     def allowed(self, pod: PendingPod, victims: Sequence[RunningPod]) -> Bools:
         """bool[victims]: which of these pods may be evicted for the pod, all of them together.
 
@@ -84,12 +90,8 @@ class Reclaim:
 
     def _may_leave(self, pod: PendingPod, request: Float64s, victim: RunningPod, without: dict[str, Float64s]) -> bool:
         """Whether one more victim may leave; if so ``without`` has what its queues hold then."""
-        shares, queue = self._shares, self._shares.tree.queues.get(victim.queue)
-        if queue is None or victim.queue == pod.queue:
-            return False
-        if victim.priority > pod.pod_class.priority or victim.priority >= SYSTEM_PRIORITY:
-            return False
-        if self._now - victim.started < queue.min_runtime:
+        shares = self._shares
+        if victim.queue == pod.queue or victim.priority > pod.pod_class.priority or not self.is_reclaimable(victim):
             return False
         takes, gives = self._apart(pod.queue, victim.queue)
         if not all(self._is_due(name, request) for name in takes):
