@@ -2,10 +2,11 @@
 
 Pods of a higher priority are not evicted for a share: their replacements would preempt the new pods.
 
-Nobody is evicted in a circle: a pod leaves only a queue that has at least its fair share without it, for a queue that
-has at most its fair share with the new pod. While nobody asks for more or less, every such step brings
-queues closer to their fair shares, so the steps end; and no pod leaves that has not run for the least time of its
-queue (docs/explanation/fair-shares.md).
+Nobody is evicted in a circle. Let the part of a queue be what it has, divided by its fair share. A pod leaves only a
+queue whose part is above 1, for a queue whose part is at most 1 with the new pod, and only if the first still has at
+least as large a part as the second in the end. So of the two parts the smaller one rises: while nobody asks for more
+or less, the parts of all queues in rising order become larger in the first place where they change, and such steps end.
+And no pod leaves that has not run for the least time of its queue (docs/explanation/fair-shares.md).
 """
 
 from __future__ import annotations
@@ -54,12 +55,13 @@ class Reclaim:
     def may_reclaim(self, pod: PendingPod) -> bool:
         """Whether the pod's queue takes back what it lent, and has at most its fair share with the pod.
 
-        The same holds for each queue above it, as far as pods of other queues are concerned: see ``allowed``.
+        Queues above it must too, but for what they take from each other: see ``allowed``.
         """
         queue = self._shares.tree.queues.get(pod.queue)
         if queue is None or queue.reclaim is ReclaimMode.NEVER:
             return False
-        return self._is_due(pod.queue, self._shares.request(pod.pod_class.requests))
+        request = self._shares.request(pod.pod_class.requests)
+        return self._part(pod.queue, self._used[pod.queue] + request) <= 1.0 + EPSILON
 
     def is_reclaimable(self, pod: RunningPod) -> bool:
         """Whether a running pod may be evicted for a share at all: it has a queue, and has run for long enough."""
@@ -94,12 +96,14 @@ class Reclaim:
         if victim.queue == pod.queue or victim.priority > pod.pod_class.priority or not self.is_reclaimable(victim):
             return False
         takes, gives = self._apart(pod.queue, victim.queue)
-        if not all(self._is_due(name, request) for name in takes):
+        part = max(self._part(name, self._used[name] + request) for name in takes)
+        if part > 1.0 + EPSILON:
             return False
+        before = {name: without.get(name, self._used[name]) for name in gives}
         usage = shares.request(victim.usage)
-        after = {name: without.get(name, self._used[name]) - usage for name in gives}
-        for name, amounts in after.items():
-            if shares.dominant(amounts) < shares.fair_share[name] - EPSILON:
+        after = {name: amounts - usage for name, amounts in before.items()}
+        for name in gives:
+            if self._part(name, before[name]) <= 1.0 + EPSILON or self._part(name, after[name]) < part - EPSILON:
                 return False
         for name in shares.tree.path(victim.queue):
             guarantee = shares.guarantee(name)
@@ -109,10 +113,10 @@ class Reclaim:
         without.update(after)
         return True
 
-    def _is_due(self, name: str, request: Float64s) -> bool:
-        """Whether a queue has at most its fair share with one more pod."""
-        shares = self._shares
-        return shares.dominant(self._used[name] + request) <= shares.fair_share[name] + EPSILON
+    def _part(self, name: str, amounts: Float64s) -> float:
+        """What a queue has, in parts of its fair share, if it holds these amounts."""
+        share, fair = self._shares.dominant(amounts), self._shares.fair_share[name]
+        return share / fair if fair > 0.0 else np.inf if share > 0.0 else 0.0
 
     def _apart(self, one: str, other: str) -> tuple[list[str], list[str]]:
         """The queues from where two paths part down to each of two queues: their shares change."""
