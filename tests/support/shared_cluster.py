@@ -38,7 +38,7 @@ class SharedCluster:
         now: seconds since the epoch.
         waiting: pods without a node; running: those with one, each with its job.
         evictions: of all rounds, with their time.
-        below_guarantee: victims whose queue had no more than its guarantee.
+        below_guarantee: those after which the victim's queue had less CPU than its guarantee at the end of the round.
         result: of the last round.
     """
 
@@ -93,16 +93,18 @@ class SharedCluster:
                 queue=pod.queue,
             )
             self.running[pod.key] = job, running, self.now + job.runs
+        guarantees = {queue.name: dict(queue.guarantee).get("cpu", 0) for queue in self.queues}
+        self.below_guarantee += [
+            each
+            for each in result.evictions
+            if each.kind is EvictionKind.RECLAIM and self.used(each.pod.queue) < guarantees[each.pod.queue]
+        ]
         return result
 
     def _evict(self, eviction: Eviction) -> None:
-        job, pod, _ = self.running.pop(eviction.pod.key)
+        job, _, _ = self.running.pop(eviction.pod.key)
         self.evictions.append((self.now, eviction))
         self.submit(job)
-        guarantee = dict(next(queue.guarantee for queue in self.queues if queue.name == pod.queue))
-        left = self.used(pod.queue)
-        if eviction.kind is EvictionKind.RECLAIM and any(left < amount for amount in guarantee.values()):
-            self.below_guarantee.append(eviction)
 
     def used(self, queue: str) -> int:
         """Millicores that the pods of a queue hold."""
