@@ -138,7 +138,7 @@ class Round:
         result = build_result(
             self._problem, candidate, bound, steps=self._steps, solves=portfolio.solves, arcs=portfolio.arcs
         )
-        result = plan_evictions(self._problem, result, candidate.free_for_others(self._problem.demands))
+        result = plan_evictions(self._problem, result, candidate)
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
