@@ -3,17 +3,25 @@
 import random
 
 import pytest
+from harness.shared_cluster import Job, SharedCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.model import amounts
+from support.eviction_safety import check_evictions
+from support.model import GI, amounts
 from support.profiles import examples
-from support.shared_cluster import Job, SharedCluster, random_job
 
 from flowcore.model.pods import PodClass
 from flowcore.model.queues import Queue
+from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.round import DEFAULT_POLICIES
 
 SECONDS = 30.0
+
+
+def node_of(cpu: int) -> Amounts:
+    """What a node offers."""
+    return amounts(cpu, 16 * GI, pods=1000)
 
 
 def steady(queue: str, count: int, cpu: int = 500) -> list[Job]:
@@ -31,7 +39,7 @@ def submit(cluster: SharedCluster, jobs: list[Job]) -> None:
 def test_owners_that_come_one_after_the_other_end_within_one_pod_of_equal_shares(tenants: int) -> None:
     """Twice as many pods as there is room for: the first owner has everything until the others come."""
     queues = [Queue(f"q{at}") for at in range(tenants)]
-    cluster, places = SharedCluster(queues, nodes=3, cpu=3500), 21
+    cluster, places = SharedCluster(queues, 3, node_of(3500)), 21
     for queue in queues:
         submit(cluster, steady(queue.name, -(-2 * places // tenants)))
         for _ in range(3):
@@ -45,7 +53,7 @@ def test_owners_that_come_one_after_the_other_end_within_one_pod_of_equal_shares
 
 def test_what_is_lent_is_used_and_given_back_when_an_owner_leaves_and_comes_again() -> None:
     """While one owner has nothing to run the other has all; equal shares again after it is back."""
-    cluster = SharedCluster([Queue("a"), Queue("b")], nodes=2, cpu=4000)
+    cluster = SharedCluster([Queue("a"), Queue("b")], 2, node_of(4000))
     submit(cluster, [*steady("a", 16), *steady("b", 16)])
     cluster.round()
     assert (cluster.used("a"), cluster.used("b")) == (4000, 4000)
@@ -60,6 +68,12 @@ def test_what_is_lent_is_used_and_given_back_when_an_owner_leaves_and_comes_agai
     assert (cluster.used("a"), cluster.used("b")) == (4000, 4000)
 
 
+def random_job(draw: random.Random, number: int, queues: list[Queue], sizes: tuple[int, ...], mean_runs: float) -> Job:
+    """A job of any queue."""
+    pod_class = PodClass(requests=amounts(draw.choice(sizes)))
+    return Job(f"j{number}", draw.choice(queues).name, pod_class, draw.expovariate(1 / mean_runs))
+
+
 def random_arrivals(rounds: int, seed: int) -> SharedCluster:
     """Rounds in which bursts of jobs of all sizes come to queues in a tree, each with its own rules."""
     draw = random.Random(seed)
@@ -71,7 +85,7 @@ def random_arrivals(rounds: int, seed: int) -> SharedCluster:
         Queue("z", limit=amounts(6000), min_runtime=60),
     ]
     owners = [each for each in queues if each.name != "x"]
-    cluster, number, busy = SharedCluster(queues, nodes=3, cpu=4000), 0, owners
+    cluster, number, busy = SharedCluster(queues, 3, node_of(4000)), 0, owners
     for at in range(rounds):
         if at % 20 == 0:
             busy = draw.sample(owners, 2)
@@ -118,18 +132,19 @@ def test_evictions_end_when_nobody_asks_for_more(
         Queue(f"q{at}", weight=weight, guarantee=amounts(guarantee), min_runtime=0)
         for at, (weight, guarantee) in enumerate(drawn)
     ]
-    cluster = SharedCluster(queues, nodes=2, cpu=4000)
+    cluster = SharedCluster(queues, 2, node_of(4000))
     for number, wave in enumerate(waves):
         for at, (owner, cpu) in enumerate(wave):
             queue = queues[owner % len(queues)].name
             cluster.submit(Job(f"w{number}.{at}", queue, PodClass(requests=amounts(cpu)), 1e12))
-        cluster.round()
+        before = cluster.snapshot()
+        check_evictions(before, cluster.round(), DEFAULT_POLICIES)
         cluster.pass_time(SECONDS)
     for _ in range(12):
-        before = len(cluster.evictions)
+        known = len(cluster.evictions)
         cluster.round()
         cluster.pass_time(SECONDS)
-        if len(cluster.evictions) == before:
+        if len(cluster.evictions) == known:
             break
     quiet = len(cluster.evictions)
     for _ in range(3):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from support.model import amounts, node, snapshot
-
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.queues import Queue, QueueState, QueueUsage
+from flowcore.model.resources import CPU, Amounts
 from flowcore.model.running_pods import EvictionKind, RunningPod, RunningPods
 from flowcore.planning import RoundResult, run_round
 from flowcore.problem.result import Eviction
@@ -42,9 +42,10 @@ class SharedCluster:
         result: of the last round.
     """
 
-    def __init__(self, queues: list[Queue], *, nodes: int, cpu: int) -> None:
+    def __init__(self, queues: list[Queue], nodes: int, allocatable: Amounts) -> None:
+        """``allocatable``: of each node."""
         self.queues, self.now = queues, 10_000.0
-        self._nodes = [node(f"n{at}", cpu, pods=1000) for at in range(nodes)]
+        self._table = NodeTable.of(Node(f"n{at}", allocatable=allocatable) for at in range(nodes))
         self.waiting: dict[str, tuple[Job, PendingPod]] = {}
         self.running: dict[str, tuple[Job, RunningPod, float]] = {}
         self.evictions: list[tuple[float, Eviction]] = []
@@ -68,11 +69,12 @@ class SharedCluster:
             tuple(self.queues), {name: QueueUsage(tuple(sorted(total.items()))) for name, total in sums.items()}
         )
         pods = tuple(pod for _, pod, _ in self.running.values())
-        found = snapshot(
-            self._nodes,
-            [pod for _, pod in self.waiting.values()],
-            [(pod.node, pod.usage, ()) for pod in pods],
+        found = build_snapshot(
+            generation=1,
             now=self.now,
+            table=self._table,
+            running=[(pod.node, pod.usage, ()) for pod in pods],
+            pending=tuple(pod for _, pod in self.waiting.values()),
         )
         return replace(found, queues=state, running=RunningPods(pods))
 
@@ -106,17 +108,15 @@ class SharedCluster:
         self.evictions.append((self.now, eviction))
         self.submit(job)
 
-    def used(self, queue: str) -> int:
-        """Millicores that the pods of a queue hold."""
-        return sum(dict(pod.usage)["cpu"] for _, pod, _ in self.running.values() if pod.queue == queue)
+    def used(self, queue: str, resource: str = CPU) -> int:
+        """How much the pods of a queue hold."""
+        return sum(dict(pod.usage).get(resource, 0) for _, pod, _ in self.running.values() if pod.queue == queue)
+
+    def jobs_by_queue(self) -> Counter[str]:
+        """How many jobs of each queue wait or run."""
+        return Counter(job.queue for job, *_ in (*self.waiting.values(), *self.running.values()))
 
     def pass_time(self, seconds: float) -> None:
         """Time passes; pods that are done are gone."""
         self.now += seconds
         self.running = {key: each for key, each in self.running.items() if each[2] > self.now}
-
-
-def random_job(draw: random.Random, number: int, queues: list[Queue], sizes: tuple[int, ...], mean_runs: float) -> Job:
-    """A job of any queue."""
-    pod_class = PodClass(requests=amounts(draw.choice(sizes)))
-    return Job(f"j{number}", draw.choice(queues).name, pod_class, draw.expovariate(1 / mean_runs))
