@@ -16,6 +16,7 @@ from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange
 from flowcore.cluster.gang_registry import GangRegistry
 from flowcore.cluster.occupancy import Occupancy
 from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.queue_index import QueueIndex
 from flowcore.cluster.storage_index import StorageIndex
 from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
@@ -49,6 +50,7 @@ class Cluster:
         leaving: keys of bound pods that count as if they were being deleted (see ``set_leaving``).
         populations: how many pods there are of each kind that policies tell apart.
         disruption_budgets: PodDisruptionBudgets by key.
+        queues: FlowQueues, and which pods count for them.
         gangs: which pods belong together.
         occupancy: what is taken on each node.
     """
@@ -65,6 +67,7 @@ class Cluster:
         self.storage = StorageIndex()
         self.device_classes: dict[str, DeviceClass] = {}
         self.disruption_budgets: dict[str, DisruptionBudget] = {}
+        self.queues = QueueIndex()
         self.gangs = GangRegistry()
         self.occupancy = Occupancy()
         self._node_versions: dict[str, int] = {}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from flowcore.api import Interner, storage_decoder
-from flowcore.api.kinds import DEVICE_CLASS, NAMESPACE, NODE, POD, POD_GROUPS, STORAGE, ObjectKind
+from flowcore.api.kinds import DEVICE_CLASS, NAMESPACE, NODE, POD, POD_GROUPS, QUEUE, STORAGE, ObjectKind
 from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
@@ -46,6 +46,7 @@ def make_reflectors(
     add(POD, POD.plural, sinks.pod_decoder(intern, bad_input), sinks.PodSink(shell))
     add(NAMESPACE, NAMESPACE.plural, sinks.namespace_decoder(), sinks.NamespaceSink(shell))
     add(DEVICE_CLASS, DEVICE_CLASS.plural, sinks.device_class_decoder(), sinks.DeviceClassSink(shell))
+    add(QUEUE, QUEUE.plural, sinks.queue_decoder(), sinks.QueueSink(shell))
     for kind in STORAGE:
         add(kind, kind.plural, storage_decoder(kind.kind, intern), sinks.StorageSink(shell, kind.kind))
     for source, kind in POD_GROUPS.items():

@@ -33,6 +33,7 @@ from thalweg_operator.reservations.events import (
     PodsBlocked,
     PodsUnplaced,
     PoliciesChanged,
+    QueueSet,
     SchedulerAnswered,
     ScoresPlanned,
     StoragePut,
@@ -73,6 +74,7 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             | StoragePut()
             | StorageRemoved()
             | DeviceClassSet()
+            | QueueSet()
             | PodGroupPut()
             | PodGroupRemoved()
         ):

@@ -17,6 +17,7 @@ from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
+from flowcore.model.queues import Queue, QueueShare, QueueUsage
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageKey, StorageObject
 from flowcore.problem.result import Bounded
@@ -61,6 +62,7 @@ class PendingEntry(msgspec.Struct, array_like=True):
     gangs: tuple[str, ...] = ()
     victim: Victim | None = None
     plannable_since: float = 0.0
+    queue: str = ""
 
 
 class RoundRequest(msgspec.Struct):
@@ -80,6 +82,7 @@ class RoundRequest(msgspec.Struct):
         gangs: all gangs of the pending pods.
         persistent_usage: usage that does not come free (model/persistent_usage.py); None: unchanged.
         backfill_history: how long room has been held for gangs, from the last reply.
+        queues, queue_usage: all FlowQueues, and what their pods hold, by name.
     """
 
     number: int
@@ -105,6 +108,8 @@ class RoundRequest(msgspec.Struct):
     gangs: list[Gang] = []
     persistent_usage: tuple[PersistentUsage, ...] | None = None
     backfill_history: BackfillHistory = BackfillHistory()
+    queues: list[Queue] = []
+    queue_usage: dict[str, QueueUsage] = {}
     deadline: float = 0.0
     record_in: str = ""
     #: Whether more parts follow (see ``split_request``).
@@ -124,6 +129,8 @@ def split_request(request: RoundRequest) -> Iterator[RoundRequest]:
                 "images": [],
                 "gangs": [],
                 "persistent_usage": None,
+                "queues": [],
+                "queue_usage": {},
             }
         has_more = start + _CHUNK_SIZE < longest
         yield msgspec.structs.replace(request, **lists, has_more=has_more)
@@ -159,6 +166,7 @@ class RoundReply(msgspec.Struct, Bounded):
         cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
         scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
             name (planning/scores.py). They are encoded twice, since most are never read.
+        queue_shares: shares of all accepted queues once the plan is carried out.
         contradictions: position of a policy that rules some of its own pods out, and how.
         seconds: how long it took.
         phases: phases of these seconds, in order.
@@ -188,6 +196,7 @@ class RoundReply(msgspec.Struct, Bounded):
     atomic_groups: list[str] = []
     contradictions: list[tuple[int, str]] = []
     backfill_history: BackfillHistory = BackfillHistory()
+    queue_shares: list[QueueShare] = []
     problem: str = ""
     cause: str = ""
 

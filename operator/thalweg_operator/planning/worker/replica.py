@@ -9,6 +9,7 @@ from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.cluster.tables import ChangedRows, ClusterTables, TableChanges
 from flowcore.model.nodes import Report
 from flowcore.model.persistent_usage import PersistentUsage
+from flowcore.model.queues import QueueState
 from thalweg_operator.planning.worker.messages import RoundRequest, to_node_report
 from thalweg_operator.planning.worker.timed_verdicts import TimedVerdictCache
 
@@ -65,6 +66,7 @@ class Replica:
             gangs=request.gangs,
             persistent_usage=self._persistent_usage,
             backfill_history=request.backfill_history,
+            queues=QueueState(tuple(request.queues), request.queue_usage) if request.queues else None,
         )
         self.cache.follow(snapshot)
         return snapshot
