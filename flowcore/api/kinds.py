@@ -73,4 +73,14 @@ POLICY: Final = ObjectKind(KIND, PLURAL, GROUP, (VERSION,))
 QUEUE: Final = ObjectKind(queues.KIND, queues.PLURAL, GROUP, (VERSION,))
 
 #: All of them.
-KINDS: Final = (NODE, POD, NAMESPACE, *STORAGE, DEVICE_CLASS, *POD_GROUPS.values(), POLICY, QUEUE)
+KINDS: Final = (
+    NODE,
+    POD,
+    NAMESPACE,
+    *STORAGE,
+    DEVICE_CLASS,
+    DISRUPTION_BUDGET,
+    *POD_GROUPS.values(),
+    POLICY,
+    QUEUE,
+)

@@ -15,7 +15,8 @@ from flowcore.model.policies import Policy
 from flowcore.model.queues import QueueUsage
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.persistent_usage import PersistentUsageTracker
-from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report
+from thalweg_operator.planning.running_pods import RunningPodsTracker
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report, to_running_entry
 from thalweg_operator.planning.yielding import yielding
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.backoff import rejected_nodes
@@ -56,8 +57,10 @@ class RequestBuilder:
         deadline: RoundDeadline,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        running_pods: RunningPodsTracker,
     ) -> None:
         """``clock``: seconds of a monotonic clock. ``wall_clock``: seconds since the epoch."""
+        self._running_pods = running_pods
         self._cluster, self._ledger, self._policies = cluster, ledger, policies
         self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
         self._persistent_usage = PersistentUsageTracker(cluster, clock)
@@ -104,6 +107,7 @@ class RequestBuilder:
                     victim=victim_of(cluster, self._ledger, pod, planning_input.policies[place]),
                     plannable_since=self._ledger.plannable_since(pod, self._wall_clock()),
                     queue=cluster.queues.of(pod, cluster.namespaces),
+                    preempts=pod.preempts,
                 )
             )
         asked = [(pod, planning_input.policies[place].delivery) for pod, place in pods]
@@ -114,6 +118,8 @@ class RequestBuilder:
             entry.gangs = gang_names
         governed = ((pod, planning_input.policies[place]) for pod, place in pods)
         persistent_usage = await self._persistent_usage.update(governed, self._wall_clock(), fresh=reset)
+        running_changes = await self._running_pods.update(changes.namespaces, fresh=reset)
+        running = [to_running_entry(pod, classes, signatures) async for pod in yielding(running_changes.put)]
         images: dict[tuple[str, int], int] = {}
         reports = [to_node_report(name, report, images) async for name, report in yielding(changes.reports.items())]
         return RoundRequest(
@@ -140,6 +146,9 @@ class RequestBuilder:
             backfill_history=BackfillHistory(self._clock(), self.backfill_records),
             queues=list(cluster.queues.objects.values()),
             queue_usage=await self._queue_usage(),
+            running=running,
+            removed_running=running_changes.removed,
+            running_state=running_changes.state,
             deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
         )
 
