@@ -12,6 +12,7 @@ from flowcore.costs.model import Load
 from flowcore.evictions.broken_rules import BrokenRule, broken_rules
 from flowcore.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
+from flowcore.evictions.reclaims import ReclaimEligibility
 from flowcore.evictions.residents import Residents
 from flowcore.evictions.rules import evict_for_rules
 from flowcore.evictions.search import Search
@@ -24,6 +25,7 @@ from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.problem import Problem
 from flowcore.problem.result import Eviction, Placement, RoundResult, Unplaced
+from flowcore.shares.reclaim import Reclaim
 from flowcore.topology.constraints import UNCONSTRAINED
 
 _ACT = (ReschedulingMode.ACT,)
@@ -74,13 +76,16 @@ class _EvictionRound:
         free = candidate.free_for_others(problem.demands)
         self._state, self._held = EvictionState(result.after, free, residents, problem.demands), candidate.held
         self._moves = MoveEligibility(self._state, problem.policies, modes)
-        self._anyone = self._moves.any or bool((residents.priorities < highest).any())
+        self._reclaims = None
+        if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
+            self._reclaims = ReclaimEligibility(self._state, Reclaim(problem.snapshot), result.placements)
+        self._anyone = self._moves.any or self._reclaims is not None or bool((residents.priorities < highest).any())
 
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
         if not self._broken and not (self._waiting and self._anyone):
             return self._first
-        search = Search(self._state, self._problem.policies, self._problem.cache, self._moves)
+        search = Search(self._state, self._problem.policies, self._problem.cache, self._moves, self._reclaims)
         evict_for_rules(self._state, search.destinations, self._moves, self._broken)
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
