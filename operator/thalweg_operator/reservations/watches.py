@@ -24,6 +24,9 @@ from thalweg_operator.reservations.reservation import Owner
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
 
+#: Phases in which kube-scheduler may nominate the plan's node itself, because the extender told it the victims there.
+_TOLD = frozenset({Phase.AWAITING_VICTIM, Phase.HELD})
+
 
 def pod_put(step: Step, pod: Pod) -> None:
     """A pod came or changed."""
@@ -128,6 +131,8 @@ def _follow_nomination(cluster: Cluster, ledger: Ledger, pod: Pod) -> None:
     key = pod.key
     reservation = ledger.reservations.get(key)
     foreign = pod.nominated_node if pod.nominated_node != pod.planned_node else ""
+    if reservation is not None and reservation.phase in _TOLD and reservation.node == foreign:
+        return
     if reservation is not None and reservation.owner is Owner.OTHERS and reservation.node != foreign:
         ledger.drop(key)
         ledger.round_wanted = True
