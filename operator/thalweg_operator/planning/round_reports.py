@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from flowcore.model.policies import Policy
-from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.worker.messages import ProposedEviction, RoundReply, RoundRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,13 @@ class RoundReports:
         reports: by uid of the policy object: report of the last round in which pods of the policy waited.
         contradictions: by uid of the policy object: the policy as planned, and sentences that say which of its own pods
             it excludes.
+        proposals: by uid of the policy object: the moves that the last round would make if the policy acted.
     """
 
     def __init__(self) -> None:
         self.reports: dict[str, RoundReport] = {}
         self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
+        self.proposals: dict[str, list[ProposedEviction]] = {}
 
     def round_ended(
         self,
@@ -72,6 +74,9 @@ class RoundReports:
         if reply is not None:
             self.reports = {uid: report for uid, report in self.reports.items() if uid in known_uids}
             self.contradictions = {}
+            self.proposals = {}
+            for proposal in reply.proposals:
+                self.proposals.setdefault(uids.get(proposal.policy, ""), []).append(proposal)
             sentences: dict[int, list[str]] = {}
             for place, sentence in reply.contradictions:
                 sentences.setdefault(place, []).append(sentence)

@@ -17,6 +17,7 @@ from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
+from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageKey, StorageObject
 from flowcore.problem.result import Bounded
@@ -61,6 +62,24 @@ class PendingEntry(msgspec.Struct, array_like=True):
     gangs: tuple[str, ...] = ()
     victim: Victim | None = None
     plannable_since: float = 0.0
+
+
+class ProposedEviction(msgspec.Struct, frozen=True, array_like=True):
+    """A running pod that would leave its node if its policy acted (problem/result.py Eviction).
+
+    Attributes:
+        pod: its key.
+        policy: name of the policy that proposes it.
+        for_pods: keys of the pods that it makes room for.
+        to: the node with room for its replacement; "": none.
+    """
+
+    pod: str
+    node: str
+    policy: str
+    kind: EvictionKind
+    for_pods: tuple[str, ...] = ()
+    to: str = ""
 
 
 class RoundRequest(msgspec.Struct):
@@ -160,6 +179,7 @@ class RoundReply(msgspec.Struct, Bounded):
         scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
             name (planning/scores.py). They are encoded twice, since most are never read.
         contradictions: position of a policy that rules some of its own pods out, and how.
+        proposals: moves of policies that propose them, by pod.
         seconds: how long it took.
         phases: phases of these seconds, in order.
         filter_seconds: how long these phases waited for filters.
@@ -187,6 +207,7 @@ class RoundReply(msgspec.Struct, Bounded):
     scores: list[tuple[int, bytes]] = []
     atomic_groups: list[str] = []
     contradictions: list[tuple[int, str]] = []
+    proposals: list[ProposedEviction] = []
     backfill_history: BackfillHistory = BackfillHistory()
     problem: str = ""
     cause: str = ""

@@ -11,9 +11,10 @@ from flowcore.classes.columns import CacheStats
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.explain import Reason
+from flowcore.model.policies import ReschedulingMode
 from flowcore.planning import Round, RoundResult, run_round
 from thalweg_operator.planning.phases import Stopwatch
-from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.worker.messages import ProposedEviction, RoundReply, RoundRequest
 from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
@@ -91,6 +92,21 @@ def _run_steps(planning_round: Round, steps: int, is_late: Callable[[], bool]) -
             break
 
 
+def _to_proposals(request: RoundRequest, result: RoundResult) -> list[ProposedEviction]:
+    """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
+    if not result.proposals:
+        return []
+    proposing = {each.name for each in request.policies if each.rescheduling.mode is ReschedulingMode.PROPOSE}
+    governing = {entry.key: request.policies[entry.policy].name for entry in request.pending}
+    proposals = []
+    for eviction in sorted(result.proposals, key=lambda each: each.pod.key):
+        pod = eviction.pod
+        names = (pod.policy, *(governing.get(key, "") for key in eviction.for_pods))
+        policy = next((name for name in names if name in proposing), "")
+        proposals.append(ProposedEviction(pod.key, pod.node, policy, eviction.kind, eviction.for_pods, eviction.to))
+    return proposals
+
+
 def _to_reply(
     request: RoundRequest,
     results: list[RoundResult],
@@ -138,6 +154,7 @@ def _to_reply(
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
         ),
+        proposals=_to_proposals(request, results[0]),
         cache_tallies=[
             (name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()
         ],
