@@ -20,7 +20,9 @@ ROOM_HELD: Final = "RoomHeld"
 #: The pod may not take the place of the pod that it names.
 REPLACEMENT: Final = "Replacement"
 
-CODES: Final = frozenset(
-    (NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, *(each.name for each in IN_ORDER))
-)
+#: Its room goes to a pod of a higher priority.
+ROOM_TAKEN: Final = "RoomTaken"
+
+_OTHERS: Final = (NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, ROOM_TAKEN)
+CODES: Final = frozenset((*_OTHERS, *(each.name for each in IN_ORDER)))
 """All codes of pods that a round leaves unplaced."""

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from flowcore.classes import VerdictCache
 from flowcore.cluster.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
+from flowcore.evictions import plan_evictions
 from flowcore.methods.admission import Admission, complete
 from flowcore.methods.constructive import one_by_one
 from flowcore.methods.cp_sat import Subproblem, solve_exact
@@ -130,9 +131,10 @@ class Round:
         """The best plan so far."""
         candidate, bound = self._best_candidate()
         candidate, portfolio = invert_all(self._passes, candidate), self._portfolio
-        return build_result(
+        result = build_result(
             self._problem, candidate, bound, steps=self._steps, solves=portfolio.solves, arcs=portfolio.arcs
         )
+        return plan_evictions(self._problem, result, candidate.free_for_others(self._problem.demands))
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""

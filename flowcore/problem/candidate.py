@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flowcore.cluster.snapshot import Bools
+from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.problem.commits import Commit
 from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
@@ -78,3 +78,8 @@ class Candidate:
     cost: int
     decided: Decided = NOTHING_DECIDED
     held: HeldCapacity | None = None
+
+    def free_for_others(self, demands: Sequence[Demand]) -> Int64s:
+        """int64[N, R]: what is free after the plan and not held for anybody."""
+        capacity = self.capacity if self.held is None else self.held.reserve(self.capacity, demands)
+        return capacity.free

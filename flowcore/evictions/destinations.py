@@ -1,0 +1,92 @@
+"""Where the replacements of pods that leave go: nodes that have room now, before anybody leaves.
+
+So no move waits for another one, and a plan has no cycles: every destination is reserved before the first eviction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from flowcore.classes import VerdictCache
+from flowcore.cluster.snapshot import Bools, Int64s
+from flowcore.evictions.fit_checks import is_plain, static_fits
+from flowcore.evictions.state import EvictionState
+from flowcore.filters import round_invariant_fits, run_filters
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import Policy
+
+
+class Destinations:
+    """Finds nodes for replacements; it follows the state."""
+
+    def __init__(self, state: EvictionState, policies: Mapping[str, Policy], cache: VerdictCache) -> None:
+        self._state, self._policies, self._cache = state, policies, cache
+        #: Of each kind of pod: whether only resources decide, and bool[N] nodes that may take it.
+        self._known: dict[tuple[PodClass, PodSignature], tuple[bool, Bools]] = {}
+        total = np.maximum(state.snapshot().allocatable.astype(np.float64).sum(axis=0), 1.0)
+        self._share = 1.0 / total
+
+    def find(self, at: int, avoid: Bools) -> int:
+        """The node with the least room to spare that takes a resident's replacement; -1: none.
+
+        Args:
+            avoid: bool[N], nodes that it must not go to beside its own.
+        """
+        state = self._state
+        usage, free = state.residents.usage[at], state.free_now
+        asked = usage > 0
+        plain, allowed = self._allowed(at)
+        enough = (free[:, asked] >= usage[asked]).all(axis=1) & (state.free[:, asked] >= usage[asked]).all(axis=1)
+        usable = allowed & ~avoid & enough
+        usable[state.residents.nodes[at]] = False
+        nodes = np.nonzero(usable)[0]
+        if not len(nodes):
+            return -1
+        spare = (free[nodes] * self._share).sum(axis=1)
+        nodes = nodes[np.argsort(spare, kind="stable")]
+        if plain:
+            return int(nodes[0])
+        pod, signature = state.residents.pods[at], self._signature(at)
+        verdicts = run_filters(pod.pod_class, state.snapshot([at], leavers_stay=True), signature)
+        fitting = nodes[verdicts.fits[nodes]]
+        return int(fitting[0]) if len(fitting) else -1
+
+    def _signature(self, at: int) -> PodSignature:
+        pod = self._state.residents.pods[at]
+        policy = self._policies.get(pod.policy)
+        signature = msgspec.structs.replace(pod.signature, deleting=False)
+        return signature if policy is None else with_policy_constraints(signature, policy)
+
+    def _allowed(self, at: int) -> tuple[bool, Bools]:
+        pod, signature = self._state.residents.pods[at], self._signature(at)
+        key = (pod.pod_class, signature)
+        found = self._known.get(key)
+        if found is None:
+            snapshot = self._state.snapshot()
+            plain = is_plain(pod.pod_class, signature, snapshot)
+            allowed = (
+                round_invariant_fits(pod.pod_class, signature, snapshot)
+                if plain
+                else static_fits(pod.pod_class, signature, snapshot, self._cache)
+            )
+            found = self._known[key] = plain, allowed
+        return found
+
+    def reserve_all(self, members: Sequence[int], avoid: Bools, *, is_move: bool) -> bool:
+        """Reserves room for the replacements of pods that leave, the largest first; whether all have some.
+
+        What is reserved stays so where not all have some; the caller rolls back.
+        """
+        sizes: Int64s = self._state.residents.usage[list(members)]
+        order = np.argsort(-(sizes * self._share).sum(axis=1), kind="stable")
+        for place in order.tolist():
+            node = self.find(members[place], avoid)
+            if node < 0:
+                return False
+            self._state.reserve_replacement(members[place], node, is_move=is_move)
+        return True

@@ -1,0 +1,169 @@
+"""Which residents may leave for a waiting pod: by preemption, by being taken back, by a move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from flowcore.cluster.snapshot import PendingPod
+from flowcore.evictions.state import EvictionState
+from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode, ReschedulingPolicy
+from flowcore.model.running_pods import EvictionKind, RecentMove
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleEviction:
+    """Residents that leave together, as one node sees them.
+
+    Attributes:
+        members: all of them, wherever they are.
+        here: those on the node.
+    """
+
+    members: tuple[int, ...]
+    here: tuple[int, ...]
+
+
+def may_preempt(pod: PendingPod, policy: Policy, now: float) -> bool:
+    """Whether running pods may be evicted for a waiting pod at all."""
+    preemption = policy.preemption
+    return (
+        pod.preempts
+        and preemption.mode is PreemptionMode.LOWER_PRIORITY
+        and pod.victim is None
+        and now - (pod.waiting_since or now) >= preemption.after
+    )
+
+
+class Eligibility:
+    """Who may be preempted: strictly lower priority, budgets and gangs kept."""
+
+    kind = EvictionKind.PREEMPTION
+
+    def __init__(self, state: EvictionState) -> None:
+        self._state, self._residents = state, state.residents
+
+    def may_leave(self, at: int, priority: int) -> bool:
+        """Whether a resident may leave for a pod of a priority, but for budgets and gangs."""
+        residents = self._residents
+        return (
+            bool(residents.priorities[at] < priority)
+            and bool(residents.evictable[at])
+            and at not in self._state.leaving
+        )
+
+    def evictions(self, node: int, priority: int) -> list[list[PossibleEviction]]:
+        """Sets of evictions on a node, each the most important first; all of one set may leave together.
+
+        There are several where a PodDisruptionBudget or a gang lets some of its pods go and not all: the most important
+        ones (whom kube-scheduler counts first), the least important ones, the gang as a whole.
+        """
+        here = [at for at in self._residents.on(node) if self.may_leave(at, priority)]
+        if not here:
+            return []
+        choices = [self._choice(here, priority, whole_gangs=False)]
+        reverse = self._choice(here[::-1], priority, whole_gangs=False)[::-1]
+        if reverse != choices[0]:
+            choices.append(reverse)
+        if any(self._residents.pods[at].gang for at in here):
+            choices.append(self._choice(here, priority, whole_gangs=True))
+        return [choice for choice in choices if choice]
+
+    def _choice(self, order: Sequence[int], priority: int, *, whole_gangs: bool) -> list[PossibleEviction]:
+        """Evictions in an order, as long as budgets and gangs let them go."""
+        state, pods = self._state, self._residents.pods
+        budgets: dict[str, int] = {}
+        singles: dict[str, int] = {}
+        evictions: list[PossibleEviction] = []
+        gangs: set[str] = set()
+        for at in order:
+            gang = pods[at].gang
+            members: tuple[int, ...] = (at,)
+            if gang and whole_gangs:
+                if gang in gangs:
+                    continue
+                gangs.add(gang)
+                members = tuple(other for other in self._residents.by_gang[gang] if other not in state.leaving)
+                if not all(self.may_leave(other, priority) for other in members):
+                    continue
+            elif gang:
+                left = self._surplus(gang) - singles.get(gang, 0)
+                if left <= 0:
+                    continue
+            needed: dict[str, int] = {}
+            for member in members:
+                for budget in pods[member].budgets:
+                    needed[budget] = needed.get(budget, 0) + 1
+            if any(budgets.get(name, 0) + count > max(0, state.budgets[name]) for name, count in needed.items()):
+                continue
+            for name, count in needed.items():
+                budgets[name] = budgets.get(name, 0) + count
+            if gang and not whole_gangs:
+                singles[gang] = singles.get(gang, 0) + 1
+            node = int(self._residents.nodes[at])
+            evictions.append(
+                PossibleEviction(members, tuple(m for m in members if int(self._residents.nodes[m]) == node))
+            )
+        return evictions
+
+    def _surplus(self, name: str) -> int:
+        """How many pods of a gang may leave and the rest still be of use."""
+        gang = self._residents.running.gangs.get(name)
+        if gang is None or gang.whole:
+            return 0
+        return gang.running - self._state.leaving_by_gang[name] - gang.min_member
+
+
+class MoveEligibility:
+    """Who may be moved: what policies let go, within their limits."""
+
+    kind = EvictionKind.MIGRATION
+
+    def __init__(self, state: EvictionState, policies: Mapping[str, Policy], modes: Sequence[ReschedulingMode]) -> None:
+        self._state, self._residents, self._policies, self._modes = state, state.residents, policies, modes
+        self._recent: dict[tuple[str, str], int] = {}
+        self._last_hour: dict[str, int] = {}
+        for move in state.residents.running.moves:
+            self._count(move)
+
+    def _count(self, move: RecentMove) -> None:
+        self._last_hour[move.policy] = self._last_hour.get(move.policy, 0) + 1
+        if move.under_way:
+            for key in (("node", move.node), ("namespace", move.namespace), ("owner", move.owner)):
+                self._recent[key] = self._recent.get(key, 0) + 1
+
+    @property
+    def any(self) -> bool:
+        """Whether any policy moves pods."""
+        return any(policy.rescheduling.mode in self._modes for policy in self._policies.values())
+
+    def limits(self, at: int) -> ReschedulingPolicy | None:
+        """What the policy of a resident says of moves; None: it is not moved."""
+        pod = self._residents.pods[at]
+        policy = self._policies.get(pod.policy)
+        if policy is None or policy.rescheduling.mode not in self._modes or pod.immovable_reason:
+            return None
+        return policy.rescheduling
+
+    def may_move(self, at: int, priority: int) -> bool:
+        """Whether a resident may be moved for a pod of a priority, within all limits."""
+        residents, state = self._residents, self._state
+        pod = residents.pods[at]
+        rescheduling = self.limits(at) if residents.is_running(at) else None
+        if (
+            rescheduling is None
+            or pod.priority > priority
+            or at in state.leaving
+            or not residents.evictable[at]
+            or any(state.budgets[budget] <= 0 for budget in pod.budgets)
+        ):
+            return False
+        most = {
+            ("node", pod.node): rescheduling.per_node,
+            ("namespace", pod.namespace): rescheduling.per_namespace,
+            ("owner", pod.owner): rescheduling.per_owner,
+        }
+        if any(state.moves[key] + self._recent.get(key, 0) >= limit for key, limit in most.items()):
+            return False
+        decided = state.moves["policy", pod.policy]
+        return decided < rescheduling.per_round and decided + self._last_hour.get(pod.policy, 0) < rescheduling.per_hour

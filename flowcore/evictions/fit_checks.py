@@ -1,0 +1,111 @@
+"""Whether a node has room for pods of a demand if some residents leave: by arithmetic, or by every filter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from flowcore.classes import VerdictCache
+from flowcore.cluster.snapshot import Bools, Snapshot
+from flowcore.evictions.residents import Residents
+from flowcore.evictions.state import EvictionState
+from flowcore.filters import run_filters
+from flowcore.filters.registry import IN_ORDER, RUNNING_TERMS, run_filter
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.problem.demands import Demand
+
+
+class FitCheck(Protocol):
+    """Answers for one demand; it follows the state."""
+
+    #: bool[N]: nodes that reject its pods whoever leaves are False.
+    possible: Bools
+
+    def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
+        """Whether so many pods fit on a node once these residents have left too."""
+        ...
+
+
+def is_plain(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -> bool:
+    """Whether only resources change where pods of a class fit: no ports, volumes or rules between pods.
+
+    Rules of running pods about it count where they reject a node.
+    """
+    constraints = signature.constraints
+    if pod_class.host_ports or pod_class.volumes:
+        return False
+    if constraints is not None and (
+        constraints.affinity or constraints.anti_affinity or constraints.spread or constraints.limits
+    ):
+        return False
+    return not any(each.nodes.any() for each in run_filter(RUNNING_TERMS, pod_class, signature, snapshot))
+
+
+def static_fits(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, cache: VerdictCache) -> Bools:
+    """bool[N]: nodes that pass every filter that reads nothing but the node."""
+    fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
+    for each in IN_ORDER:
+        if each.state is None:
+            for rejection in cache.run_filter(each, pod_class, signature, snapshot):
+                fits &= ~rejection.nodes
+    return fits
+
+
+class ResourceFit:
+    """For pods whose fit only resources decide."""
+
+    def __init__(self, state: EvictionState, demand: Demand) -> None:
+        self._state = state
+        self.possible = demand.allowed
+        self._columns = np.nonzero(demand.requests > 0)[0].tolist()
+        self._requests = demand.requests[demand.requests > 0].tolist()
+        self._usage: dict[int, Sequence[int]] = {}
+
+    def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
+        """See FitCheck."""
+        free = self._state.free[node]
+        usages = [self.usage(at) for at in without]
+        for place, (column, request) in enumerate(zip(self._columns, self._requests, strict=True)):
+            if int(free[column]) + sum(usage[place] for usage in usages) < request * count:
+                return False
+        return True
+
+    def usage(self, at: int) -> Sequence[int]:
+        """What a resident uses of the resources that the demand asks for."""
+        found = self._usage.get(at)
+        if found is None:
+            found = self._usage[at] = self._state.residents.usage[at][self._columns].tolist()
+        return found
+
+    def missing(self, node: int, count: int) -> list[int]:
+        """What is missing of these resources for so many pods; not above zero where there is enough."""
+        free = self._state.free[node]
+        return [
+            request * count - int(free[column]) for column, request in zip(self._columns, self._requests, strict=True)
+        ]
+
+
+class FilteredFit:
+    """For pods with ports, volumes or rules between pods: every filter judges the cluster without those that leave."""
+
+    def __init__(self, state: EvictionState, demand: Demand, cache: VerdictCache) -> None:
+        self._state, self._demand = state, demand
+        group = demand.group
+        self._pod_class, self._signature = group.pod_class, group.signature
+        self.possible = static_fits(group.pod_class, group.signature, state.snapshot(), cache)
+
+    @cached_property
+    def residents(self) -> Residents:
+        """Those of the state."""
+        return self._state.residents
+
+    def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
+        """See FitCheck; pods of such demands are decided one by one."""
+        if count > 1:
+            return False
+        snapshot = self._state.snapshot(without)
+        return bool(run_filters(self._pod_class, snapshot, self._signature).fits[node])

@@ -1,0 +1,236 @@
+"""The second part of a round: running pods leave for those that the first part found no node for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from flowcore.cluster.snapshot import Int64s, Snapshot
+from flowcore.costs.model import Load
+from flowcore.evictions.eligibility import MoveEligibility, may_preempt
+from flowcore.evictions.fit_checks import is_plain
+from flowcore.evictions.residents import Residents
+from flowcore.evictions.search import Search
+from flowcore.evictions.state import EvictionState
+from flowcore.evictions.take_back import take_back
+from flowcore.evictions.waiting import Waiting, waiting_after
+from flowcore.explain.codes import ROOM_TAKEN
+from flowcore.filters import run_filters
+from flowcore.model.policies import Policy, ReschedulingMode
+from flowcore.model.running_pods import EvictionKind, RunningPods
+from flowcore.problem.problem import Problem
+from flowcore.problem.result import Eviction, Placement, RoundResult, Unplaced
+from flowcore.topology.constraints import UNCONSTRAINED
+
+_ACT = (ReschedulingMode.ACT,)
+_ACT_OR_PROPOSE = (ReschedulingMode.ACT, ReschedulingMode.PROPOSE)
+
+
+def plan_evictions(problem: Problem, result: RoundResult, free: Int64s) -> RoundResult:
+    """The result with evictions and the placements that they allow; the same result where nobody leaves.
+
+    Args:
+        problem: what the first part solved.
+        result: of the first part.
+        free: int64[N, R], what it leaves free, without room that is held for others.
+    """
+    running = problem.snapshot.running
+    if running is None or not result.unplaced:
+        return result
+    found = _EvictionRound(problem, result, free, running, _ACT).result()
+    if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
+        proposed = _EvictionRound(problem, result, free, running, _ACT_OR_PROPOSE).result().evictions
+        moves = tuple(each for each in proposed if each.kind is EvictionKind.MIGRATION)
+        found = replace(found, proposals=moves if moves != found.evictions else ())
+    return found
+
+
+class _EvictionRound:
+    """One search, with the policies of some modes moving their pods."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        result: RoundResult,
+        free: Int64s,
+        running: RunningPods,
+        modes: Sequence[ReschedulingMode],
+    ) -> None:
+        self._problem, self._first = problem, result
+        self._waiting = waiting_after(problem, result)
+        highest = max((each.priority for each in self._waiting), default=-(2**31))
+        residents = Residents.of(result.after, running, _revocable(problem, result, highest))
+        self._state = EvictionState(result.after, free, residents, problem.demands)
+        self._moves = MoveEligibility(self._state, problem.policies, modes)
+        self._anyone = self._moves.any or bool((residents.priorities < highest).any())
+
+    def result(self) -> RoundResult:
+        """The first part's result, and what is decided here."""
+        if not self._waiting or not self._anyone:
+            return self._first
+        search = Search(self._state, self._problem.policies, self._problem.cache, self._moves)
+        groups: dict[str, Waiting] = {}
+        for waiting in self._waiting:
+            self._place(search, waiting)
+            if waiting.group >= 0:
+                groups.update({pod.key: waiting for _, pods in waiting.demands for pod in pods})
+        self._drop_what_breaks_rules(groups)
+        take_back(self._state, self._holds)
+        search.find_replacements()
+        return self._build(groups)
+
+    # --- search ---
+
+    def _place(self, search: Search, waiting: Waiting) -> None:
+        if waiting.group < 0:
+            ((at, pods),) = waiting.demands
+            policy, now = self._policy(at), self._problem.snapshot.now
+            preempting = [pod for pod in pods if may_preempt(pod, policy, now)]
+            others = [pod for pod in pods if not may_preempt(pod, policy, now)]
+            search.place_all(at, preempting, preempts=True)
+            if others:
+                search.place_all(at, others, preempts=False)
+            return
+        checkpoint = self._state.checkpoint()
+        for nodes in waiting.allowed or (None,):
+            if all(
+                search.place_all(
+                    at,
+                    pods,
+                    preempts=all(may_preempt(pod, self._policy(at), self._problem.snapshot.now) for pod in pods),
+                    nodes=nodes,
+                )
+                == len(pods)
+                for at, pods in waiting.demands
+            ):
+                return
+            self._state.roll_back(checkpoint)
+
+    def _policy(self, at: int) -> Policy:
+        return self._problem.demands[at].policy
+
+    # --- verification ---
+
+    def _rejected(self) -> int:
+        """The first arrival that a filter rejects, in the order in which they come; -1: none."""
+        state = self._state
+        for place, arrival in enumerate(state.arrivals):
+            group = state.demands[arrival.demand].group
+            if self._is_plain(arrival.demand):
+                continue
+            snapshot = state.snapshot(arrivals=place)
+            if not run_filters(group.pod_class, snapshot, group.signature).fits[arrival.node]:
+                return place
+        return -1
+
+    def _is_plain(self, at: int) -> bool:
+        group = self._problem.demands[at].group
+        return is_plain(group.pod_class, group.signature, self._first.after)
+
+    def _holds(self) -> bool:
+        return self._rejected() < 0
+
+    def _drop_what_breaks_rules(self, groups: Mapping[str, Waiting]) -> None:
+        """Pods that a filter rejects after all, with the rest of their group; who left for them is taken back later."""
+        while (place := self._rejected()) >= 0:
+            key = self._state.arrivals[place].pod.key
+            waiting = groups.get(key)
+            dropped = {key} if waiting is None else {pod.key for _, pods in waiting.demands for pod in pods}
+            self._state.drop_arrivals(dropped)
+
+    # --- result ---
+
+    def _build(self, groups: Mapping[str, Waiting]) -> RoundResult:
+        state, first = self._state, self._first
+        if not state.arrivals and not state.leaving:
+            return first
+        after = state.snapshot()
+        arrived = {arrival.pod.key for arrival in state.arrivals}
+        revoked = {
+            state.residents.placement(at).pod.key: leaving.for_pods
+            for at, leaving in state.leaving.items()
+            if leaving.kind is None
+        }
+        placements = tuple(each for each in first.placements if each.pod.key not in revoked)
+        revoked_pods = tuple(
+            self._unplaced_again(each, revoked[each.pod.key]) for each in first.placements if each.pod.key in revoked
+        )
+        unplaced = tuple(each for each in first.unplaced if each.pod.key not in arrived)
+        more = self._placements(after, groups)
+        cost = sum(each.price for each in (*placements, *more)) + sum(each.price for each in (*unplaced, *revoked_pods))
+        return replace(
+            first,
+            placements=(*placements, *more),
+            unplaced=(*unplaced, *revoked_pods),
+            evictions=self._evictions(),
+            cost=cost,
+            # The bound of the first part holds only while nobody leaves.
+            lower_bound=min(0, cost),
+            after=after,
+        )
+
+    def _placements(self, after: Snapshot, groups: Mapping[str, Waiting]) -> list[Placement]:
+        state, names = self._state, [node.name for node in after.table.nodes]
+        load = Load.of(after)
+        leavers: dict[int, list[str]] = {}
+        for at, leaving in state.leaving.items():
+            if leaving.kind is not None:
+                leavers.setdefault(int(state.residents.nodes[at]), []).append(state.residents.pods[at].key)
+        found = []
+        for arrival in state.arrivals:
+            demand = state.demands[arrival.demand]
+            here = load.at(np.array([arrival.node], dtype=np.int64))
+            price = int(demand.arc[arrival.node]) + int(demand.potential.increase(here, demand.size)[0])
+            group = groups.get(arrival.pod.key)
+            waits = not (arrival.at_once and self._is_plain(arrival.demand))
+            found.append(
+                Placement(
+                    arrival.pod,
+                    names[arrival.node],
+                    max(0, price),
+                    atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
+                    victims=tuple(leavers.get(arrival.node, ())) if waits else (),
+                )
+            )
+        return found
+
+    def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
+        """A placement that is taken back."""
+        at = next(at for at, demand in enumerate(self._problem.demands) if placement.pod in demand.group.pods)
+        demand = self._problem.demands[at]
+        price = int(demand.prices[demand.group.pods.index(placement.pod)])
+        others = f"{for_pods[0]} and {len(for_pods) - 1} others" if len(for_pods) > 1 else for_pods[0]
+        text = f"Its room on {placement.node} goes to {others} of a higher priority."
+        return Unplaced(placement.pod, text, price, ROOM_TAKEN, more_nodes_help=True)
+
+    def _evictions(self) -> tuple[Eviction, ...]:
+        state, names = self._state, [node.name for node in self._first.after.table.nodes]
+        return tuple(
+            Eviction(
+                state.residents.pods[at],
+                leaving.kind,
+                tuple(dict.fromkeys(leaving.for_pods)) or self._waiting_at(int(state.residents.nodes[at])),
+                names[leaving.to] if leaving.to >= 0 else "",
+            )
+            for at, leaving in state.leaving.items()
+            if leaving.kind is not None
+        )
+
+    def _waiting_at(self, node: int) -> tuple[str, ...]:
+        """Keys of the pods that come to a node."""
+        return tuple(arrival.pod.key for arrival in self._state.arrivals if arrival.node == node)
+
+
+def _revocable(problem: Problem, result: RoundResult, priority: int) -> list[Placement]:
+    """Placements of lower priority that nothing else of the plan depends on."""
+    free = {
+        pod.key
+        for demand in problem.demands
+        if demand.constraints is UNCONSTRAINED and demand.group.pod_class.priority < priority
+        for pod in demand.group.pods
+    }
+    return [
+        each for each in result.placements if each.pod.key in free and not each.atomic_group and each.pod.victim is None
+    ]

@@ -1,0 +1,130 @@
+"""The search: waiting pods that found no node get one by moves, or else by victims, the most important pods first.
+
+Each step takes the node where a demand's next pods cost least by kube-scheduler's own order of victims. Several pods of
+a demand share victims: what counts is the victims for each pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from flowcore.classes import VerdictCache
+from flowcore.cluster.snapshot import Bools, Int64s, PendingPod
+from flowcore.evictions.destinations import Destinations
+from flowcore.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
+from flowcore.evictions.node_search import NodeSearch
+from flowcore.evictions.state import EvictionState
+from flowcore.evictions.victims import Victims, choose_victims
+from flowcore.model.policies import Policy
+
+#: Nodes on which moves are really tried.
+_MAX_TRIES = 64
+
+
+class Search:
+    """Changes the state; what it decides can be rolled back."""
+
+    def __init__(
+        self,
+        state: EvictionState,
+        policies: Mapping[str, Policy],
+        cache: VerdictCache,
+        moves: MoveEligibility,
+    ) -> None:
+        self._state, self._cache, self._moves = state, cache, moves
+        self._eligibility = Eligibility(state)
+        self._destinations = Destinations(state, policies, cache)
+
+    def place_all(self, demand: int, pods: Sequence[PendingPod], *, preempts: bool, nodes: Bools | None = None) -> int:
+        """Places as many of these pods of a demand as possible, in their order; returns how many.
+
+        Args:
+            preempts: whether pods may be evicted for them; if not, pods are only moved.
+            nodes: bool[N], nodes to choose from; None: all.
+        """
+        this = NodeSearch(self._state, demand, self._cache, nodes)
+        placed = 0
+        while placed < len(pods):
+            took = self._place_next(this, pods[placed:], preempts=preempts)
+            if not took:
+                break
+            placed += took
+        return placed
+
+    def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool) -> int:
+        """Places the first pods, on one node; how many, 0: there is no way."""
+        node = this.with_room()
+        if node >= 0:
+            self._state.arrive(pods[0], this.number, node)
+            return 1
+        if self._moves.any and self._move_for(this, pods[0]):
+            return 1
+        if not preempts:
+            return 0
+        found = this.best(self._eligibility, len(pods))
+        if found is None:
+            return 0
+        chosen = pods[: found.count]
+        for at in found.members:
+            self._state.let_leave(at, self._eligibility.kind, [pod.key for pod in chosen])
+        for pod in chosen:
+            self._state.arrive(pod, this.number, found.node)
+        this.changed({found.node, *(int(self._state.residents.nodes[at]) for at in found.members)})
+        return len(chosen)
+
+    def _move_for(self, this: NodeSearch, pod: PendingPod) -> bool:
+        """Moves pods off one node for a waiting pod, as few as possible."""
+        state, residents = self._state, self._state.residents
+        candidates: list[Victims] = []
+        for node in this.nodes_to_look_at(self._movable_usage(this)):
+            evictions = [
+                PossibleEviction((at,), (at,)) for at in residents.on(node) if self._moves.may_move(at, this.priority)
+            ]
+            if evictions:
+                found = choose_victims(residents, this.fit_check, node, [evictions])
+                if found is not None:
+                    candidates.append(found)
+        candidates.sort(key=lambda each: (len(each.members), each.key))
+        for found in candidates[:_MAX_TRIES]:
+            checkpoint = state.checkpoint()
+            avoid = np.zeros(len(state.free), dtype=np.bool_)
+            avoid[found.node] = True
+            if self._move(found.members, pod.key, avoid):
+                state.arrive(pod, this.number, found.node)
+                this.changed({found.node, *(state.leaving[at].to for at in found.members)})
+                return True
+            state.roll_back(checkpoint)
+        return False
+
+    def _move(self, members: Sequence[int], key: str, avoid: Bools) -> bool:
+        """Decides moves one by one, so that each counts for the limits of the next."""
+        order = sorted(members, key=lambda at: -int(self._state.residents.usage[at].max()))
+        for at in order:
+            if not self._moves.may_move(at, 2**31):
+                return False
+            self._state.let_leave(at, self._moves.kind, [key])
+            if not self._destinations.reserve_all([at], avoid, is_move=True):
+                return False
+        return True
+
+    def _movable_usage(self, this: NodeSearch) -> Int64s:
+        """int64[N, R]: what pods use that may be moved."""
+        residents = self._state.residents
+        mask = np.array(
+            [self._moves.may_move(at, this.priority) for at in range(residents.running_count)], dtype=np.bool_
+        )
+        found = np.zeros_like(self._state.free)
+        chosen = np.nonzero(mask)[0]
+        np.add.at(found, residents.nodes[chosen], residents.usage[chosen])
+        return found
+
+    def find_replacements(self) -> None:
+        """Gives preempted pods that a controller replaces a node, as far as there is room."""
+        state, residents = self._state, self._state.residents
+        avoid = np.zeros(len(state.free), dtype=np.bool_)
+        for at, leaving in sorted(state.leaving.items(), key=lambda each: -residents.pods[each[0]].priority):
+            pod = residents.pods[at]
+            if leaving.to < 0 and residents.is_running(at) and pod.owner and not pod.gang:
+                self._destinations.reserve_all([at], avoid, is_move=False)

@@ -1,0 +1,246 @@
+"""A plan with evictions in the making: who leaves, who comes, what is free; every decision can be taken back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from flowcore.cluster.snapshot import Int64s, PendingPod, Snapshot, non_zero_requests
+from flowcore.evictions.residents import Residents
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.model.running_pods import EvictionKind, RunningPod
+from flowcore.problem.demands import Demand
+
+
+@dataclass(slots=True)
+class Leaving:
+    """A resident that leaves.
+
+    Attributes:
+        kind: why; None: a placement that is taken back.
+        for_pods: keys of the pods that it leaves for.
+        to: the node where its replacement goes; -1: none.
+    """
+
+    kind: EvictionKind | None
+    for_pods: list[str] = field(default_factory=list)
+    to: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A waiting pod that gets a node.
+
+    Attributes:
+        demand: number of its demand in the problem.
+        at_once: the room is free without anybody leaving.
+    """
+
+    pod: PendingPod
+    demand: int
+    node: int
+    at_once: bool
+
+
+class EvictionState:
+    """See the module.
+
+    Attributes:
+        free: int64[N, R], free once everybody has left who leaves, and arrived who arrives.
+        free_now: int64[N, R], free before anybody leaves, with all that needs nobody to leave counted as there.
+        leaving: by number of the resident.
+        arrivals: in the order of the decisions.
+        budgets: evictions that each PodDisruptionBudget allows beyond those decided.
+        leaving_by_gang: how many running pods of each gang leave.
+        moves: how many moves there are by policy, node, namespace and owner; ("policy", name) and so on.
+    """
+
+    def __init__(self, snapshot: Snapshot, free: Int64s, residents: Residents, demands: tuple[Demand, ...]) -> None:
+        """``free``: int64[N, R], after the plan so far. ``snapshot``: the same, with nothing pending."""
+        self._snapshot, self.residents, self.demands = snapshot, residents, demands
+        self.free, self.free_now = free.copy(), free.copy()
+        self.leaving: dict[int, Leaving] = {}
+        self.arrivals: list[Arrival] = []
+        self.budgets: Counter[str] = Counter(residents.running.budgets)
+        self.leaving_by_gang: Counter[str] = Counter()
+        self.moves: Counter[tuple[str, str]] = Counter()
+        self._undo: list[Callable[[], None]] = []
+
+    # --- decisions ---
+
+    def checkpoint(self) -> int:
+        """To be given to ``roll_back``."""
+        return len(self._undo)
+
+    def roll_back(self, checkpoint: int) -> None:
+        """Takes back all decisions since a checkpoint."""
+        while len(self._undo) > checkpoint:
+            self._undo.pop()()
+
+    def let_leave(self, at: int, kind: EvictionKind, for_pods: Iterable[str]) -> None:
+        """A resident leaves. Of one that leaves already the pods are noted that it leaves for, too."""
+        known, names = self.leaving.get(at), list(for_pods)
+        if known is not None:
+            known.for_pods += names
+            self._undo.append(lambda: _shorten(known.for_pods, len(names)))
+            return
+        residents, pod = self.residents, self.residents.pods[at]
+        node, usage = int(residents.nodes[at]), residents.usage[at]
+        runs = residents.is_running(at)
+        self.leaving[at] = Leaving(kind if runs else None, names)
+        self.free[node] += usage
+        if runs:
+            self._count(pod.budgets, pod.gang, -1)
+        else:
+            self.free_now[node] += usage  # it is not there yet
+
+        def undo() -> None:
+            del self.leaving[at]
+            self.free[node] -= usage
+            if runs:
+                self._count(pod.budgets, pod.gang, 1)
+            else:
+                self.free_now[node] -= usage
+
+        self._undo.append(undo)
+
+    def _count(self, budgets: Iterable[str], gang: str, sign: int) -> None:
+        for budget in budgets:
+            self.budgets[budget] += sign
+        if gang:
+            self.leaving_by_gang[gang] -= sign
+
+    def reserve_replacement(self, at: int, node: int, *, is_move: bool) -> None:
+        """FitCheck for the replacement of a pod that leaves is taken on another node, of what is free now."""
+        leaving, usage, pod = self.leaving[at], self.residents.usage[at], self.residents.pods[at]
+        leaving.to = node
+        counted = _counted_move(pod) if is_move else []
+        self.free[node] -= usage
+        self.free_now[node] -= usage
+        self.moves.update(counted)
+
+        def undo() -> None:
+            leaving.to = -1
+            self.free[node] += usage
+            self.free_now[node] += usage
+            self.moves.subtract(counted)
+
+        self._undo.append(undo)
+
+    def arrive(self, pod: PendingPod, demand: int, node: int) -> None:
+        """A waiting pod gets a node."""
+        requests = self.demands[demand].requests
+        asked = requests > 0
+        at_once = bool((requests[asked] <= self.free_now[node][asked]).all())
+        self.arrivals.append(Arrival(pod, demand, node, at_once))
+        self.free[node] -= requests
+        if at_once:
+            self.free_now[node] -= requests
+
+        def undo() -> None:
+            self.arrivals.pop()
+            self.free[node] += requests
+            if at_once:
+                self.free_now[node] += requests
+
+        self._undo.append(undo)
+
+    def stay(self, at: int) -> None:
+        """A resident that was to leave stays; this cannot be rolled back."""
+        leaving = self.leaving.pop(at)
+        residents, pod = self.residents, self.residents.pods[at]
+        node, usage = int(residents.nodes[at]), residents.usage[at]
+        self.free[node] -= usage
+        if leaving.to >= 0:
+            self.free[leaving.to] += usage
+            self.free_now[leaving.to] += usage
+            if leaving.kind is EvictionKind.MIGRATION:
+                self.moves.subtract(_counted_move(pod))
+        if residents.is_running(at):
+            self._count(pod.budgets, pod.gang, 1)
+        else:
+            self.free_now[node] -= usage
+        self._undo.clear()
+
+    def drop_arrivals(self, keys: AbstractSet[str]) -> None:
+        """Waiting pods do not come after all; this cannot be rolled back."""
+        for arrival in self.arrivals:
+            if arrival.pod.key in keys:
+                requests = self.demands[arrival.demand].requests
+                self.free[arrival.node] += requests
+                if arrival.at_once:
+                    self.free_now[arrival.node] += requests
+        self.arrivals = [arrival for arrival in self.arrivals if arrival.pod.key not in keys]
+        for leaving in self.leaving.values():
+            leaving.for_pods = [key for key in leaving.for_pods if key not in keys]
+        self._undo.clear()
+
+    def leave_again(self, at: int, leaving: Leaving) -> None:
+        """Undoes ``stay``."""
+        self.let_leave(at, leaving.kind or EvictionKind.PREEMPTION, leaving.for_pods)
+        if leaving.to >= 0:
+            self.reserve_replacement(at, leaving.to, is_move=leaving.kind is EvictionKind.MIGRATION)
+
+    # --- what follows ---
+
+    def fits(self, demand: Demand, node: int) -> bool:
+        """Whether a node has the resources for one more pod, once everybody has left who leaves."""
+        asked = demand.requests > 0
+        return bool((demand.requests[asked] <= self.free[node][asked]).all())
+
+    def snapshot(
+        self, without: Iterable[int] = (), *, leavers_stay: bool = False, arrivals: int | None = None
+    ) -> Snapshot:
+        """The cluster with all decisions: without those that leave, with all arrivals and replacements.
+
+        Args:
+            without: residents that are left out too.
+            leavers_stay: those that leave are still there.
+            arrivals: only so many of the waiting pods have come; None: all.
+        """
+        residents, before = self.residents, self._snapshot
+        names = [node.name for node in before.table.nodes]
+        gone = list(dict.fromkeys([*(() if leavers_stay else self.leaving), *without]))
+        placed: list[tuple[str, PodSignature]] = []
+        used, assumed = before.used.copy(), before.non_zero_requested.copy()
+        ports = dict(before.ports)
+        storage = before.storage
+        removed: list[tuple[str, PodSignature]] = []
+        for at in gone:
+            pod, node = residents.pods[at], int(residents.nodes[at])
+            used[node] -= residents.usage[at]
+            assumed[node] = np.maximum(assumed[node] - non_zero_requests(pod.usage), 0)
+            if pod.pod_class.host_ports:
+                ports[node] = ports.get(node, frozenset()) - frozenset(pod.pod_class.host_ports)
+            removed.append((names[node], pod.signature))
+            storage = storage.without(names[node], pod.pod_class.volumes)
+
+        def add(pod_class: PodClass, signature: PodSignature, node: int, amounts: Int64s) -> None:
+            used[node] += amounts
+            assumed[node] += np.array(non_zero_requests(pod_class.requests), dtype=np.int64)
+            if pod_class.host_ports:
+                ports[node] = ports.get(node, frozenset()) | frozenset(pod_class.host_ports)
+            placed.append((names[node], signature))
+
+        for at, leaving in self.leaving.items():
+            if leaving.to >= 0 and at not in without:
+                pod = residents.pods[at]
+                add(pod.pod_class, pod.signature, leaving.to, residents.usage[at])
+        for arrival in self.arrivals[:arrivals]:
+            add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
+        found = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
+
+        return replace(found, storage=storage)
+
+
+def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:
+    return [("policy", pod.policy), ("node", pod.node), ("namespace", pod.namespace), ("owner", pod.owner)]
+
+
+def _shorten(values: list[str], count: int) -> None:
+    del values[len(values) - count :]
