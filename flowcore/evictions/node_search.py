@@ -36,6 +36,7 @@ class NodeSearch:
         self._heap: list[tuple[tuple[float, ...], int, Victims]] = []
         self._version: dict[int, int] = {}
         self._stale: set[int] = set()
+        self._looked_at: set[int] = set()
         #: Nodes that are not in the heap yet, by the lowest priority that must leave; None: not computed.
         self._tiers: list[tuple[int, list[int]]] | None = None
 
@@ -70,8 +71,8 @@ class NodeSearch:
         return chosen
 
     def changed(self, nodes: Iterable[int]) -> None:
-        """What was found on these nodes does not hold any more."""
-        for node in nodes:
+        """What was found on these nodes does not hold any more; where more than resources decides, nor on any other."""
+        for node in nodes if self._plain else tuple(self._looked_at):
             self._version[node] = self._version.get(node, 0) + 1
             self._stale.add(node)
 
@@ -86,6 +87,7 @@ class NodeSearch:
             # A node of a later tier loses pods of that priority at least.
             if self._tiers and (not self._heap or self._heap[0][0][0] >= self._tiers[0][0]):
                 _, nodes = self._tiers.pop(0)
+                self._looked_at.update(nodes)
                 for node in nodes:
                     self._push(eligibility, node, count)
                 continue

@@ -71,8 +71,15 @@ class Search:
             self._state.let_leave(at, self._eligibility.kind, [pod.key for pod in chosen])
         for pod in chosen:
             self._state.arrive(pod, this.number, found.node)
-        this.changed({found.node, *(int(self._state.residents.nodes[at]) for at in found.members)})
+        this.changed({found.node, *self._nodes_of(found.members)})
         return len(chosen)
+
+    def _nodes_of(self, members: Sequence[int]) -> set[int]:
+        """The nodes of residents, and of the gangs that they belong to."""
+        residents = self._state.residents
+        gangs = {residents.pods[at].gang for at in members} - {""}
+        others = (at for name in gangs for at in residents.by_gang[name])
+        return {int(residents.nodes[at]) for at in (*members, *others)}
 
     def _move_for(self, this: NodeSearch, pod: PendingPod) -> bool:
         """Moves pods off one node for a waiting pod, as few as possible."""

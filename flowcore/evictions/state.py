@@ -206,6 +206,7 @@ class EvictionState:
         residents, before = self.residents, self._snapshot
         names = [node.name for node in before.table.nodes]
         gone = list(dict.fromkeys([*(() if leavers_stay else self.leaving), *without]))
+        left_out = frozenset(gone)
         placed: list[tuple[str, PodSignature]] = []
         used, assumed = before.used.copy(), before.non_zero_requested.copy()
         ports = dict(before.ports)
@@ -215,10 +216,15 @@ class EvictionState:
             pod, node = residents.pods[at], int(residents.nodes[at])
             used[node] -= residents.usage[at]
             assumed[node] = np.maximum(assumed[node] - non_zero_requests(pod.usage), 0)
-            if pod.pod_class.host_ports:
-                ports[node] = ports.get(node, frozenset()) - frozenset(pod.pod_class.host_ports)
             removed.append((names[node], pod.signature))
-            storage = storage.without(names[node], pod.pod_class.volumes)
+            if pod.pod_class.host_ports or pod.pod_class.volumes:
+                # Others of the node may hold the same: pods that bypassed the scheduler, volumes that are shared.
+                rest = [residents.pods[other].pod_class for other in residents.on(node) if other not in left_out]
+                held = {port for each in rest for port in each.host_ports}
+                ports[node] = ports.get(node, frozenset()) - (frozenset(pod.pod_class.host_ports) - held)
+                mounted = {volume for each in rest for volume in each.volumes}
+                freed = tuple(volume for volume in pod.pod_class.volumes if volume not in mounted)
+                storage = storage.without(names[node], freed)
 
         def add(pod_class: PodClass, signature: PodSignature, node: int, amounts: Int64s) -> None:
             used[node] += amounts

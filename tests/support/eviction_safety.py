@@ -1,0 +1,185 @@
+"""What must hold of every plan with evictions, whatever the cluster.
+
+Each check reads the snapshot and the plan only, carries the plan out in its order, and asks every filter at each step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from flowcore.cluster.snapshot import Snapshot
+from flowcore.filters import run_filters
+from flowcore.model.pod_index import PodIndex, PodSignature
+from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode
+from flowcore.model.running_pods import EvictionKind, RunningPod
+from flowcore.planning import RoundResult
+from flowcore.problem.result import Eviction, Placement
+
+
+class Carried:
+    """A cluster in which a plan is carried out step by step."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        assert snapshot.running is not None
+        self._there: list[tuple[str, str, PodClass, PodSignature]] = []
+        self._used = snapshot.used.copy()
+        self._gone: list[RunningPod] = []
+        self._running = {pod.key: pod for pod in snapshot.running.pods}
+
+    def now(self, without: Iterable[RunningPod] = ()) -> Snapshot:
+        """The cluster as it is, but for some pods."""
+        snapshot, gone = self._snapshot, [*self._gone, *without]
+        used = self._used.copy()
+        for pod in without:
+            used[snapshot.table.index[pod.node]] -= snapshot.vector(pod.usage)
+        ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
+        for pod in gone:
+            at = snapshot.table.index[pod.node]
+            ports[at] = ports.get(at, frozenset()) - frozenset(pod.pod_class.host_ports)
+        index = PodIndex(snapshot.pod_index.namespaces)
+        for signature, node, count in snapshot.pod_index.counts():
+            index.change(signature, node, count)
+        for pod in gone:
+            index.change(pod.signature, pod.node, -1)
+        for node, _, pod_class, signature in self._there:
+            at = snapshot.table.index[node]
+            ports[at] = ports.get(at, frozenset()) | frozenset(pod_class.host_ports)
+            index.change(signature, node, 1)
+        return snapshot.with_usage(used, snapshot.non_zero_requested, ports, index)
+
+    def check_fits(self, key: str, node: str, pod_class: PodClass, signature: PodSignature, now: Snapshot) -> None:
+        """Every filter lets a pod in."""
+        verdicts = run_filters(pod_class, now, signature)
+        at = now.table.index[node]
+        assert verdicts.fits[at], f"{key} on {node}: {verdicts.of_node(at)}"
+
+    def come(self, key: str, node: str, pod_class: PodClass, signature: PodSignature) -> None:
+        """A pod takes its room."""
+        self._used[self._snapshot.table.index[node]] += self._snapshot.vector(pod_class.requests)
+        self._there.append((node, key, pod_class, signature))
+
+    def leave(self, pod: RunningPod) -> None:
+        """A pod is gone."""
+        assert pod not in self._gone, f"{pod.key} leaves twice"
+        self._used[self._snapshot.table.index[pod.node]] -= self._snapshot.vector(pod.usage)
+        self._gone.append(pod)
+
+
+def check_evictions(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, Policy]) -> None:
+    """All that holds of any plan with evictions."""
+    assert snapshot.running is not None
+    check_order(snapshot, result)
+    check_victims(snapshot, result, policies)
+    check_budgets(snapshot, result)
+    check_gangs_leave_whole(snapshot, result)
+    check_nobody_leaves_in_vain(snapshot, result)
+    check_moves(snapshot, result, policies)
+
+
+def check_order(snapshot: Snapshot, result: RoundResult) -> None:
+    """All filters pass at each step, and the plan counts right."""
+    after = carry_out(snapshot, result.placements, result.evictions)
+    assert (result.after.used == after.used).all(), "usage is miscounted afterwards"
+
+
+def carry_out(snapshot: Snapshot, placements: Iterable[Placement], evictions: Iterable[Eviction]) -> Snapshot:
+    """Placements without victims, then reserved replacements, then evictions, then the others; all filters pass."""
+    carried = Carried(snapshot)
+    for placement in placements:
+        if not placement.victims:
+            _place(carried, placement, carried.now())
+    for each in evictions:
+        if each.to:
+            pod = each.pod
+            carried.check_fits(pod.key, each.to, pod.pod_class, pod.signature, carried.now(without=[pod]))
+            assert each.to != pod.node, f"{pod.key} moves to its own node"
+            carried.come(pod.key, each.to, msgspec.structs.replace(pod.pod_class, requests=pod.usage), pod.signature)
+    for each in evictions:
+        carried.leave(each.pod)
+    for placement in placements:
+        if placement.victims:
+            _place(carried, placement, carried.now())
+    return carried.now()
+
+
+def _place(carried: Carried, placement: Placement, now: Snapshot) -> None:
+    pod = placement.pod
+    carried.check_fits(pod.key, placement.node, pod.pod_class, pod.signature, now)
+    carried.come(pod.key, placement.node, pod.pod_class, pod.signature)
+
+
+def check_victims(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, Policy]) -> None:
+    """Victims have a strictly lower priority than all they leave for, may be evicted, and somebody waits for each."""
+    pending = {pod.key: pod for pod in snapshot.pending}
+    placed = {placement.pod.key: placement for placement in result.placements}
+    evicted = [each.pod.key for each in result.evictions]
+    assert len(evicted) == len(set(evicted)), "a pod is evicted twice"
+    for placement in result.placements:
+        assert set(placement.victims) <= set(evicted), "a placement waits for a pod that stays"
+    for each in result.evictions:
+        assert not each.pod.unevictable_reason, f"{each.pod.key}: {each.pod.unevictable_reason}"
+        assert each.for_pods, f"{each.pod.key} leaves for nobody"
+        for key in each.for_pods:
+            assert key in placed, f"{each.pod.key} leaves for {key}, which has no node"
+            pod = pending[key]
+            if each.kind is EvictionKind.PREEMPTION:
+                assert each.pod.priority < pod.pod_class.priority, f"{each.pod.key} leaves for {key}"
+                assert pod.preempts, f"{each.pod.key} leaves for {key}, which preempts nobody"
+                assert policies[pod.policy].preemption.mode is PreemptionMode.LOWER_PRIORITY
+
+
+def check_budgets(snapshot: Snapshot, result: RoundResult) -> None:
+    """No PodDisruptionBudget loses more pods than it allows."""
+    assert snapshot.running is not None
+    lost = Counter(budget for each in result.evictions for budget in each.pod.budgets)
+    for budget, count in lost.items():
+        assert count <= snapshot.running.budgets.get(budget, 0), f"{budget} loses {count}"
+
+
+def check_gangs_leave_whole(snapshot: Snapshot, result: RoundResult) -> None:
+    """A gang keeps as many pods as it needs, or loses all of them."""
+    assert snapshot.running is not None
+    lost = Counter(each.pod.gang for each in result.evictions if each.pod.gang)
+    for name, count in lost.items():
+        gang = snapshot.running.gangs[name]
+        left = gang.running - count
+        assert not left or (left >= gang.min_member and not gang.whole), f"{name} loses {count} of {gang.running}"
+
+
+def check_nobody_leaves_in_vain(snapshot: Snapshot, result: RoundResult) -> None:
+    """No victim could have stayed with the rest of the plan as it is."""
+    for each in result.evictions:
+        if each.pod.gang:
+            continue
+        rest = [other for other in result.evictions if other is not each]
+        placements = [
+            replace(placement, victims=tuple(key for key in placement.victims if key != each.pod.key))
+            for placement in result.placements
+        ]
+        with pytest.raises(AssertionError):
+            carry_out(snapshot, placements, rest)
+
+
+def check_moves(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, Policy]) -> None:
+    """Only what a policy lets go is moved, to a reserved place, and within its limits."""
+    moved = [each for each in result.evictions if each.kind is EvictionKind.MIGRATION]
+    counted: Counter[tuple[str, str]] = Counter()
+    for each in moved:
+        pod = each.pod
+        assert each.to, f"{pod.key} is moved nowhere"
+        assert not pod.immovable_reason, f"{pod.key} is moved: {pod.immovable_reason}"
+        assert policies[pod.policy].rescheduling.mode is ReschedulingMode.ACT
+        counted.update([("policy", pod.policy), ("node", pod.node), ("ns", pod.namespace), ("owner", pod.owner)])
+    for each in moved:
+        limits = policies[each.pod.policy].rescheduling
+        assert counted["policy", each.pod.policy] <= limits.per_round
+        assert counted["node", each.pod.node] <= limits.per_node
+        assert counted["ns", each.pod.namespace] <= limits.per_namespace
+        assert counted["owner", each.pod.owner] <= limits.per_owner
