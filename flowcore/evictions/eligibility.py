@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flowcore.cluster.snapshot import PendingPod
+import numpy as np
+
+from flowcore.cluster.snapshot import Bools, PendingPod
 from flowcore.evictions.state import EvictionState
-from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode, ReschedulingPolicy
+from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RecentMove
 
 
@@ -42,6 +44,13 @@ class Eligibility:
 
     def __init__(self, state: EvictionState) -> None:
         self._state, self._residents = state, state.residents
+
+    def mask(self, priority: int) -> Bools:
+        """bool[V]: ``may_leave`` of all residents."""
+        residents = self._residents
+        found: Bools = residents.evictable & (residents.priorities < priority)
+        found[list(self._state.leaving)] = False
+        return found
 
     def may_leave(self, at: int, priority: int) -> bool:
         """Whether a resident may leave for a pod of a priority, but for budgets and gangs."""
@@ -121,6 +130,7 @@ class MoveEligibility:
 
     def __init__(self, state: EvictionState, policies: Mapping[str, Policy], modes: Sequence[ReschedulingMode]) -> None:
         self._state, self._residents, self._policies, self._modes = state, state.residents, policies, modes
+        self._movable = self._may_ever_move()
         self._recent: dict[tuple[str, str], int] = {}
         self._last_hour: dict[str, int] = {}
         for move in state.residents.running.moves:
@@ -137,27 +147,35 @@ class MoveEligibility:
         """Whether any policy moves pods."""
         return any(policy.rescheduling.mode in self._modes for policy in self._policies.values())
 
-    def limits(self, at: int) -> ReschedulingPolicy | None:
-        """What the policy of a resident says of moves; None: it is not moved."""
-        pod = self._residents.pods[at]
-        policy = self._policies.get(pod.policy)
-        if policy is None or policy.rescheduling.mode not in self._modes or pod.immovable_reason:
-            return None
-        return policy.rescheduling
+    def _may_ever_move(self) -> Bools:
+        """bool[V]: residents that policies let go, whatever is decided."""
+        residents = self._residents
+        if not self.any:
+            return np.zeros(len(residents.pods), dtype=np.bool_)
+        moves = {name for name, policy in self._policies.items() if policy.rescheduling.mode in self._modes}
+        running = residents.running_count
+        movable = [
+            at < running and pod.policy in moves and not pod.immovable_reason for at, pod in enumerate(residents.pods)
+        ]
+        return residents.evictable & np.array(movable, dtype=np.bool_)
+
+    def mask(self, priority: int) -> Bools:
+        """bool[V]: residents that may be moved for a pod of a priority, but for budgets and limits."""
+        found: Bools = self._movable & (self._residents.priorities <= priority)
+        found[list(self._state.leaving)] = False
+        return found
 
     def may_move(self, at: int, priority: int) -> bool:
         """Whether a resident may be moved for a pod of a priority, within all limits."""
-        residents, state = self._residents, self._state
-        pod = residents.pods[at]
-        rescheduling = self.limits(at) if residents.is_running(at) else None
+        state, pod = self._state, self._residents.pods[at]
         if (
-            rescheduling is None
+            not self._movable[at]
             or pod.priority > priority
             or at in state.leaving
-            or not residents.evictable[at]
             or any(state.budgets[budget] <= 0 for budget in pod.budgets)
         ):
             return False
+        rescheduling = self._policies[pod.policy].rescheduling
         most = {
             ("node", pod.node): rescheduling.per_node,
             ("namespace", pod.namespace): rescheduling.per_namespace,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from flowcore.classes import VerdictCache
 from flowcore.cluster.snapshot import Bools, Snapshot
-from flowcore.evictions.residents import Residents
 from flowcore.evictions.state import EvictionState
 from flowcore.filters import run_filters
 from flowcore.filters.registry import IN_ORDER, RUNNING_TERMS, run_filter
@@ -24,6 +22,12 @@ class FitCheck(Protocol):
 
     #: bool[N]: nodes that reject its pods whoever leaves are False.
     possible: Bools
+    #: Whether the verdict on a node follows from that node alone.
+    by_node: bool
+
+    def fits_now(self) -> Bools:
+        """bool[N]: nodes where a pod fits with nobody else leaving."""
+        ...
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
         """Whether so many pods fit on a node once these residents have left too."""
@@ -58,12 +62,20 @@ def static_fits(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot
 class ResourceFit:
     """For pods whose fit only resources decide."""
 
+    by_node = True
+
     def __init__(self, state: EvictionState, demand: Demand) -> None:
         self._state = state
         self.possible = demand.allowed
+        self._demand = demand
         self._columns = np.nonzero(demand.requests > 0)[0].tolist()
         self._requests = demand.requests[demand.requests > 0].tolist()
         self._usage: dict[int, Sequence[int]] = {}
+
+    def fits_now(self) -> Bools:
+        """See FitCheck."""
+        found: Bools = np.all(self._state.free[:, self._columns] >= self._demand.requests[self._columns], axis=1)
+        return found
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
         """See FitCheck."""
@@ -92,16 +104,18 @@ class ResourceFit:
 class FilteredFit:
     """For pods with ports, volumes or rules between pods: every filter judges the cluster without those that leave."""
 
-    def __init__(self, state: EvictionState, demand: Demand, cache: VerdictCache) -> None:
-        self._state, self._demand = state, demand
+    by_node = False
+
+    def __init__(self, state: EvictionState, demand: Demand, before: Snapshot, cache: VerdictCache) -> None:
+        """``before``: the cluster before any decision."""
+        self._state = state
         group = demand.group
         self._pod_class, self._signature = group.pod_class, group.signature
-        self.possible = static_fits(group.pod_class, group.signature, state.snapshot(), cache)
+        self.possible = static_fits(group.pod_class, group.signature, before, cache)
 
-    @cached_property
-    def residents(self) -> Residents:
-        """Those of the state."""
-        return self._state.residents
+    def fits_now(self) -> Bools:
+        """See FitCheck."""
+        return run_filters(self._pod_class, self._state.snapshot(), self._signature).fits
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
         """See FitCheck; pods of such demands are decided one by one."""

@@ -7,97 +7,105 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from flowcore.classes import VerdictCache
-from flowcore.cluster.snapshot import Bools, Int64s
+from flowcore.cluster.snapshot import Bools
 from flowcore.evictions.eligibility import Eligibility, PossibleEviction
-from flowcore.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
+from flowcore.evictions.fit_checks import FitCheck
+from flowcore.evictions.ladders import Bounds, Ladders
 from flowcore.evictions.state import EvictionState
 from flowcore.evictions.victims import Victims, choose_victims
 from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.problem.demands import Demand
 
-#: Nodes that are looked at one by one for a plain demand, and for one that every filter must judge.
-_MAX_NODES, _MAX_FILTERED_NODES = 2_000, 48
+#: Nodes of equal bounds that are looked at one by one.
+_MAX_TIES = 128
+#: The same for pods whose every verdict takes all filters, once victims are known, and before.
+_MAX_FILTERED_TIES, _MAX_FILTERED_NODES = 32, 256
 
 
 class NodeSearch:
     """Where the next pods of one demand go."""
 
-    def __init__(self, state: EvictionState, number: int, cache: VerdictCache, nodes: Bools | None) -> None:
-        self._state, self.number = state, number
+    def __init__(
+        self, state: EvictionState, number: int, fit_check: FitCheck, ladders: Ladders, nodes: Bools | None
+    ) -> None:
+        """``nodes``: bool[N], nodes to choose from; None: all."""
+        self._state, self.number, self.fit_check, self._ladders = state, number, fit_check, ladders
         self._demand: Demand = state.demands[number]
-        group = self._demand.group
-        self.priority = group.pod_class.priority
-        self._plain = is_plain(group.pod_class, group.signature, state.snapshot())
-        self.fit_check: FitCheck = (
-            ResourceFit(state, self._demand) if self._plain else FilteredFit(state, self._demand, cache)
-        )
-        self._possible = self.fit_check.possible if nodes is None else self.fit_check.possible & nodes
+        self.priority = self._demand.group.pod_class.priority
+        self._possible = fit_check.possible if nodes is None else fit_check.possible & nodes
         self._heap: list[tuple[tuple[float, ...], int, Victims]] = []
         self._version: dict[int, int] = {}
         self._stale: set[int] = set()
         self._looked_at: set[int] = set()
-        #: Nodes that are not in the heap yet, by the lowest priority that must leave; None: not computed.
-        self._tiers: list[tuple[int, list[int]]] | None = None
+        #: Nodes that were not looked at yet, and the place among them; None: not computed.
+        self._bounds: Bounds | None = None
+        self._next = self._ties = 0
 
     def with_room(self) -> int:
-        """The node that takes the next pod with nobody else leaving, the one with the least room to spare; -1: none."""
-        if not self._plain:
-            for node in self.nodes_to_look_at(np.zeros_like(self._state.free)):
-                if self.fit_check.fits(node, ()):
-                    return node
+        """The cheapest node that takes the next pod with nobody else leaving; -1: none.
+
+        Room that is free now goes first: then the pod waits for nobody.
+        """
+        nodes = np.nonzero(self._possible & self.fit_check.fits_now())[0]
+        if not len(nodes):
             return -1
         requests = self._demand.requests
         asked = requests > 0
-        enough = self._possible & (self._state.free[:, asked] >= requests[asked]).all(axis=1)
-        nodes = np.nonzero(enough)[0]
-        if not len(nodes):
-            return -1
-        # FitCheck that is free now first: then the pod waits for nobody.
         now = (self._state.free_now[nodes][:, asked] >= requests[asked]).all(axis=1)
         cost = self._demand.arc[nodes] + self._demand.first_increase[nodes]
         return int(nodes[np.lexsort((cost, ~now))[0]])
 
-    def nodes_to_look_at(self, usage: Int64s) -> list[int]:
-        """Nodes that may take a pod once residents with this usage have left, int64[N, R]; the likeliest first."""
-        requests = self._demand.requests
-        asked = requests > 0
-        free = self._state.free[:, asked] + usage[:, asked]
-        nodes = np.nonzero(self._possible & (free >= requests[asked]).all(axis=1))[0]
-        missing = np.maximum(requests[asked] - self._state.free[nodes][:, asked], 0)
-        share = (missing / np.maximum(requests[asked], 1)).max(axis=1, initial=0.0)
-        limit = _MAX_NODES if self._plain else _MAX_FILTERED_NODES
-        chosen: list[int] = nodes[np.argsort(share, kind="stable")][:limit].tolist()
-        return chosen
+    def bounds(self, may_leave: Bools) -> Bounds:
+        """Nodes that may take a pod once residents have left, the most promising first.
+
+        Args:
+            may_leave: bool[V], those that may.
+        """
+        return self._ladders.bounds(self._possible, may_leave, self._state.free, self._demand.requests)
 
     def changed(self, nodes: Iterable[int]) -> None:
         """What was found on these nodes does not hold any more; where more than resources decides, nor on any other."""
-        for node in nodes if self._plain else tuple(self._looked_at):
+        for node in nodes if self.fit_check.by_node else tuple(self._looked_at):
             self._version[node] = self._version.get(node, 0) + 1
             self._stale.add(node)
 
     def best(self, eligibility: Eligibility, count: int) -> Victims | None:
         """The node and victims that cost least for each pod, of up to ``count`` pods; None: nobody's leaving helps."""
-        if self._tiers is None:
-            self._tiers = self._nodes_by_priority()
+        if self._bounds is None:
+            self._bounds = self.bounds(eligibility.mask(self.priority))
         for node in sorted(self._stale):
             self._push(eligibility, node, count)
         self._stale.clear()
-        while self._heap or self._tiers:
-            # A node of a later tier loses pods of that priority at least.
-            if self._tiers and (not self._heap or self._heap[0][0][0] >= self._tiers[0][0]):
-                _, nodes = self._tiers.pop(0)
-                self._looked_at.update(nodes)
-                for node in nodes:
-                    self._push(eligibility, node, count)
+        while True:
+            if self._should_look_further(count):
+                node = int(self._bounds.nodes[self._next])
+                self._next += 1
+                self._looked_at.add(node)
+                self._push(eligibility, node, count)
                 continue
+            if not self._heap:
+                return None
             _, version, found = heapq.heappop(self._heap)
             if version != self._version.get(found.node, 0):
                 continue
             if found.count <= count and self._holds(found):
                 return found
             self._push(eligibility, found.node, count)
-        return None
+
+    def _should_look_further(self, count: int) -> bool:
+        """Whether the next node may be better than the best so far, with victims shared by ``count`` pods."""
+        bounds = self._bounds
+        if bounds is None or self._next >= len(bounds.nodes):
+            return False
+        if not self._heap:
+            self._ties = 0
+            return self.fit_check.by_node or self._next < _MAX_FILTERED_NODES
+        known = self._heap[0][0][:2]
+        bound = (float(bounds.priority[self._next]), float(bounds.total[self._next]) / count)
+        if bound > known:
+            return False
+        self._ties += 1
+        return self._ties <= (_MAX_TIES if self.fit_check.by_node else _MAX_FILTERED_TIES)
 
     def _holds(self, found: Victims) -> bool:
         state = self._state
@@ -118,7 +126,7 @@ class NodeSearch:
         if found is None:
             return
         options = [found]
-        if count > 1 and self._plain:
+        if count > 1 and self.fit_check.by_node:
             most = self._most(node, choices[0], count)
             if most > 1:
                 shared = choose_victims(residents, self.fit_check, node, choices, most)
@@ -134,23 +142,3 @@ class NodeSearch:
             for at in eviction.here:
                 free += self._state.residents.usage[at]
         return min(count, int(count_fitting(self._demand.requests, free[np.newaxis])[0]))
-
-    def _nodes_by_priority(self) -> list[tuple[int, list[int]]]:
-        """The lowest priority up to which pods must leave for one of the demand's, and the nodes where that suffices.
-
-        Resources alone decide that, so it is a lower bound.
-        """
-        residents, state = self._state.residents, self._state
-        mask = residents.evictable & (residents.priorities < self.priority)
-        mask[list(state.leaving)] = False
-        usage = np.zeros_like(state.free)
-        tiers: list[tuple[int, list[int]]] = []
-        seen: set[int] = set()
-        for priority in np.unique(residents.priorities[mask]).tolist():
-            chosen = np.nonzero(mask & (residents.priorities == priority))[0]
-            np.add.at(usage, residents.nodes[chosen], residents.usage[chosen])
-            nodes = [node for node in self.nodes_to_look_at(usage) if node not in seen]
-            seen.update(nodes)
-            if nodes:
-                tiers.append((priority, nodes))
-        return tiers

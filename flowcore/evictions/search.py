@@ -11,16 +11,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from flowcore.classes import VerdictCache
-from flowcore.cluster.snapshot import Bools, Int64s, PendingPod
+from flowcore.cluster.snapshot import Bools, PendingPod
 from flowcore.evictions.destinations import Destinations
 from flowcore.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
+from flowcore.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
+from flowcore.evictions.ladders import Ladders
 from flowcore.evictions.node_search import NodeSearch
 from flowcore.evictions.state import EvictionState
 from flowcore.evictions.victims import Victims, choose_victims
 from flowcore.model.policies import Policy
 
-#: Nodes on which moves are really tried.
-_MAX_TRIES = 64
+#: Nodes on which sets of moves are looked for, and sets that are really tried.
+_MAX_NODES, _MAX_TRIES = 256, 64
 
 
 class Search:
@@ -35,6 +37,9 @@ class Search:
     ) -> None:
         self._state, self._cache, self._moves = state, cache, moves
         self._eligibility = Eligibility(state)
+        self._ladders = Ladders(state.residents)
+        self._before = state.snapshot()
+        self._fit_checks: dict[int, FitCheck] = {}
         self._destinations = Destinations(state, policies, cache)
 
     def place_all(self, demand: int, pods: Sequence[PendingPod], *, preempts: bool, nodes: Bools | None = None) -> int:
@@ -44,7 +49,7 @@ class Search:
             preempts: whether pods may be evicted for them; if not, pods are only moved.
             nodes: bool[N], nodes to choose from; None: all.
         """
-        this = NodeSearch(self._state, demand, self._cache, nodes)
+        this = NodeSearch(self._state, demand, self._fit_check(demand), self._ladders, nodes)
         placed = 0
         while placed < len(pods):
             took = self._place_next(this, pods[placed:], preempts=preempts)
@@ -53,9 +58,18 @@ class Search:
             placed += took
         return placed
 
+    def _fit_check(self, demand: int) -> FitCheck:
+        found = self._fit_checks.get(demand)
+        if found is None:
+            state, this = self._state, self._state.demands[demand]
+            plain = is_plain(this.group.pod_class, this.group.signature, self._before)
+            found = ResourceFit(state, this) if plain else FilteredFit(state, this, self._before, self._cache)
+            self._fit_checks[demand] = found
+        return found
+
     def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool) -> int:
         """Places the first pods, on one node; how many, 0: there is no way."""
-        node = this.with_room()
+        node = this.with_room() if self._state.changed else -1
         if node >= 0:
             self._state.arrive(pods[0], this.number, node)
             return 1
@@ -85,12 +99,11 @@ class Search:
         """Moves pods off one node for a waiting pod, as few as possible."""
         state, residents = self._state, self._state.residents
         candidates: list[Victims] = []
-        for node in this.nodes_to_look_at(self._movable_usage(this)):
-            evictions = [
-                PossibleEviction((at,), (at,)) for at in residents.on(node) if self._moves.may_move(at, this.priority)
-            ]
-            if evictions:
-                found = choose_victims(residents, this.fit_check, node, [evictions])
+        for node in this.bounds(self._moves.mask(this.priority)).nodes[:_MAX_NODES].tolist():
+            movable = [at for at in residents.on(node) if self._moves.may_move(at, this.priority)]
+            if movable:
+                each_alone = [PossibleEviction((at,), (at,)) for at in movable]
+                found = choose_victims(residents, this.fit_check, node, [each_alone])
                 if found is not None:
                     candidates.append(found)
         candidates.sort(key=lambda each: (len(each.members), each.key))
@@ -115,17 +128,6 @@ class Search:
             if not self._destinations.reserve_all([at], avoid, is_move=True):
                 return False
         return True
-
-    def _movable_usage(self, this: NodeSearch) -> Int64s:
-        """int64[N, R]: what pods use that may be moved."""
-        residents = self._state.residents
-        mask = np.array(
-            [self._moves.may_move(at, this.priority) for at in range(residents.running_count)], dtype=np.bool_
-        )
-        found = np.zeros_like(self._state.free)
-        chosen = np.nonzero(mask)[0]
-        np.add.at(found, residents.nodes[chosen], residents.usage[chosen])
-        return found
 
     def find_replacements(self) -> None:
         """Gives preempted pods that a controller replaces a node, as far as there is room."""

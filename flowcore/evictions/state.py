@@ -188,6 +188,11 @@ class EvictionState:
 
     # --- what follows ---
 
+    @property
+    def changed(self) -> bool:
+        """Whether anything was decided."""
+        return bool(self.leaving or self.arrivals)
+
     def fits(self, demand: Demand, node: int) -> bool:
         """Whether a node has the resources for one more pod, once everybody has left who leaves."""
         asked = demand.requests > 0

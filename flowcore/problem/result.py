@@ -56,12 +56,16 @@ class Eviction:
     Attributes:
         for_pods: keys of the pods that it leaves for.
         to: the node where room for its replacement is free now and reserved; "": none.
+        reason: a sentence for people beyond the kind; "": none.
+        by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
     """
 
     pod: RunningPod
     kind: EvictionKind
     for_pods: tuple[str, ...] = ()
     to: str = ""
+    reason: str = ""
+    by_controller: bool = False
 
 
 @dataclass(frozen=True, slots=True)

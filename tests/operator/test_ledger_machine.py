@@ -316,7 +316,10 @@ class LedgerMachine(RuleBasedStateMachine):
         world.wait(60, 20.0)
         ledger = world.ledger
         assert not ledger.reservations
-        assert not ledger.successor_by_victim
+        assert not ledger.victims
+        assert not ledger.waiting_groups
+        assert not ledger.unevictable
+        assert not ledger.checking
         assert not ledger.pending
         assert not ledger.evicting
         assert not world.cluster.occupancy.usage

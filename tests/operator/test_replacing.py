@@ -301,7 +301,7 @@ async def test_an_eviction_that_is_not_wanted_any_more(change: Callable[[Scene],
     scene.state.look_after()
     assert not scene.evictions()
     assert not scene.state.reservations
-    assert not scene.state.successor_by_victim
+    assert not scene.state.victims
 
 
 _NO_START: dict[str, tuple[Callable[[Scene], object], str]] = {
@@ -498,7 +498,7 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
         scene.state.look_after()
         for each in scene.asked:
             if each.wanted():
-                new_one = scene.state.successor_by_victim[each.pod.key]
+                (new_one,) = scene.state.victims[each.pod.key].for_pods
                 assert scene.state.waiting[new_one].replaces == each.pod.name
                 leaves = scene.state.pods[each.pod.key].deleting
                 beside = [p for p in scene.state.pods.values() if p.node_name and not p.terminal and p.name != "t0"]
@@ -520,7 +520,7 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
         waits = key in scene.bound or pod.name in scene.told or observed
         assert waits, f"{key} was forgotten"
     for key, reservation in scene.state.reservations.items():
-        assert key in scene.bound or reservation.victim is not None
+        assert key in scene.bound or reservation.victims
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,8 @@ class LedgerChecks:
             assert each.pod.key == key
             assert key in waiting, f"{key} is reserved and does not wait"
             assert waiting[key].uid == each.pod.uid, f"{key} is reserved for another pod of this name"
-            assert (each.phase is Phase.AWAITING_VICTIM) == (each.victim is not None)
+            assert each.phase is Phase.AWAITING_VICTIM or not each.victims
+            assert each.phase in (Phase.AWAITING_VICTIM, Phase.HELD) or not each.waiting_group
             assert (each.phase is Phase.FOREIGN) == (each.owner is Owner.OTHERS)
             assert each.phase not in (Phase.BINDING, Phase.PAUSED) or each.owner is Owner.BINDER
         assert len({each.id for each in reservations.values()}) == len(reservations)

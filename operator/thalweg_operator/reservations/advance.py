@@ -20,6 +20,7 @@ from thalweg_operator.reservations.effects import Bind, Effect, Evict, Reconcile
 from thalweg_operator.reservations.events import (
     Answer,
     DeviceClassSet,
+    DisruptionBudgetSet,
     Event,
     GateUnneeded,
     NamespaceSet,
@@ -72,6 +73,7 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             | NamespaceSet()
             | StoragePut()
             | StorageRemoved()
+            | DisruptionBudgetSet()
             | DeviceClassSet()
             | PodGroupPut()
             | PodGroupRemoved()
@@ -110,12 +112,11 @@ def _write_answered(step: Step, event: WriteAnswered) -> None:
             bindings.answered(step, write, answer, event.reason)
         case Evict():
             if answer is not Answer.RETRYING:
-                step.ledger.evicting.discard(write.pod.uid)
-            if write.gang is not None:
-                if answer is Answer.UNWANTED:
-                    partial_gangs.gang_eviction_unwanted(step.ledger, write.gang, write.pod.uid)
-            elif answer in (Answer.REFUSED, Answer.RETRYING):
-                victims.eviction_refused(step, write, event.reason)
+                (step.ledger.checking if write.dry_run else step.ledger.evicting).discard(write.pod.uid)
+            if write.gang is None:
+                victims.eviction_answered(step, write, answer, event.reason)
+            elif answer is Answer.UNWANTED:
+                partial_gangs.gang_eviction_unwanted(step.ledger, write.gang, write.pod.uid)
         case _:
             nomination_events.write_answered(step, event)
 
