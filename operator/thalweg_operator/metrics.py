@@ -97,6 +97,12 @@ class Metrics:
         self.placements = Counter("thalweg_placements", "Placements by outcome.", ["outcome"], registry=r)
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
         self.evictions = Counter("thalweg_evictions", "Evictions by the API server's answer.", ["answer"], registry=r)
+        self.moves = Counter(
+            "thalweg_moves",
+            "Places for the replacements of pods that leave, by outcome: reserved, replaced, dropped or expired.",
+            ["outcome"],
+            registry=r,
+        )
         self.writes_queued = Gauge(
             "thalweg_queued_writes",
             "Writes to the API server by queue and state: due, in flight, or resting until the next attempt.",

@@ -13,6 +13,7 @@ from thalweg_operator.reservations import (
     nominations,
     partial_gangs,
     plans,
+    replacements,
     victims,
     watches,
 )
@@ -135,6 +136,7 @@ def _time_passed(step: Step) -> None:
     if now - ledger.victims_seen >= _VICTIMS_EVERY:
         ledger.victims_seen = now
         victims.look_after_victims(step)
+        replacements.look_after_places(step)
     if now - ledger.gangs_seen >= _GANGS_EVERY:
         ledger.gangs_seen = now
         partial_gangs.evict_overdue_gangs(step)

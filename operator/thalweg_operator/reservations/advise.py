@@ -35,7 +35,7 @@ def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: S
     nomination = nomination_of(ledger, pod.key)
     reservation = ledger.reservations.get(pod.key)
     if reservation is not None and reservation.phase is Phase.AWAITING_VICTIM:
-        return Advice(managed=True, hold=True, victims=_leaving_victims(cluster, reservation))
+        return Advice(managed=True, hold=True, victims=_leaving_victims(ledger, reservation))
     if nomination is not None and not nomination.rejected:
         holder = find_holder(ledger, pod, nomination, policy.name, nodes)
         if not holder:
@@ -64,12 +64,12 @@ def _free_choice(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy, nod
     )
 
 
-def _leaving_victims(cluster: Cluster, reservation: Reservation) -> dict[str, list[str]]:
+def _leaving_victims(ledger: Ledger, reservation: Reservation) -> dict[str, list[str]]:
     """UIDs of the victims on the planned node, once the Eviction API lets all of them go; before that none.
 
     kube-scheduler deletes the pods that it is told, whatever PodDisruptionBudgets say.
     """
-    victims = [cluster.pods[victim.key] for victim in (reservation.victim,) if victim is not None]
+    victims = [ledger.victims[key].pod for key in reservation.victims]
     if not all(victim.deleting for victim in victims):
         return {}
     return {reservation.node: [victim.uid for victim in victims if victim.node_name == reservation.node]}

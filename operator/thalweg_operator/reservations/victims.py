@@ -25,6 +25,7 @@ from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.feasibility import holds, may_come
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.nominations import withdraw
+from thalweg_operator.reservations.replacements import is_place_kept, place_key
 from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
@@ -231,7 +232,7 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
         each.pod.deleting for each in _records(ledger, ledger.members_of(reservation))
     ):
         return True  # who leaves anyhow is waited for: what then becomes of the place a round says
-    if not all(_may_evict(cluster, each, pod, policy) for each in records):
+    if not all(_may_evict(cluster, ledger, each, pod, policy) for each in records):
         return False
     planned = reservation.pod
     return (
@@ -242,7 +243,7 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
     )
 
 
-def _may_evict(cluster: Cluster, record: VictimRecord, pod: Pod, policy: Policy) -> bool:
+def _may_evict(cluster: Cluster, ledger: Ledger, record: VictimRecord, pod: Pod, policy: Policy) -> bool:
     """Whether a victim may still be evicted for this pod."""
     victim = record.pod
     match record.departure:
@@ -252,7 +253,7 @@ def _may_evict(cluster: Cluster, record: VictimRecord, pod: Pod, policy: Policy)
             lower = victim.pod_class.priority < pod.pod_class.priority
             return lower and pod.preempts and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
         case _:
-            return True
+            return not record.to or is_place_kept(cluster, ledger, place_key(victim))
 
 
 def victim_of(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy) -> Victim | None:
