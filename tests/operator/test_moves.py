@@ -327,3 +327,83 @@ def test_moves_count_for_an_hour() -> None:
 def test_a_place_has_a_key_that_no_pod_has() -> None:
     """A name of a pod has no ~."""
     assert place_key(Scene().state.pods["ns/web-1"]) == PLACE
+
+
+# --- evictions that nobody waits for ---
+
+
+def plan_alone(scene: Scene, to: str = "b", **fields: Any) -> None:
+    """A round has the pod leave by itself."""
+    eviction = PlannedEviction("ns/web-1", "u-web-1", Departure.RULE, to, "its node lost a label", **fields)
+    scene.state.take_changes()
+    scene.state.apply(PlanMade(1, scene.state.generation, (), evictions=[eviction]))
+    scene.state.look_after()
+
+
+def test_a_pod_leaves_by_itself() -> None:
+    """Its place is reserved before; it is evicted once, its Event says why, and its replacement takes the place."""
+    scene = Scene()
+    plan_alone(scene)
+    plan_alone(scene)
+    scene.pass_time(0.2)
+    (write,) = [each for each in scene.state.effects if isinstance(each, Evict)]
+    said = "Evicted from node a: its node lost a label. Room for its replacement is reserved on node b."
+    assert (write.message, write.departure) == (said, Departure.RULE)
+    scene.leave()
+    scene.pod("web-2", 400, owner="rs")
+    assert scene.phases() == {"ns/web-2": (Phase.HELD, "b")}
+    scene.gone("web-1")
+    assert not scene.ledger.victims
+
+
+@pytest.mark.parametrize("change", [LOST["the node changed"], LOST["the room is taken"]])
+def test_a_pod_whose_place_is_lost_does_not_leave_by_itself(change: Callable[[Scene], object]) -> None:
+    """The eviction is not wanted any more; the next round judges again."""
+    scene = Scene()
+    plan_alone(scene)
+    change(scene)
+    assert not scene.evictions()
+    scene.pass_time(0.2)
+    assert not scene.ledger.reservations
+    assert not scene.ledger.victims
+
+
+def test_a_pod_leaves_though_its_replacement_has_no_place() -> None:
+    """Where the plan says so: it is evicted, and counts as a move."""
+    scene = Scene()
+    plan_alone(scene, to="")
+    assert scene.evictions() == ["web-1"]
+    assert [each.under_way for each in scene.moves()] == [False]
+    scene.change("web-1", deleting=True)
+    scene.pass_time(0.2)
+    assert not scene.evictions()
+    assert not scene.ledger.moves.without_place
+
+
+@pytest.mark.parametrize("to", ["b", ""])
+def test_a_refused_eviction_of_a_pod_by_itself(to: str) -> None:
+    """The pod stays, does not count as moved, and no plan evicts it for a while."""
+    scene = Scene()
+    plan_alone(scene, to)
+    (write,) = [each for each in scene.state.effects if isinstance(each, Evict)]
+    scene.state.shell.answered(write, Answer.RETRYING, "a budget")
+    assert not scene.evictions()
+    assert not scene.ledger.reservations
+    assert not scene.moves()
+    assert scene.ledger.unevictable["u-web-1"].reason == "a budget"
+
+
+def test_a_pod_that_another_controller_evicts() -> None:
+    """Only the place of its replacement is ours to reserve. It ends if the pod stays after all."""
+    scene = Scene()
+    plan_alone(scene, by_controller=True)
+    scene.pass_time(10)
+    assert not scene.evictions()
+    assert scene.phases() == {PLACE: (Phase.AWAITING_REPLACEMENT, "b")}
+    scene.change("web-1", deleting=True)
+    scene.pod("web-2", 400, owner="rs")
+    assert scene.phases() == {"ns/web-2": (Phase.HELD, "b")}
+    again = Scene()
+    plan_alone(again, by_controller=True)
+    again.pass_time(REPLACEMENT_TIMEOUT + 1)
+    assert not again.ledger.reservations

@@ -104,13 +104,18 @@ class LedgerChecks:
         reservations, waiting = self._ledger.reservations, self._cluster.waiting
         for key, each in reservations.items():
             assert each.pod.key == key
-            assert key in waiting, f"{key} is reserved and does not wait"
-            assert waiting[key].uid == each.pod.uid, f"{key} is reserved for another pod of this name"
-            assert each.phase is Phase.AWAITING_VICTIM or not each.victims
+            if each.phase is Phase.AWAITING_REPLACEMENT:
+                assert key in self._ledger.moves.awaited
+                assert key not in self._cluster.pods
+            else:
+                assert key in waiting, f"{key} is reserved and does not wait"
+                assert waiting[key].uid == each.pod.uid, f"{key} is reserved for another pod of this name"
+            assert each.phase in (Phase.AWAITING_VICTIM, Phase.AWAITING_REPLACEMENT) or not each.victims
             assert each.phase in (Phase.AWAITING_VICTIM, Phase.HELD) or not each.waiting_group
             assert (each.phase is Phase.FOREIGN) == (each.owner is Owner.OTHERS)
             assert each.phase not in (Phase.BINDING, Phase.PAUSED) or each.owner is Owner.BINDER
         assert len({each.id for each in reservations.values()}) == len(reservations)
+        assert self._ledger.moves.awaited.keys() <= reservations.keys()
 
     # --- no transition outside the table ---
 

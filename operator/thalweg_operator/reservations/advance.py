@@ -8,6 +8,7 @@ from __future__ import annotations
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.reservations import (
     bindings,
+    independent_evictions,
     nomination_events,
     nomination_upkeep,
     nominations,
@@ -115,7 +116,8 @@ def _write_answered(step: Step, event: WriteAnswered) -> None:
             if answer is not Answer.RETRYING:
                 (step.ledger.checking if write.dry_run else step.ledger.evicting).discard(write.pod.uid)
             if write.gang is None:
-                victims.eviction_answered(step, write, answer, event.reason)
+                if not independent_evictions.eviction_answered(step, write, answer, event.reason):
+                    victims.eviction_answered(step, write, answer, event.reason)
             elif answer is Answer.UNWANTED:
                 partial_gangs.gang_eviction_unwanted(step.ledger, write.gang, write.pod.uid)
         case _:
@@ -137,6 +139,7 @@ def _time_passed(step: Step) -> None:
         ledger.victims_seen = now
         victims.look_after_victims(step)
         replacements.look_after_places(step)
+        independent_evictions.look_after_evictions(step)
     if now - ledger.gangs_seen >= _GANGS_EVERY:
         ledger.gangs_seen = now
         partial_gangs.evict_overdue_gangs(step)

@@ -286,7 +286,7 @@ class Ledger:
         record.pod = pod
         if pod.deleting and record.leaving_since is None:
             record.leaving_since = now
-        for node in {self.reservations[key].node for key in record.for_pods}:
+        for node in {self.reservations[key].node for key in record.for_pods & self.awaiting}:
             self._awaited_room.victim_changed(pod, node)
 
     def victim_left(self, key: str) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import Departure
+from thalweg_operator.reservations.victim_record import VictimRecord
 
 #: Departures that count for the limits of moves, and that need a place for the replacement.
 MOVES = frozenset({Departure.MIGRATION, Departure.RULE})
@@ -21,6 +22,7 @@ class Move:
         left: when the pod was first seen to leave; None: it stays until now.
         gone: whether the pod was seen to be gone.
         waits_since: since when a replacement is waited for; from the pod's end, once it is gone.
+        by_controller: another controller evicts the pod.
         replacement: key and uid of the pod that has taken the place; None: none has.
     """
 
@@ -30,6 +32,7 @@ class Move:
     left: float | None = None
     gone: bool = False
     waits_since: float = 0.0
+    by_controller: bool = False
     replacement: tuple[str, str] | None = None
 
 
@@ -40,11 +43,13 @@ class MoveBooks:
     Attributes:
         awaited: places that wait for a replacement, by key of their reservation.
         by_owner: these keys by uid of the controller that makes the replacement, the oldest first.
+        without_place: pods that are to leave, and whose replacement has no place, by key.
         past: moves whose pod has left, by the same key, the oldest first.
     """
 
     awaited: dict[str, Move] = field(default_factory=dict)
     by_owner: dict[str, list[str]] = field(default_factory=dict)
+    without_place: dict[str, VictimRecord] = field(default_factory=dict)
     past: dict[str, Move] = field(default_factory=dict)
 
     def add(self, key: str, move: Move) -> None:

@@ -26,6 +26,7 @@ from thalweg_operator.reservations.moves import MOVES, Move
 from thalweg_operator.reservations.reservation import Owner
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.victim_record import VictimRecord
 
 #: Seconds that a place waits for a replacement once the pod leaves, and again once it is gone.
 REPLACEMENT_TIMEOUT = 300.0
@@ -59,7 +60,7 @@ def reserve_places(step: Step, evictions: Sequence[PlannedEviction], generation:
             continue
         if place_key(victim) in step.ledger.reservations:
             continue  # it leaves for other pods too
-        if _reserve_place(step, victim, eviction, generation):
+        if reserve_place(step, victim, eviction, generation):
             reserved.append(place_key(victim))
         elif eviction.departure in MOVES:
             for key in reserved:
@@ -68,7 +69,15 @@ def reserve_places(step: Step, evictions: Sequence[PlannedEviction], generation:
     return reserved
 
 
-def _reserve_place(step: Step, victim: Pod, eviction: PlannedEviction, generation: int) -> bool:
+def reserve_place(
+    step: Step, victim: Pod, eviction: PlannedEviction, generation: int, victims: Sequence[VictimRecord] = ()
+) -> bool:
+    """Takes room for the replacement of a pod; whether there is some.
+
+    Args:
+        generation: of the cluster, when the plan was asked for.
+        victims: the pod's record, if no waiting pod waits for its room.
+    """
     cluster, ledger, node = step.cluster, step.ledger, eviction.to
     policy = step.policy_of(victim)
     owner = _owner(policy, eviction.departure)
@@ -83,8 +92,9 @@ def _reserve_place(step: Step, victim: Pod, eviction: PlannedEviction, generatio
         or (owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, placeholder, node))
     ):
         return False
-    ledger.add(placeholder, node, owner, Phase.AWAITING_REPLACEMENT)
-    ledger.moves.add(placeholder.key, Move(victim, policy.name, eviction.departure))
+    ledger.add(placeholder, node, owner, Phase.AWAITING_REPLACEMENT, victims)
+    move = Move(victim, policy.name, eviction.departure, waits_since=step.now, by_controller=eviction.by_controller)
+    ledger.moves.add(placeholder.key, move)
     step.effects.append(CountMove("reserved"))
     return True
 
@@ -138,7 +148,7 @@ def replacement_came(step: Step, pod: Pod) -> None:
     places = [
         key
         for key in books.by_owner.get(pod.owner, ())
-        if not _stays(step.cluster, books.awaited[key].victim) and _is_alike(pod, ledger.reservations[key].pod)
+        if not stays(step.cluster, books.awaited[key].victim) and _is_alike(pod, ledger.reservations[key].pod)
     ]
     if not places:
         return
@@ -156,7 +166,7 @@ def replacement_came(step: Step, pod: Pod) -> None:
     ledger.drift.pods.change(pod.signature, reservation.node, 1)
 
 
-def _stays(cluster: Cluster, victim: Pod) -> bool:
+def stays(cluster: Cluster, victim: Pod) -> bool:
     """Whether a pod does not leave yet."""
     pod = cluster.pods.get(victim.key)
     return pod is not None and pod.uid == victim.uid and not pod.deleting and not pod.terminal
@@ -175,8 +185,10 @@ def look_after_places(step: Step) -> None:
     """Gives up places that are not wanted any more, and those that no replacement comes for."""
     cluster, ledger, books, now = step.cluster, step.ledger, step.ledger.moves, step.now
     for key, move in list(books.awaited.items()):
-        if _stays(cluster, move.victim):
-            if move.victim.key not in ledger.victims or not is_place_kept(cluster, ledger, key):
+        if stays(cluster, move.victim):
+            is_leaving = move.by_controller or move.victim.key in ledger.victims
+            is_late = move.by_controller and now - move.waits_since > REPLACEMENT_TIMEOUT
+            if not is_leaving or is_late or not is_place_kept(cluster, ledger, key):
                 release_place(step, key, "dropped")
             continue
         books.left(key, now)
