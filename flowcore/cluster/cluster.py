@@ -49,6 +49,7 @@ class Cluster:
         leaving: keys of bound pods that count as if they were being deleted (see ``set_leaving``).
         populations: how many pods there are of each kind that policies tell apart.
         disruption_budgets: PodDisruptionBudgets by key.
+        bound_priorities: how many pods with a node have each priority.
         gangs: which pods belong together.
         occupancy: what is taken on each node.
     """
@@ -65,6 +66,7 @@ class Cluster:
         self.storage = StorageIndex()
         self.device_classes: dict[str, DeviceClass] = {}
         self.disruption_budgets: dict[str, DisruptionBudget] = {}
+        self.bound_priorities: Counter[int] = Counter()
         self.gangs = GangRegistry()
         self.occupancy = Occupancy()
         self._node_versions: dict[str, int] = {}
@@ -245,6 +247,9 @@ class Cluster:
             population = self.populations[governed] = Population()
         if pod.node_name:
             population.placed += sign
+            self.bound_priorities[pod.pod_class.priority] += sign
+            if not self.bound_priorities[pod.pod_class.priority]:
+                del self.bound_priorities[pod.pod_class.priority]
         else:
             population.waiting += sign
         if not population.placed and not population.waiting:
@@ -354,7 +359,7 @@ def _room(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...], Volumes] | None
 
 def _counted(pod: Pod) -> tuple[object, ...]:
     governed = pod.namespace, pod.labels, pod.scheduler_name, bool(pod.node_name), pod.terminal
-    return _room(pod), governed, pod.deleting, pod.constraints
+    return _room(pod), governed, pod.deleting, pod.constraints, pod.pod_class.priority
 
 
 def _as_planned(pod: Pod) -> Pod:

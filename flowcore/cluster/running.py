@@ -8,6 +8,7 @@ import msgspec
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod, RunningPods
@@ -99,18 +100,27 @@ def running_pods(
     pods: list[RunningPod] = []
     gangs: dict[str, GangDisruption] = {}
     for pod in cluster.pods.values():
-        if pod.node_name not in cluster.nodes or pod.terminal or pod.deleting or pod.key in excluded:
+        if pod.key in excluded or not is_running(cluster, pod):
             continue
         gang = ""
         if pod.gang is not None:
             gang = pod.gang.key.display_name
             if gang not in gangs:
-                state = cluster.gangs.state(pod.gang.key)
-                spec = state.spec
-                gangs[gang] = GangDisruption(gang, state.bound_count, spec.min_member or 0, spec.evicted_whole)
+                gangs[gang] = gang_disruption(cluster, pod.gang.key)
         reason = unevictable_reasons.get(pod.uid, "")
         pods.append(to_running_pod(pod, policy_of(pod), index.of(pod), gang, now, reason))
     return RunningPods(tuple(pods), budgets_left(cluster), gangs, moves)
+
+
+def is_running(cluster: Cluster, pod: Pod) -> bool:
+    """Whether a pod holds room on a known node and does not leave already."""
+    return pod.node_name in cluster.nodes and not pod.terminal and not pod.deleting
+
+
+def gang_disruption(cluster: Cluster, key: GangKey) -> GangDisruption:
+    """What may leave of a running gang."""
+    state = cluster.gangs.state(key)
+    return GangDisruption(key.display_name, state.bound_count, state.spec.min_member or 0, state.spec.evicted_whole)
 
 
 def budgets_left(cluster: Cluster) -> dict[str, int]:

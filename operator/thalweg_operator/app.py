@@ -23,7 +23,7 @@ from thalweg_operator.api.events import EventWriter
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.leader_election import LeaderElector
 from thalweg_operator.api.lease_watch import watch_lease
-from thalweg_operator.api.watched import OPTIONAL_KINDS, make_reflectors
+from thalweg_operator.api.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
@@ -35,7 +35,7 @@ from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.find_tracer import find_tracer
-from thalweg_operator.health import LEASE, PAGE_LIMITS, Liveness, kind_problems, pages, watch_event_loop
+from thalweg_operator.health import LEASE, PAGE_LIMITS, STALE, Liveness, kind_problems, pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.progress import ProgressLog
@@ -141,6 +141,7 @@ class Operator:
             liveness=Liveness(settings.round_timeout),
             observers=(self._progress, ObserveEvents(self._events)),
             tracer=self._tracer,
+            budgets_known=self._knows_budgets,
         )
         self._state_dump = StateDump(settings.dump_directory, shell, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
@@ -160,7 +161,9 @@ class Operator:
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
         self.metrics.leader.set_function(lambda: float(elector.may_write))
         self.plan_view = ExtenderView(shell, self._problem)
-        needed = {kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS}
+        needed = {
+            kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS | {DISRUPTION_BUDGETS}
+        }
         self._catch_up = CatchUp(api_client, needed, settings.own_pod)
         #: What has to happen before this process leads; "": it leads.
         self._before_leading = "the snapshot is being brought up to date"
@@ -173,9 +176,18 @@ class Operator:
     def readiness(self) -> dict[str, str]:
         """What is wrong with each watched kind, the policies and the lease; "": nothing."""
         now = asyncio.get_running_loop().time()
-        heard = {kind: (each.synced.is_set(), each.last_confirmed) for kind, each in self._reflectors.items()}
+        heard = {
+            kind: (each.synced.is_set(), each.last_confirmed)
+            for kind, each in self._reflectors.items()
+            if kind != DISRUPTION_BUDGETS
+        }
         heard["policies"] = (self._policy_resync.last_confirmed is not None, self._policy_resync.last_confirmed)
         return kind_problems(heard, now, never_stale=OPTIONAL_KINDS) | {LEASE: self._lease_problem()}
+
+    def _knows_budgets(self) -> bool:
+        """Whether PodDisruptionBudgets are known as they are now."""
+        reflector = self._reflectors[DISRUPTION_BUDGETS]
+        return not reflector.absent and reflector.age() < STALE
 
     def _lease_problem(self) -> str:
         elector = self._elector
@@ -265,8 +277,9 @@ class Operator:
         self._start_task("policies", watch_policies(self._api_client, self._policies))
         await self._policy_resync.until_listed()
         self._start_task("policy resync", self._policy_resync.run())
-        for reflector in self._reflectors.values():
-            await reflector.synced.wait()
+        for kind, reflector in self._reflectors.items():
+            if kind != DISRUPTION_BUDGETS:
+                await reflector.synced.wait()
         # What is known now mostly stays: keep the collector from walking it again and again.
         gc.collect()
         gc.freeze()

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from flowcore.model.policies import Policy
-from thalweg_operator.planning.worker.messages import ProposedEviction, RoundReply, RoundRequest
+from flowcore.model.running_pods import EvictionKind
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,17 @@ class RoundReport:
     certified: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A running pod that would leave its node if its policy acted (problem/result.py Eviction)."""
+
+    pod: str
+    node: str
+    kind: EvictionKind
+    to: str = ""
+    for_pods: tuple[str, ...] = ()
+
+
 class RoundReports:
     """The latest reports.
 
@@ -44,7 +56,7 @@ class RoundReports:
     def __init__(self) -> None:
         self.reports: dict[str, RoundReport] = {}
         self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
-        self.proposals: dict[str, list[ProposedEviction]] = {}
+        self.proposals: dict[str, list[Proposal]] = {}
 
     def round_ended(
         self,
@@ -75,8 +87,10 @@ class RoundReports:
             self.reports = {uid: report for uid, report in self.reports.items() if uid in known_uids}
             self.contradictions = {}
             self.proposals = {}
-            for proposal in reply.proposals:
-                self.proposals.setdefault(uids.get(proposal.policy, ""), []).append(proposal)
+            for place, each in reply.proposals:
+                keys = tuple(request.pending[index].key for index in each.for_pods)
+                uid = uids.get(request.policies[place].name, "")
+                self.proposals.setdefault(uid, []).append(Proposal(each.key, each.node, each.kind, each.to, keys))
             sentences: dict[int, list[str]] = {}
             for place, sentence in reply.contradictions:
                 sentences.setdefault(place, []).append(sentence)

@@ -13,8 +13,9 @@ from flowcore.costs import MODELS, CostModel
 from flowcore.explain import Reason
 from flowcore.model.policies import ReschedulingMode
 from flowcore.planning import Round, RoundResult, run_round
+from flowcore.problem.result import Eviction
 from thalweg_operator.planning.phases import Stopwatch
-from thalweg_operator.planning.worker.messages import ProposedEviction, RoundReply, RoundRequest
+from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
 from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
@@ -38,7 +39,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
     if observed_pods:
         # Nobody acts on this plan, so it gets the first steps only, and no search.
         with stopwatch.phase("observed"):
-            rest = replace(results[0].after, pending=observed_pods)
+            rest = replace(results[0].after, pending=observed_pods, running=None)
             results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
     with stopwatch.phase("scores"):
         scores = _encode_scores(request, planned, [node.name for node in results[0].after.table.nodes])
@@ -64,6 +65,7 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
             gangs=waiting.gangs,
             victim=waiting.victim,
             plannable_since=waiting.plannable_since,
+            preempts=waiting.preempts,
         )
         (delivered_pods if policy.delivery.acts else observed_pods).append(pod)
     return tuple(delivered_pods), tuple(observed_pods)
@@ -92,19 +94,33 @@ def _run_steps(planning_round: Round, steps: int, is_late: Callable[[], bool]) -
             break
 
 
-def _to_proposals(request: RoundRequest, result: RoundResult) -> list[ProposedEviction]:
+def _to_entry(eviction: Eviction, position_by_key: Mapping[str, int]) -> EvictionEntry:
+    return EvictionEntry(
+        eviction.pod.key,
+        eviction.pod.uid,
+        eviction.pod.node,
+        eviction.kind,
+        tuple(position_by_key[key] for key in eviction.for_pods),
+        eviction.to,
+        eviction.reason,
+        eviction.by_controller,
+    )
+
+
+def _to_proposals(
+    request: RoundRequest, result: RoundResult, position_by_key: Mapping[str, int]
+) -> list[tuple[int, EvictionEntry]]:
     """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
-    if not result.proposals:
-        return []
-    proposing = {each.name for each in request.policies if each.rescheduling.mode is ReschedulingMode.PROPOSE}
-    governing = {entry.key: request.policies[entry.policy].name for entry in request.pending}
-    proposals = []
+    places = {policy.name: place for place, policy in enumerate(request.policies)}
+    found: list[tuple[int, EvictionEntry]] = []
     for eviction in sorted(result.proposals, key=lambda each: each.pod.key):
-        pod = eviction.pod
-        names = (pod.policy, *(governing.get(key, "") for key in eviction.for_pods))
-        policy = next((name for name in names if name in proposing), "")
-        proposals.append(ProposedEviction(pod.key, pod.node, policy, eviction.kind, eviction.for_pods, eviction.to))
-    return proposals
+        entry = _to_entry(eviction, position_by_key)
+        own = [places[eviction.pod.policy]] if eviction.pod.policy in places else []
+        for place in (*own, *(request.pending[index].policy for index in entry.for_pods)):
+            if request.policies[place].rescheduling.mode is ReschedulingMode.PROPOSE:
+                found.append((place, entry))
+                break
+    return found
 
 
 def _to_reply(
@@ -119,6 +135,8 @@ def _to_reply(
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
     policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
     placements, unplaced = [], []
+    # Nobody is evicted for pods that are only observed.
+    victims = {eviction.pod.key: place for place, eviction in enumerate(results[0].evictions)}
     for result in results:
         for placement in result.placements:
             unit = (
@@ -126,7 +144,8 @@ def _to_reply(
             )
             place = position_by_key[placement.pod.key]
             turn = placement.chain, placement.wave
-            placements.append((place, placement.node, placement.price, turn, unit, placement.optional))
+            leaving = tuple(victims[key] for key in placement.victims)
+            placements.append((place, placement.node, placement.price, turn, unit, placement.optional, leaving))
             costs[placement.pod.policy] += placement.price
         for out in result.unplaced:
             reason = Reason(out.reason, out.code, out.more_nodes_help)
@@ -151,10 +170,11 @@ def _to_reply(
         scores=scores,
         atomic_groups=list(atomic_groups),
         backfill_history=results[0].holds,
+        evictions=[_to_entry(eviction, position_by_key) for eviction in results[0].evictions],
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
         ),
-        proposals=_to_proposals(request, results[0]),
+        proposals=_to_proposals(request, results[0], position_by_key),
         cache_tallies=[
             (name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()
         ],

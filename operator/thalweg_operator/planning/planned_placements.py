@@ -1,0 +1,48 @@
+"""The placements and evictions of a reply as the ledger takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flowcore.model.pods import Pod
+from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
+from thalweg_operator.reservations.effects import Departure
+from thalweg_operator.reservations.events import PlannedEviction, PlannedPlacement
+
+
+def _planned(entry: EvictionEntry) -> PlannedEviction:
+    return PlannedEviction(
+        entry.key, entry.uid, Departure(entry.kind), entry.to, reason=entry.reason, by_controller=entry.by_controller
+    )
+
+
+def independent_evictions(reply: RoundReply) -> list[PlannedEviction]:
+    """Running pods that leave though no placement waits for their room."""
+    awaited = {place for *_, places in reply.placements for place in places}
+    return [
+        _planned(entry)
+        for place, entry in enumerate(reply.evictions)
+        if place not in awaited and (entry.by_controller or not entry.for_pods)
+    ]
+
+
+def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PlannedPlacement]:
+    """The placements, each with the running pods that leave for it.
+
+    Args:
+        pods: the pods of ``request.pending``, in this order.
+    """
+    evictions = [_planned(entry) for entry in reply.evictions]
+    victims: dict[int, dict[int, PlannedEviction]] = {}
+    for place, (eviction, entry) in enumerate(zip(evictions, reply.evictions, strict=True)):
+        for index in entry.for_pods if not entry.by_controller else ():
+            victims.setdefault(index, {})[place] = eviction
+    for index, *_, places in reply.placements:
+        victims.setdefault(index, {}).update({place: evictions[place] for place in places})
+    groups = (*reply.atomic_groups, "")
+    waiting = {groups[group] for index, _, _, _, group, _, _ in reply.placements if victims.get(index) and group >= 0}
+    for index, node, _price, wave, group, optional, _ in reply.placements:
+        policy = request.policies[request.pending[index].policy]
+        leaving = tuple(victims.get(index, {}).values())
+        waits = bool(leaving) or groups[group] in waiting
+        yield PlannedPlacement(pods[index], policy, node, wave, groups[group], optional, leaving, waits)
