@@ -5,10 +5,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from support.draw import Case, crowded_cases
 from support.driven_ledger import DrivenLedger
+from support.profiles import examples
+from support.verdicts import read_pods
 from thalweg_operator.reservations.effects import Bind, Departure, Evict
 from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction, PlannedPlacement
-from thalweg_operator.reservations.replacements import REPLACEMENT_TIMEOUT, place_key, recent_moves
+from thalweg_operator.reservations.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
 from thalweg_operator.reservations.reservation import Owner
 from thalweg_operator.reservations.transitions import Phase
 
@@ -161,6 +165,17 @@ def test_who_does_not_take_the_place(fields: dict[str, Any]) -> None:
     scene.pod("web-2", 400, **{"owner": "rs", **fields})
     assert "ns/web-2" not in scene.ledger.reservations
     assert scene.phases()[PLACE] == (Phase.AWAITING_REPLACEMENT, "b")
+
+
+@settings(max_examples=examples(60))
+@given(crowded_cases())
+def test_a_pod_is_alike_whether_it_is_bound_or_not(case: Case) -> None:
+    """What is read of a pod with a node is not all that is read of one without."""
+    for manifest in case.pending:
+        spec = {field: value for field, value in manifest["spec"].items() if field != "nodeName"}
+        waiting, bound = read_pods([{**manifest, "spec": each} for each in (spec, {**spec, "nodeName": "n0"})])
+        if not waiting.blocked_reason:
+            assert is_alike(waiting, bound)
 
 
 def test_labels_may_differ() -> None:

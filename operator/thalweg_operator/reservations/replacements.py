@@ -14,7 +14,7 @@ import msgspec
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import with_policy_constraints
-from flowcore.model.pods import Pod
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import RecentMove
 from thalweg_operator.reservations.deliveries import delivery_of
@@ -111,12 +111,17 @@ def _placeholder(victim: Pod) -> Pod:
         victim.namespace,
         f"{victim.name}~{victim.uid}",
         victim.uid,
-        msgspec.structs.replace(victim.pod_class, node_name=""),
+        _as_bound(victim.pod_class),
         labels=victim.labels,
         scheduler_name=victim.scheduler_name,
         constraints=victim.constraints,
         owner=victim.owner,
     )
+
+
+def _as_bound(pod_class: PodClass) -> PodClass:
+    """A pod's class without what is not read of bound pods, and without its node."""
+    return msgspec.structs.replace(pod_class, node_name="", images=(), containers=0)
 
 
 def is_place_kept(cluster: Cluster, ledger: Ledger, key: str) -> bool:
@@ -148,7 +153,7 @@ def replacement_came(step: Step, pod: Pod) -> None:
     places = [
         key
         for key in books.by_owner.get(pod.owner, ())
-        if not stays(step.cluster, books.awaited[key].victim) and _is_alike(pod, ledger.reservations[key].pod)
+        if not stays(step.cluster, books.awaited[key].victim) and is_alike(pod, books.awaited[key].victim)
     ]
     if not places:
         return
@@ -172,12 +177,12 @@ def stays(cluster: Cluster, victim: Pod) -> bool:
     return pod is not None and pod.uid == victim.uid and not pod.deleting and not pod.terminal
 
 
-def _is_alike(pod: Pod, placeholder: Pod) -> bool:
-    """Whether a pod asks for what the placeholder asks for. Its labels may differ: a round judges what they change."""
-    return (pod.namespace, pod.pod_class, pod.constraints) == (
-        placeholder.namespace,
-        placeholder.pod_class,
-        placeholder.constraints,
+def is_alike(pod: Pod, victim: Pod) -> bool:
+    """Whether a pod asks for what a bound one asked for. Labels may differ: a round judges what they change."""
+    return (pod.namespace, _as_bound(pod.pod_class), pod.constraints) == (
+        victim.namespace,
+        _as_bound(victim.pod_class),
+        victim.constraints,
     )
 
 
