@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.running import running_pods
 from flowcore.cluster.snapshot import Victim
 from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode
+from flowcore.model.running_pods import RunningPods
 
 #: Command that dumps the kinds that a plan reads and every cluster serves.
 DUMP_COMMAND = (
-    "kubectl get nodes,pods,namespaces,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments -A -o json"
+    "kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments "
+    "-A -o json"
 )
+#: Command that adds the PriorityClasses to a dump.
+ADD_PRIORITIES = "kubectl get priorityclasses -o json"
 
 
 @dataclass(slots=True)
@@ -29,12 +36,14 @@ class ClusterDump:
         policies: accepted policies by name.
         complete: whether an operator wrote it: no object is missing, and pods that no policy governs are not planned.
         warnings: sentences about skipped objects, and about objects that a later file replaced.
+        gaps: sentences about objects that the files lack and that another object names.
     """
 
     cluster: Cluster = field(default_factory=Cluster)
     policies: dict[str, Policy] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     complete: bool = False
+    gaps: list[str] = field(default_factory=list)
 
     def running(self) -> list[Pod]:
         """Pods that use a node, also a node that the dump lacks."""
@@ -50,19 +59,24 @@ class GovernedDump:
 
     A missing namespace counts as a namespace without labels (``check_namespaces_known``).
 
+    Args:
+        reschedule: as if every policy had ``rescheduling: {mode: Act}``.
+
     Attributes:
         policies: all policies in force by name, the built-in default among them.
     """
 
-    def __init__(self, dump: ClusterDump) -> None:
+    def __init__(self, dump: ClusterDump, *, reschedule: bool = False) -> None:
         self._dump, self._cluster = dump, dump.cluster
         self._index = PolicyIndex(dump.policies.values())
         self._namespaces = {pod.namespace: () for pod in self._cluster.pods.values()} | self._cluster.namespaces
-        self.policies: Mapping[str, Policy] = {policy.name: policy for policy in self._index.ordered}
+        self.policies: Mapping[str, Policy] = {
+            policy.name: _rescheduling(policy) if reschedule else policy for policy in self._index.ordered
+        }
 
     def policy_of(self, pod: Pod) -> Policy:
         """The policy that governs a pod; the built-in default if none does."""
-        return self._index.of(pod, self._namespaces) or BUILT_IN
+        return self.policies[(self._index.of(pod, self._namespaces) or BUILT_IN).name]
 
     def governs(self, pod: Pod) -> bool:
         """Whether a policy governs a pod."""
@@ -81,6 +95,20 @@ class GovernedDump:
         usage = self._cluster.occupancy.usage_of("" if victim is None else victim.node_name)
         return find_victim(pod, pods, usage.ports, usage.volumes)
 
+    def running_pods(self, now: float, replaced: Collection[str]) -> RunningPods:
+        """The running pods that may leave.
+
+        Args:
+            now: seconds since the epoch.
+            replaced: keys of pods that waiting pods replace.
+        """
+        return running_pods(
+            self._cluster,
+            lambda pod: self.policy_of(pod) if self.governs(pod) or not self._dump.complete else None,
+            now,
+            excluded=replaced,
+        )
+
     def persistent_usage(self) -> tuple[PersistentUsage, ...]:
         """Usage of running pods that does not come free for waiting gangs."""
         sums = PersistentUsageSums(above=-(2**31))
@@ -94,3 +122,10 @@ class GovernedDump:
         pending = [(pod, delivery) for pod, delivery in deliveries if not pod.skip_reason(delivery)]
         names, gangs = self._cluster.gangs.gangs_for(pending, {}, self._cluster.domain)
         return {pod.key: gang_names for (pod, _), gang_names in zip(pending, names, strict=True)}, gangs
+
+
+def _rescheduling(policy: Policy) -> Policy:
+    """The policy with rescheduling Act and its own limits."""
+    return msgspec.structs.replace(
+        policy, rescheduling=msgspec.structs.replace(policy.rescheduling, mode=ReschedulingMode.ACT)
+    )

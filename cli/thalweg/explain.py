@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -18,14 +19,17 @@ from flowcore.classes import group
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.explain import no_domain, summary
+from flowcore.explain.preemption import why_nobody_leaves
 from flowcore.filters import Verdicts, run_filters
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
-from flowcore.planning import compile_constraints
+from flowcore.planning import Eviction, compile_constraints
+from thalweg import evictions
 from thalweg.dump import ClusterDump, GovernedDump
 from thalweg.files import DumpError
 from thalweg.missing_objects import check_namespaces_known, missing_objects, pods_with_unknown_claims, without_claims
 from thalweg.reader import read_dump
+from thalweg.simulate import plan
 from thalweg.tables import MAX_ROWS, print_truncated
 
 
@@ -39,11 +43,15 @@ class Explanation:
 
     Attributes:
         gang_reason: why its gang cannot be placed whatever capacity is free; "" if it can, or without a gang.
+        evictions: running pods that would leave for it, if it waited alone.
+        nobody_leaves: why none would; "" where some would, where it fits on a node, and where nobody asked.
     """
 
     pod: Pod
     verdicts: Verdicts
     gang_reason: str = ""
+    evictions: tuple[Eviction, ...] = ()
+    nobody_leaves: str = ""
 
 
 def select_pods(dump: ClusterDump, names: tuple[str, ...]) -> list[Pod]:
@@ -100,6 +108,25 @@ def explain(dump: ClusterDump, pods: list[Pod]) -> Iterator[Explanation]:
         yield Explanation(pod, known[id(pod_group)], gang_reason)
 
 
+def with_evictions(dump: ClusterDump, explanations: Iterable[Explanation], now: float) -> Iterator[Explanation]:
+    """The same with the running pods that would leave for each pod. Pods of gangs are left out.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    governed = GovernedDump(dump)
+    for explanation in explanations:
+        pod, policy = explanation.pod, governed.policy_of(explanation.pod)
+        if explanation.verdicts.fits.any() or pod.gang is not None or pod.replaces or pod.skip_reason(policy.delivery):
+            yield explanation
+            continue
+        result = plan(dump, now, only=pod.key).result
+        leaving = tuple(each for each in result.evictions if pod.key in each.for_pods)
+        waits = next((each.pod for each in result.unplaced), None)
+        reason = "" if waits is None else why_nobody_leaves(waits, policy, governed.running_pods(now, ()), now)
+        yield replace(explanation, evictions=leaving, nobody_leaves="" if leaving else reason)
+
+
 def as_json(explanations: Iterator[Explanation]) -> list[dict[str, Any]]:
     """The output of ``-o json``."""
     nodes: dict[int, msgspec.Raw] = {}
@@ -111,6 +138,10 @@ def as_json(explanations: Iterator[Explanation]) -> list[dict[str, Any]]:
         entry: dict[str, Any] = {"pod": explanation.pod.key, "nodes": nodes[verdicts_id]}
         if explanation.gang_reason:
             entry["gang"] = explanation.gang_reason
+        if explanation.evictions:
+            entry["evictions"] = evictions.as_json(explanation.evictions)
+        if explanation.nobody_leaves:
+            entry["nobodyLeaves"] = explanation.nobody_leaves
         skip_reason = explanation.pod.skip_reason(BUILT_IN.delivery)
         entries.append({**entry, "blocked": skip_reason} if skip_reason else entry)
     return entries
@@ -135,12 +166,15 @@ def run_explanation(names: tuple[str, ...], files: tuple[str, ...], output: str)
         sys.exit(2)
     for warning in (*dump.warnings, *missing_objects(dump, pods)):
         click.echo(f"Warning: {warning}", err=True)
+    explanations = explain(dump, pods)
+    if names:
+        explanations = with_evictions(dump, explanations, time.time())
     if output == "json":
-        click.echo(msgspec.json.encode(as_json(explain(dump, pods))))
+        click.echo(msgspec.json.encode(as_json(explanations)))
     elif names:
-        _print_nodes(explain(dump, pods))
+        _print_nodes(explanations)
     else:
-        _print_pods(explain(dump, pods), len(pods))
+        _print_pods(explanations, len(pods))
 
 
 def _print_pods(explanations: Iterator[Explanation], count: int) -> None:
@@ -169,6 +203,9 @@ def _print_nodes(explanations: Iterator[Explanation]) -> None:
         if nodes:
             console.print(table)
         print_truncated(console, len(nodes))
+        if explanation.nobody_leaves:
+            console.print(f"no running pod would leave for it: {explanation.nobody_leaves}", markup=False)
+        evictions.print_evictions(console, "WOULD LEAVE", explanation.evictions)
 
 
 def _sentence(explanation: Explanation) -> str:

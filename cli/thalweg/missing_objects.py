@@ -53,7 +53,7 @@ def missing_objects(dump: ClusterDump, pods: Sequence[Pod]) -> list[str]:
     Args:
         pods: waiting pods that are planned or explained.
     """
-    return [] if dump.complete else [*_namespaces(dump, pods), *_storage(dump, pods)]
+    return [] if dump.complete else [*dump.gaps, *_namespaces(dump, pods), *_storage(dump, pods)]
 
 
 def pods_with_unknown_claims(dump: ClusterDump, pods: Iterable[Pod]) -> dict[str, str]:

@@ -11,30 +11,34 @@ from flowcore.api import (
     STORAGE_KINDS,
     Interner,
     WireDeviceClass,
+    WireDisruptionBudget,
     WireNamespace,
     WireNode,
     WirePod,
     WirePodGroup,
     to_device_class,
+    to_disruption_budget,
     to_labels,
     to_node,
     to_pod,
     to_pod_group,
     to_storage_object,
 )
-from flowcore.api.kinds import KINDS
+from flowcore.api.kinds import DISRUPTION_BUDGET, KINDS, PRIORITY_CLASS, ObjectKind
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
-from flowcore.model.errors import PolicyError
+from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import GangSource
-from thalweg.dump import DUMP_COMMAND, ClusterDump
+from thalweg.dump import ADD_PRIORITIES, DUMP_COMMAND, ClusterDump
 from thalweg.files import DumpError, display_name, json_type, parse_objects, read_text
 from thalweg.policy_schema import checked_spec
+from thalweg.priority_classes import PriorityClass, PriorityClasses, check_priority_class
 from thalweg_cost_models import find_models
 
+_READ: frozenset[ObjectKind] = frozenset((*KINDS, DISRUPTION_BUDGET, PRIORITY_CLASS))
 #: API groups of each kind that is read.
-_GROUPS = {kind.kind: {other.group for other in KINDS if other.kind == kind.kind} for kind in KINDS}
-_NAMESPACED = frozenset(kind.kind for kind in KINDS if kind.namespaced)
+_GROUPS = {kind.kind: {other.group for other in _READ if other.kind == kind.kind} for kind in _READ}
+_NAMESPACED = frozenset(kind.kind for kind in _READ if kind.namespaced)
 #: Kinds whose controllers create pods.
 _WORKLOADS = frozenset(
     ("CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
@@ -66,6 +70,9 @@ class _Reader:
         #: Number of skipped objects of each kind, and the first object of each.
         self._skipped: Counter[str] = Counter()
         self._first_seen_in: dict[str, str] = {}
+        self._priority_classes: dict[str, PriorityClass] = {}
+        #: Pods whose priority the API server has not written into the spec.
+        self._without_priority: dict[str, WirePod] = {}
 
     def read_file(self, name: str) -> None:
         """Reads all objects of a file."""
@@ -88,7 +95,7 @@ class _Reader:
             shown = f"{namespace}/{own}" if namespace else own
             if key not in here:
                 here[key] = item
-                _add_object(self._dump, item, f"{file}: {kind} {shown}", self._intern)
+                self._add(item, f"{file}: {kind} {shown}")
                 if key in self._known:
                     replaced.setdefault(kind, []).append(shown)
             elif not _equal(here[key], item):
@@ -121,11 +128,88 @@ class _Reader:
             )
         if not dump.cluster.nodes:
             raise DumpError(f"{', '.join(self._files)}: no Node found. Dump the cluster with: {DUMP_COMMAND}")
+        self._resolve_priorities()
         for kind, count in sorted(self._skipped.items()):
             which = f"{count} {kind} {'object' if count == 1 else 'objects'}"
             what = "only existing pods are planned" if kind in _WORKLOADS else "plans do not depend on this kind"
             dump.warnings.append(f"{which} ignored, such as {self._first_seen_in[kind]}: {what}")
         return dump
+
+    def _resolve_priorities(self) -> None:
+        """Gives pods the priority of their PriorityClass, which may be in a later file than the pod."""
+        cluster, classes = self._dump.cluster, PriorityClasses(self._priority_classes.values())
+        for key, wire in self._without_priority.items():
+            spec = classes.resolve(wire.spec)
+            if spec is not None:
+                cluster.put_pod(to_pod(msgspec.structs.replace(wire, spec=spec), self._intern))
+                continue
+            self._dump.gaps.append(
+                f"Pod {key}: spec.priorityClassName: the files do not contain PriorityClass "
+                f"{wire.spec.priority_class_name}, so its priority counts as 0. Add "
+                f"the classes: {ADD_PRIORITIES}"
+            )
+
+    def _add(self, item: dict[str, Any], shown: str) -> None:
+        """Takes an object over.
+
+        Raises:
+            DumpError: it does not match its kind.
+        """
+        try:
+            self._convert(item, shown)
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at `")
+            where = path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`")
+            raise DumpError(f"{shown}: {where}: {problem}" if where else f"{shown}: {problem}") from error
+        except ModelError as error:
+            raise DumpError(f"{shown}: {error}") from error
+
+    def _convert(self, item: dict[str, Any], shown: str) -> None:
+        kind, cluster, intern = item["kind"], self._dump.cluster, self._intern
+        if kind == "Node":
+            cluster.put_node(to_node(msgspec.convert(item, WireNode), intern))
+        elif kind == "Pod":
+            self._add_pod(msgspec.convert(item, WirePod), shown)
+        elif kind == "Namespace":
+            namespace = msgspec.convert(item, WireNamespace).metadata
+            cluster.set_namespace(namespace.name, to_labels(namespace.labels))
+        elif kind in STORAGE_KINDS:
+            storage_object = to_storage_object(kind, item)
+            if storage_object is not None:
+                cluster.put_storage(storage_object)
+        elif kind == "PodGroup":
+            source = GangSource(str(item.get("apiVersion")).partition("/")[0])
+            cluster.put_pod_group(to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
+        elif kind == DISRUPTION_BUDGET.kind:
+            self._add_budget(msgspec.convert(item, WireDisruptionBudget), shown)
+        elif kind == PRIORITY_CLASS.kind:
+            priority_class = msgspec.convert(item, PriorityClass)
+            check_priority_class(priority_class)
+            self._priority_classes[priority_class.metadata.name] = priority_class
+        elif kind == "DeviceClass":
+            device_class = to_device_class(msgspec.convert(item, WireDeviceClass))
+            cluster.set_device_class(device_class.name, device_class)
+        else:
+            spec = item.get("spec")
+            if not isinstance(spec, dict):
+                raise DumpError(f"{shown}: spec: expected an object, got {json_type(spec)}")
+            name = item["metadata"]["name"]
+            self._dump.policies[name] = parse_policy(name, checked_spec(item), find_models().known)
+
+    def _add_pod(self, wire: WirePod, shown: str) -> None:
+        pod = to_pod(wire, self._intern)
+        if pod.bad_annotation and not pod.blocked_reason:
+            self._dump.warnings.append(f"{shown}: {pod.bad_annotation}: it has no known value and is ignored")
+        self._dump.cluster.put_pod(pod)
+        self._without_priority.pop(pod.key, None)
+        if wire.spec.priority is None or wire.spec.preemption_policy is None:
+            self._without_priority[pod.key] = wire
+
+    def _add_budget(self, wire: WireDisruptionBudget, shown: str) -> None:
+        budget = to_disruption_budget(wire)
+        self._dump.cluster.set_disruption_budget(budget.key, budget)
+        if wire.status is None:
+            self._dump.warnings.append(f"{shown}: it has no status, so none of its pods is evicted or moved")
 
     def _skip(self, item: dict[str, Any], kind: str) -> None:
         self._skipped[kind] += 1
@@ -166,37 +250,3 @@ def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
         return one == other
     except RecursionError:  # YAML that contains itself
         return False
-
-
-def _add_object(dump: ClusterDump, item: dict[str, Any], shown: str, intern: Interner) -> None:
-    kind, cluster = item["kind"], dump.cluster
-    try:
-        if kind == "Node":
-            cluster.put_node(to_node(msgspec.convert(item, WireNode), intern))
-        elif kind == "Pod":
-            cluster.put_pod(to_pod(msgspec.convert(item, WirePod), intern))
-        elif kind == "Namespace":
-            namespace = msgspec.convert(item, WireNamespace).metadata
-            cluster.set_namespace(namespace.name, to_labels(namespace.labels))
-        elif kind in STORAGE_KINDS:
-            storage_object = to_storage_object(kind, item)
-            if storage_object is not None:
-                cluster.put_storage(storage_object)
-        elif kind == "PodGroup":
-            source = GangSource(str(item.get("apiVersion")).partition("/")[0])
-            cluster.put_pod_group(to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
-        elif kind == "DeviceClass":
-            device_class = to_device_class(msgspec.convert(item, WireDeviceClass))
-            cluster.set_device_class(device_class.name, device_class)
-        else:
-            spec = item.get("spec")
-            if not isinstance(spec, dict):
-                raise DumpError(f"{shown}: spec: expected an object, got {json_type(spec)}")
-            name = item["metadata"]["name"]
-            dump.policies[name] = parse_policy(name, checked_spec(item), find_models().known)
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `")
-        where = path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`")
-        raise DumpError(f"{shown}: {where}: {problem}" if where else f"{shown}: {problem}") from error
-    except PolicyError as error:
-        raise DumpError(f"{shown}: {error}") from error

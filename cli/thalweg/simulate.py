@@ -20,7 +20,8 @@ from flowcore.classes import group
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.explain import node_reasons
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning import Placement, RoundResult, run_round
+from thalweg import evictions
 from thalweg.dump import ClusterDump, GovernedDump
 from thalweg.files import DumpError
 from thalweg.missing_objects import check_namespaces_known, missing_objects, pods_with_unknown_claims
@@ -51,15 +52,17 @@ class Simulation:
         return self.result.certified and not self.gaps
 
 
-def plan(dump: ClusterDump, now: float) -> Simulation:
-    """Plans every pending pod of a dump.
+def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str = "") -> Simulation:
+    """Plans every pending pod of a dump, and which running pods leave.
 
     Args:
-        now: seconds since the epoch, for waiting times.
+        now: seconds since the epoch, for waiting times and ages.
+        reschedule: as if every policy had ``rescheduling: {mode: Act}``.
+        only: key of the one pod to plan; "": all.
     """
     started = time.perf_counter()
-    governed = GovernedDump(dump)
-    waiting = dump.waiting()
+    governed = GovernedDump(dump, reschedule=reschedule)
+    waiting = [pod for pod in dump.waiting() if only in ("", pod.key)]
     policies = {pod.key: governed.policy_of(pod) for pod in waiting}
     skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason(policies[pod.key].delivery))}
     if dump.complete:
@@ -78,12 +81,18 @@ def plan(dump: ClusterDump, now: float) -> Simulation:
             signature=pod.signature,
             victim=governed.victim_of(pod),
             gangs=gang_names[pod.key],
+            preempts=pod.preempts,
         )
         for pod in planned
         if pod.key not in skipped
     )
     snapshot = to_snapshot(
-        dump.cluster, now=now, pending=pending, gangs=gangs, persistent_usage=governed.persistent_usage()
+        dump.cluster,
+        now=now,
+        pending=pending,
+        gangs=gangs,
+        persistent_usage=governed.persistent_usage(),
+        running=governed.running_pods(now, {pod.victim.key for pod in pending if pod.victim is not None}),
     )
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
         result = run_round(snapshot, governed.policies, find_models().usable)
@@ -113,6 +122,8 @@ def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, A
     return {
         "placements": {placement.pod.key: placement.node for placement in result.placements},
         "pending": pending,
+        "evictions": evictions.as_json(result.evictions),
+        "proposals": evictions.as_json(result.proposals),
         "cost": result.cost,
         "lowerBound": result.lower_bound,
         "gap": round(result.gap, 6),
@@ -123,7 +134,7 @@ def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, A
     }
 
 
-def run_simulation(files: tuple[str, ...], output: str) -> None:
+def run_simulation(files: tuple[str, ...], output: str, *, reschedule: bool) -> None:
     """Reads the files, plans and prints. An unreadable file gives one line of error and exit code 2."""
     try:
         dump = read_dump(files)
@@ -134,7 +145,7 @@ def run_simulation(files: tuple[str, ...], output: str) -> None:
     waiting = len(dump.waiting())
     if sys.stderr.isatty():
         click.echo(f"planning {waiting} pending pods on {len(dump.cluster.nodes)} nodes ...", err=True)
-    simulation = plan(dump, time.time())
+    simulation = plan(dump, time.time(), reschedule=reschedule)
     warnings = [*dump.warnings, *simulation.gaps]
     for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)
@@ -149,7 +160,7 @@ def _print(simulation: Simulation, after: Snapshot) -> None:
     if result.placements:
         table = Table("POD", "NODE", "COST", box=None, pad_edge=False)
         for placement in result.placements[:MAX_ROWS]:
-            table.add_row(placement.pod.key, placement.node, str(placement.price))
+            table.add_row(placement.pod.key, _where(placement), str(placement.price))
         console.print(table)
         print_truncated(console, len(result.placements))
         console.print()
@@ -161,14 +172,24 @@ def _print(simulation: Simulation, after: Snapshot) -> None:
         console.print(table)
         print_truncated(console, len(pending))
         console.print()
+    evictions.print_evictions(console, "LEAVES", result.evictions)
+    evictions.print_evictions(console, "WOULD LEAVE", result.proposals)
     nodes = f"{len(after.table.nodes)} nodes"
+    leaving = f"{len(result.evictions)} evicted, " if result.evictions else ""
     if not result.placements and not pending:
-        console.print(f"no pending pods on {nodes}")
+        console.print(f"{leaving}no pending pods on {nodes}")
         return
     console.print(
-        f"{len(result.placements)} placed, {len(pending)} pending on {nodes}; "
+        f"{len(result.placements)} placed, {leaving}{len(pending)} pending on {nodes}; "
         f"{_proof(simulation)}, {simulation.seconds:.3f} s"
     )
+
+
+def _where(placement: Placement) -> str:
+    victims = placement.victims
+    if not victims:
+        return placement.node
+    return f"{placement.node}, once {evictions.some(victims)} {'has' if len(victims) == 1 else 'have'} left"
 
 
 def _proof(simulation: Simulation) -> str:

@@ -33,9 +33,26 @@ Scores: TypeAlias = dict[str, dict[str, dict[str, int]]]
 """Plugin -> "namespace/pod" -> node -> raw score; without pods that the plugin refuses to score."""
 
 
+class OracleDecision(msgspec.Struct, frozen=True):
+    """What kube-scheduler does with a pod.
+
+    Attributes:
+        node: where it goes; "": it waits.
+        victims: keys of the pods that are evicted for it, the most important first.
+        violations: how many of them a PodDisruptionBudget protects, as DefaultPreemption counts.
+        error: that scheduling the pod ended with; it waits then.
+    """
+
+    node: str = ""
+    victims: tuple[str, ...] = ()
+    violations: int = 0
+    error: str = ""
+
+
 class _OracleReply(msgspec.Struct):
     verdicts: Verdicts | None = None
     scores: Scores | None = None
+    decisions: dict[str, OracleDecision] | None = None
     error: str = ""
 
 
@@ -113,6 +130,34 @@ class Oracle:
         if answer.scores is None:
             raise OracleError("the oracle gave no scores")
         return answer.scores
+
+    def decide(
+        self,
+        nodes: Sequence[Mapping[str, Any]],
+        pods: Sequence[Mapping[str, Any]],
+        pending: Sequence[Mapping[str, Any]],
+        namespaces: Sequence[Mapping[str, Any]] = (),
+        storage: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+        budgets: Sequence[Mapping[str, Any]] = (),
+    ) -> dict[str, OracleDecision]:
+        """Asks what kube-scheduler does with each pending pod, by its key, as if no other pod waited.
+
+        A pod that fits goes to the node with the highest score, the first of equal ones. Otherwise DefaultPreemption
+        chooses among all nodes, not among a sample of them. `budgets` are PodDisruptionBudgets. Raises OracleError.
+        """
+        case = {
+            "nodes": nodes,
+            "pods": pods,
+            "pending": pending,
+            "namespaces": namespaces,
+            "storage": storage or {},
+            "decide": True,
+            "budgets": budgets,
+        }
+        answer = self._request(case)
+        if answer.decisions is None:
+            raise OracleError("the oracle gave no decisions")
+        return answer.decisions
 
     def _request(self, case: Mapping[str, Any]) -> _OracleReply:
         if self._process.stdin is None or self._process.stdout is None:

@@ -43,6 +43,8 @@ POD: Final = ObjectKind("Pod", "pods", namespaced=True)
 NAMESPACE: Final = ObjectKind("Namespace", "namespaces")
 DEVICE_CLASS: Final = ObjectKind("DeviceClass", "deviceclasses", "resource.k8s.io")
 DISRUPTION_BUDGET: Final = ObjectKind("PodDisruptionBudget", "poddisruptionbudgets", "policy", namespaced=True)
+#: In dumps only: the API server writes a pod's priority into the pod.
+PRIORITY_CLASS: Final = ObjectKind("PriorityClass", "priorityclasses", "scheduling.k8s.io")
 #: What filters on volumes read.
 STORAGE: Final = (
     ObjectKind("PersistentVolume", "persistentvolumes"),

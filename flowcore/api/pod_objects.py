@@ -10,7 +10,7 @@ from flowcore.api.base import Int32, Quantities, Wire, WireMeta
 from flowcore.api.gangs import WireGangAnnotations, WireSchedulingGroup
 from flowcore.api.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
 from flowcore.api.volumes import WireVolume
-from flowcore.model.policies import EVICTABLE, PLANNED, REPLACES
+from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, PLANNED, REPLACES
 
 
 class WirePreferredTerm(Wire):
@@ -59,6 +59,7 @@ class WireToleration(Wire):
     operator: str | None = None
     value: str | None = None
     effect: str | None = None
+    toleration_seconds: int | None = None
 
 
 class WireResources(Wire):
@@ -152,6 +153,7 @@ class WirePodAnnotations(WireGangAnnotations):
     planned: str | None = msgspec.field(default=None, name=PLANNED)
     replaces: str | None = msgspec.field(default=None, name=REPLACES)
     evictable: str | None = msgspec.field(default=None, name=EVICTABLE)
+    during_execution: str | None = msgspec.field(default=None, name=DURING_EXECUTION)
     mirror: str | None = msgspec.field(default=None, name="kubernetes.io/config.mirror")
 
 

@@ -25,7 +25,7 @@ from flowcore.api.volumes import to_volumes
 from flowcore.model.devices import needs_devices
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
-from flowcore.model.policies import EVICTABLE, GATE
+from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, GATE, DuringExecution
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
 from flowcore.model.volumes import ClaimVolume, Disk, Volumes
@@ -83,6 +83,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     gang, annotation_errors = to_gang(spec.scheduling_group, meta.labels, meta.annotations, namespace, intern)
     if not node_name:
         blocked_reason = blocked_reason or "; ".join(str(each) for each in annotation_errors)
+    during_execution, bad_rules_annotation = _during_execution(meta.annotations)
     controller = next((owner for owner in meta.owner_references or () if owner.controller), _NO_OWNER)
     unschedulable = next((c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
     # A pod behind our own gate waits for us; behind another gate nobody may place it. The API server's message about
@@ -122,13 +123,25 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         succeeded=status.phase == "Succeeded",
         owner=intern(controller.uid),
         permanent=controller.kind in _PERMANENT,
-        bad_annotation=annotation_errors[0].field if annotation_errors else "",
+        bad_annotation=annotation_errors[0].field if annotation_errors else bad_rules_annotation,
         replaces=_replaces(meta.annotations),
         preempts=spec.preemption_policy != "Never",
         started=to_seconds(status.start_time) if node_name else 0.0,
         static=meta.annotations is not None and meta.annotations.mirror is not None,
         immovable_reason=intern(_immovable_reason(spec, meta.annotations, controller)) if node_name else "",
+        during_execution=during_execution,
     )
+
+
+def _during_execution(annotations: WirePodAnnotations | None) -> tuple[DuringExecution | None, str]:
+    """What the annotation says, and the field if it cannot be read: then the pod is left alone."""
+    text = None if annotations is None else annotations.during_execution
+    if text is None:
+        return None, ""
+    try:
+        return DuringExecution(text), ""
+    except ValueError:
+        return DuringExecution.IGNORE, f"annotation {DURING_EXECUTION}"
 
 
 def _immovable_reason(spec: WirePodSpec, annotations: WirePodAnnotations | None, controller: WireOwner) -> str:
@@ -203,7 +216,8 @@ def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes) -> PodCla
     if node_affinity.required is not None:
         required = tuple(to_node_term(term) for term in node_affinity.required.node_selector_terms or ())
     tolerations = (
-        Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in spec.tolerations or ()
+        Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "", t.toleration_seconds)
+        for t in spec.tolerations or ()
     )
     return PodClass(
         requests=requests,

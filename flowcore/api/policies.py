@@ -20,6 +20,7 @@ from flowcore.model.policies import (
     STEERED_NAME,
     CostWeights,
     Delivery,
+    DuringExecution,
     KnownModels,
     Policy,
     Selects,
@@ -72,7 +73,11 @@ class _Replaces(msgspec.Struct):
     victims: Victims = Victims.SAME_CONTROLLER
 
 
-class _Spec(msgspec.Struct):
+class _DuringExecution(msgspec.Struct):
+    rules: DuringExecution = DuringExecution.IGNORE
+
+
+class _Spec(msgspec.Struct, rename="camel"):
     precedence: Annotated[int, msgspec.Meta(ge=-(10**9), le=10**9)] = 0
     selects: _Selects = msgspec.field(default_factory=_Selects)
     delivery: Delivery = Delivery.BINDER
@@ -85,6 +90,7 @@ class _Spec(msgspec.Struct):
     replaces: _Replaces = msgspec.field(default_factory=_Replaces)
     preemption: WirePreemption = msgspec.field(default_factory=WirePreemption)
     rescheduling: WireRescheduling = msgspec.field(default_factory=WireRescheduling)
+    during_execution: _DuringExecution = msgspec.field(default_factory=_DuringExecution)
 
 
 def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Policy:
@@ -132,6 +138,7 @@ def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Pol
         victims=wire.replaces.victims,
         preemption=parse_preemption(wire.preemption),
         rescheduling=parse_rescheduling(wire.rescheduling),
+        during_execution=wire.during_execution.rules,
     )
 
 

@@ -84,6 +84,25 @@ def tolerated(pod_class: PodClass, table: NodeTable) -> Bools:
     return np.array(fine, dtype=np.bool_)[table.taint_codes]
 
 
+def seconds_before_eviction(tolerations: tuple[Toleration, ...], taints: Iterable[Taint]) -> int | None:
+    """How long a pod stays on a node with these taints; None: for ever.
+
+    The first toleration that covers a NoExecute taint counts; the shortest time of all taints ends it. Source:
+    kube-controller-manager pkg/controller/tainteviction (processPodOnNode, getMinTolerationTime) and
+    GetMatchingTolerations.
+    """
+    seconds: int | None = None
+    for taint in taints:
+        if taint.effect != "NoExecute":
+            continue
+        used = next((each for each in tolerations if tolerates((each,), taint)), None)
+        if used is None:
+            return 0
+        if used.seconds is not None:
+            seconds = max(0, used.seconds if seconds is None else min(seconds, used.seconds))
+    return seconds
+
+
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
     """Whether any toleration covers the taint."""
     for toleration in tolerations:

@@ -10,7 +10,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Policy, ReschedulingMode
+from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode
 from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod, RunningPods
 from flowcore.model.selector_index import SelectorIndex
 
@@ -61,7 +61,16 @@ def to_running_pod(
         budgets=budgets,
         immovable_reason=_immovable_reason(pod, policy, now),
         unevictable_reason=unevictable_reason,
+        during_execution=_during_execution(pod, policy),
     )
+
+
+def _during_execution(pod: Pod, policy: Policy | None) -> DuringExecution:
+    """A pod that is never moved stays. Its age and ``spec.rescheduling.mode`` do not matter."""
+    stays = pod.immovable_reason or pod.gang is not None or pod.unsupported_reason or pod.unbindable_reason
+    if policy is None or stays:
+        return DuringExecution.IGNORE
+    return pod.during_execution or policy.during_execution
 
 
 def _immovable_reason(pod: Pod, policy: Policy | None, now: float) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.devices import DeviceClass
+from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import PodGroup
 from flowcore.model.nodes import Node
@@ -69,11 +70,24 @@ class _SavedPodGroup(_Line, frozen=True, tag="PodGroup"):
     pod_group: PodGroup
 
 
+class _SavedDisruptionBudget(_Line, frozen=True, tag="PodDisruptionBudget"):
+    disruption_budget: DisruptionBudget
+
+
 class _SavedPolicy(_Line, frozen=True, tag="Policy"):
     policy: Policy
 
 
-_Object = _SavedNode | _SavedPod | _SavedNamespace | _SavedStorage | _SavedDeviceClass | _SavedPodGroup | _SavedPolicy
+_Object = (
+    _SavedNode
+    | _SavedPod
+    | _SavedNamespace
+    | _SavedStorage
+    | _SavedDeviceClass
+    | _SavedDisruptionBudget
+    | _SavedPodGroup
+    | _SavedPolicy
+)
 _encoder = msgspec.json.Encoder()
 _header = msgspec.json.Decoder(Header)
 _object = msgspec.json.Decoder(_Object)
@@ -93,6 +107,7 @@ def to_lines(cluster: Cluster, planned: Mapping[str, str], now: float) -> Iterat
         *(_SavedNamespace(name, labels) for name, labels in cluster.namespaces.items()),
         *(_SavedStorage(each) for each in cluster.storage.objects.values()),
         *(_SavedDeviceClass(each) for each in cluster.device_classes.values()),
+        *(_SavedDisruptionBudget(each) for each in cluster.disruption_budgets.values()),
         *(_SavedPodGroup(each) for each in cluster.gangs.groups.values()),
         *(_SavedPolicy(each) for each in cluster.policies.ordered if each != BUILT_IN),
         *(_SavedPod(each, planned.get(each.key, "")) for each in cluster.pods.values()),
@@ -144,6 +159,8 @@ def _put(line: _Object, cluster: Cluster, policies: list[Policy]) -> None:
             cluster.put_storage(line.storage)
         case _SavedDeviceClass(device_class):
             cluster.set_device_class(device_class.name, device_class)
+        case _SavedDisruptionBudget(budget):
+            cluster.set_disruption_budget(budget.key, budget)
         case _SavedPodGroup():
             cluster.put_pod_group(line.pod_group)
         case _SavedPolicy():

@@ -40,7 +40,7 @@ class Destinations:
         state = self._state
         usage, free = state.residents.usage[at], state.free_now
         asked = usage > 0
-        plain, allowed = self._allowed(at)
+        plain, allowed = self.allowed(at)
         enough = (free[:, asked] >= usage[asked]).all(axis=1) & (state.free[:, asked] >= usage[asked]).all(axis=1)
         usable = allowed & ~avoid & enough
         usable[state.residents.nodes[at]] = False
@@ -52,8 +52,12 @@ class Destinations:
         if plain:
             return int(nodes[0])
         pod, signature = state.residents.pods[at], self._signature(at)
-        verdicts = run_filters(pod.pod_class, state.snapshot([at], leavers_stay=True), signature)
-        fitting = nodes[verdicts.fits[nodes]]
+        # Before the others have left, and afterwards: they may be those that its affinity wants near.
+        before, afterwards = (state.snapshot([at], leavers_stay=stay) for stay in (True, False))
+        fits = run_filters(pod.pod_class, before, signature).fits
+        if state.leaving.keys() - {at}:
+            fits = fits & run_filters(pod.pod_class, afterwards, signature).fits
+        fitting = nodes[fits[nodes]]
         return int(fitting[0]) if len(fitting) else -1
 
     def _signature(self, at: int) -> PodSignature:
@@ -62,7 +66,8 @@ class Destinations:
         signature = msgspec.structs.replace(pod.signature, deleting=False)
         return signature if policy is None else with_policy_constraints(signature, policy)
 
-    def _allowed(self, at: int) -> tuple[bool, Bools]:
+    def allowed(self, at: int) -> tuple[bool, Bools]:
+        """Whether only resources decide where a replacement fits; and bool[N], nodes that may take it."""
         pod, signature = self._state.residents.pods[at], self._signature(at)
         key = (pod.pod_class, signature)
         found = self._known.get(key)

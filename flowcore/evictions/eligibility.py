@@ -65,7 +65,7 @@ class Eligibility:
         """Sets of evictions on a node, each the most important first; all of one set may leave together.
 
         There are several where a PodDisruptionBudget or a gang lets some of its pods go and not all: the most important
-        ones (whom kube-scheduler counts first), the least important ones, the gang as a whole.
+        ones (whom kube-scheduler counts first), the least important ones, the largest ones, the gang as a whole.
         """
         here = [at for at in self._residents.on(node) if self.may_leave(at, priority)]
         if not here:
@@ -73,10 +73,17 @@ class Eligibility:
         choices = [self._choice(here, priority, whole_gangs=False)]
         reverse = self._choice(here[::-1], priority, whole_gangs=False)[::-1]
         if reverse != choices[0]:
-            choices.append(reverse)
+            place = {at: number for number, at in enumerate(here)}
+            largest = self._choice(self._largest_first(here), priority, whole_gangs=False)
+            choices += [reverse, sorted(largest, key=lambda each: place[each.members[0]])]
         if any(self._residents.pods[at].gang for at in here):
             choices.append(self._choice(here, priority, whole_gangs=True))
         return [choice for choice in choices if choice]
+
+    def _largest_first(self, here: Sequence[int]) -> list[int]:
+        usage = self._residents.usage[list(here)]
+        shares = (usage / np.maximum(usage.max(axis=0), 1)).sum(axis=1)
+        return [here[place] for place in np.argsort(-shares, kind="stable").tolist()]
 
     def _choice(self, order: Sequence[int], priority: int, *, whole_gangs: bool) -> list[PossibleEviction]:
         """Evictions in an order, as long as budgets and gangs let them go."""
@@ -167,21 +174,33 @@ class MoveEligibility:
 
     def may_move(self, at: int, priority: int) -> bool:
         """Whether a resident may be moved for a pod of a priority, within all limits."""
-        state, pod = self._state, self._residents.pods[at]
-        if (
-            not self._movable[at]
-            or pod.priority > priority
-            or at in state.leaving
-            or any(state.budgets[budget] <= 0 for budget in pod.budgets)
-        ):
+        if not self._movable[at] or self._residents.pods[at].priority > priority:
             return False
+        return self.may_be_evicted(at) and self.within_limits(at)
+
+    def may_be_evicted(self, at: int) -> bool:
+        """Whether a running pod may be evicted now, by itself and by its PodDisruptionBudgets."""
+        state, pod = self._state, self._residents.pods[at]
+        return (
+            at not in state.leaving
+            and bool(self._residents.evictable[at])
+            and all(state.budgets[budget] > 0 for budget in pod.budgets)
+        )
+
+    def within_limits(self, at: int) -> bool:
+        """Whether the limits of its policy let one more pod like this leave."""
+        return self._residents.pods[at].policy in self._policies and all(most > 0 for most in self.limits(at).values())
+
+    def limits(self, at: int) -> dict[tuple[str, str], int]:
+        """How many more moves the policy of a resident allows, by what is counted (``EvictionState.moves``)."""
+        state, pod = self._state, self._residents.pods[at]
         rescheduling = self._policies[pod.policy].rescheduling
         most = {
             ("node", pod.node): rescheduling.per_node,
             ("namespace", pod.namespace): rescheduling.per_namespace,
             ("owner", pod.owner): rescheduling.per_owner,
         }
-        if any(state.moves[key] + self._recent.get(key, 0) >= limit for key, limit in most.items()):
-            return False
-        decided = state.moves["policy", pod.policy]
-        return decided < rescheduling.per_round and decided + self._last_hour.get(pod.policy, 0) < rescheduling.per_hour
+        left = {key: limit - state.moves[key] - self._recent.get(key, 0) for key, limit in most.items()}
+        in_hour = rescheduling.per_hour - self._last_hour.get(pod.policy, 0)
+        key = ("policy", pod.policy)
+        return left | {key: min(rescheduling.per_round, in_hour) - state.moves[key]}

@@ -7,19 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s, Snapshot
+from flowcore.cluster.snapshot import Snapshot
 from flowcore.costs.model import Load
+from flowcore.evictions.broken_rules import BrokenRule, broken_rules
 from flowcore.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.evictions.fit_checks import is_plain
 from flowcore.evictions.residents import Residents
+from flowcore.evictions.rules import evict_for_rules
 from flowcore.evictions.search import Search
-from flowcore.evictions.state import EvictionState
+from flowcore.evictions.state import Checkpoint, EvictionState
 from flowcore.evictions.take_back import take_back
 from flowcore.evictions.waiting import Waiting, waiting_after
 from flowcore.explain.codes import ROOM_TAKEN
 from flowcore.filters import run_filters
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPods
+from flowcore.problem.candidate import Candidate
 from flowcore.problem.problem import Problem
 from flowcore.problem.result import Eviction, Placement, RoundResult, Unplaced
 from flowcore.topology.constraints import UNCONSTRAINED
@@ -28,23 +31,29 @@ _ACT = (ReschedulingMode.ACT,)
 _ACT_OR_PROPOSE = (ReschedulingMode.ACT, ReschedulingMode.PROPOSE)
 
 
-def plan_evictions(problem: Problem, result: RoundResult, free: Int64s) -> RoundResult:
+def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) -> RoundResult:
     """The result with evictions and the placements that they allow; the same result where nobody leaves.
 
     Args:
         problem: what the first part solved.
         result: of the first part.
-        free: int64[N, R], what it leaves free, without room that is held for others.
+        candidate: what the result was made from.
     """
     running = problem.snapshot.running
-    if running is None or not result.unplaced:
+    if running is None:
         return result
-    found = _EvictionRound(problem, result, free, running, _ACT).result()
+    broken = broken_rules(result.after, running)
+    if not result.unplaced and not broken:
+        return result
+    found = _EvictionRound(problem, result, candidate, running, broken, _ACT).result()
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
-        proposed = _EvictionRound(problem, result, free, running, _ACT_OR_PROPOSE).result().evictions
-        moves = tuple(each for each in proposed if each.kind is EvictionKind.MIGRATION)
-        found = replace(found, proposals=moves if moves != found.evictions else ())
+        proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
+        found = replace(found, proposals=proposed if proposed != _moves(found) else ())
     return found
+
+
+def _moves(result: RoundResult) -> tuple[Eviction, ...]:
+    return tuple(each for each in result.evictions if each.kind is EvictionKind.MIGRATION)
 
 
 class _EvictionRound:
@@ -54,28 +63,35 @@ class _EvictionRound:
         self,
         problem: Problem,
         result: RoundResult,
-        free: Int64s,
+        candidate: Candidate,
         running: RunningPods,
+        broken: Sequence[BrokenRule],
         modes: Sequence[ReschedulingMode],
     ) -> None:
-        self._problem, self._first = problem, result
+        self._problem, self._first, self._broken = problem, result, broken
         self._waiting = waiting_after(problem, result)
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))
-        self._state = EvictionState(result.after, free, residents, problem.demands)
+        free = candidate.free_for_others(problem.demands)
+        self._state, self._held = EvictionState(result.after, free, residents, problem.demands), candidate.held
         self._moves = MoveEligibility(self._state, problem.policies, modes)
         self._anyone = self._moves.any or bool((residents.priorities < highest).any())
 
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
-        if not self._waiting or not self._anyone:
+        if not self._broken and not (self._waiting and self._anyone):
             return self._first
         search = Search(self._state, self._problem.policies, self._problem.cache, self._moves)
+        evict_for_rules(self._state, search.destinations, self._moves, self._broken)
         groups: dict[str, Waiting] = {}
+        checkpoint = self._place_with_held(search)
         for waiting in self._waiting:
             self._place(search, waiting)
             if waiting.group >= 0:
                 groups.update({pod.key: waiting for _, pods in waiting.demands for pod in pods})
+        if all(self._may_all_preempt(waiting) and waiting.allowed is None for waiting in self._waiting):
+            demands = [(at, pods, waiting.group) for waiting in self._waiting for at, pods in waiting.demands]
+            search.improve(checkpoint, demands, self._problem.snapshot.generation)
         self._drop_what_breaks_rules(groups)
         take_back(self._state, self._holds)
         search.find_replacements()
@@ -83,7 +99,29 @@ class _EvictionRound:
 
     # --- search ---
 
+    def _place_with_held(self, search: Search) -> Checkpoint:
+        """Places the group that room is held for, on that room too; the checkpoint before its placements.
+
+        Where it cannot be placed, the room stays held.
+        """
+        state, held = self._state, self._held
+        before = state.checkpoint()
+        if held is None:
+            return before
+        for waiting in self._waiting:
+            if waiting.group == held.group:
+                for commit in held.commits:
+                    state.release(commit.node, state.demands[commit.demand].requests * commit.count)
+                checkpoint = state.checkpoint()
+                self._place(search, waiting)
+                if len(state.arrivals) > checkpoint.arrivals:
+                    return checkpoint
+                state.roll_back(before)
+        return before
+
     def _place(self, search: Search, waiting: Waiting) -> None:
+        if any(arrival.pod.key == waiting.demands[0][1][0].key for arrival in self._state.arrivals):
+            return  # on room that was held for it
         if waiting.group < 0:
             ((at, pods),) = waiting.demands
             policy, now = self._policy(at), self._problem.snapshot.now
@@ -95,18 +133,16 @@ class _EvictionRound:
             return
         checkpoint = self._state.checkpoint()
         for nodes in waiting.allowed or (None,):
+            preempts = self._may_all_preempt(waiting)
             if all(
-                search.place_all(
-                    at,
-                    pods,
-                    preempts=all(may_preempt(pod, self._policy(at), self._problem.snapshot.now) for pod in pods),
-                    nodes=nodes,
-                )
-                == len(pods)
-                for at, pods in waiting.demands
+                search.place_all(at, pods, preempts=preempts, nodes=nodes) == len(pods) for at, pods in waiting.demands
             ):
                 return
             self._state.roll_back(checkpoint)
+
+    def _may_all_preempt(self, waiting: Waiting) -> bool:
+        now = self._problem.snapshot.now
+        return all(may_preempt(pod, self._policy(at), now) for at, pods in waiting.demands for pod in pods)
 
     def _policy(self, at: int) -> Policy:
         return self._problem.demands[at].policy
@@ -213,6 +249,8 @@ class _EvictionRound:
                 leaving.kind,
                 tuple(dict.fromkeys(leaving.for_pods)) or self._waiting_at(int(state.residents.nodes[at])),
                 names[leaving.to] if leaving.to >= 0 else "",
+                leaving.reason,
+                leaving.by_controller,
             )
             for at, leaving in state.leaving.items()
             if leaving.kind is not None

@@ -14,10 +14,11 @@ from flowcore.classes import VerdictCache
 from flowcore.cluster.snapshot import Bools, PendingPod
 from flowcore.evictions.destinations import Destinations
 from flowcore.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
+from flowcore.evictions.exact import Candidates, ExactSearch
 from flowcore.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
 from flowcore.evictions.ladders import Ladders
 from flowcore.evictions.node_search import NodeSearch
-from flowcore.evictions.state import EvictionState
+from flowcore.evictions.state import Checkpoint, EvictionState
 from flowcore.evictions.victims import Victims, choose_victims
 from flowcore.model.policies import Policy
 
@@ -26,7 +27,11 @@ _MAX_NODES, _MAX_TRIES = 256, 64
 
 
 class Search:
-    """Changes the state; what it decides can be rolled back."""
+    """Changes the state; what it decides can be rolled back.
+
+    Attributes:
+        destinations: finds nodes for those that leave.
+    """
 
     def __init__(
         self,
@@ -40,7 +45,7 @@ class Search:
         self._ladders = Ladders(state.residents)
         self._before = state.snapshot()
         self._fit_checks: dict[int, FitCheck] = {}
-        self._destinations = Destinations(state, policies, cache)
+        self.destinations = Destinations(state, policies, cache)
 
     def place_all(self, demand: int, pods: Sequence[PendingPod], *, preempts: bool, nodes: Bools | None = None) -> int:
         """Places as many of these pods of a demand as possible, in their order; returns how many.
@@ -69,7 +74,7 @@ class Search:
 
     def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool) -> int:
         """Places the first pods, on one node; how many, 0: there is no way."""
-        node = this.with_room() if self._state.changed else -1
+        node = this.with_room()
         if node >= 0:
             self._state.arrive(pods[0], this.number, node)
             return 1
@@ -125,9 +130,33 @@ class Search:
             if not self._moves.may_move(at, 2**31):
                 return False
             self._state.let_leave(at, self._moves.kind, [key])
-            if not self._destinations.reserve_all([at], avoid, is_move=True):
+            if not self.destinations.reserve_all([at], avoid, is_move=True):
                 return False
         return True
+
+    def improve(
+        self, checkpoint: Checkpoint, demands: Sequence[tuple[int, Sequence[PendingPod], int]], seed: int
+    ) -> None:
+        """Decides again what was decided since a checkpoint, by an integer program, where that may bring something.
+
+        Args:
+            demands: demand, its waiting pods, all of which may preempt, and their atomic group (-1: none).
+            seed: of the integer program.
+        """
+        state = self._state
+        priorities = {state.demands[at].group.pod_class.priority for at, _, _ in demands}
+        one_pod = sum(len(pods) for _, pods, _ in demands) == 1
+        if len(priorities) != 1 or not (self._moves.any or (state.changed and not one_pod)):
+            return
+        (priority,) = priorities
+        may_leave = self._eligibility.mask(priority) | self._moves.mask(priority)
+        candidates = []
+        for at, pods, group in demands:
+            fit_check = self._fit_check(at)
+            nodes = NodeSearch(state, at, fit_check, self._ladders, None).bounds(may_leave).nodes[:_MAX_TRIES].tolist()
+            candidates.append(Candidates(at, tuple(pods), group, fit_check, tuple(nodes)))
+        exact = ExactSearch(state, self._eligibility, self._moves, self.destinations, seed)
+        exact.improve(checkpoint, candidates, priority)
 
     def find_replacements(self) -> None:
         """Gives preempted pods that a controller replaces a node, as far as there is room."""
@@ -136,4 +165,4 @@ class Search:
         for at, leaving in sorted(state.leaving.items(), key=lambda each: -residents.pods[each[0]].priority):
             pod = residents.pods[at]
             if leaving.to < 0 and residents.is_running(at) and pod.owner and not pod.gang:
-                self._destinations.reserve_all([at], avoid, is_move=False)
+                self.destinations.reserve_all([at], avoid, is_move=False)

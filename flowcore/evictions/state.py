@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,11 +26,14 @@ class Leaving:
         kind: why; None: a placement that is taken back.
         for_pods: keys of the pods that it leaves for.
         to: the node where its replacement goes; -1: none.
+        reason, by_controller: see Eviction.
     """
 
     kind: EvictionKind | None
     for_pods: list[str] = field(default_factory=list)
     to: int = -1
+    reason: str = ""
+    by_controller: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,22 @@ class Arrival:
     demand: int
     node: int
     at_once: bool
+
+
+class Checkpoint(NamedTuple):
+    """How much was decided: decisions that can be taken back, residents that leave, waiting pods that come."""
+
+    decisions: int
+    leaving: int
+    arrivals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Decisions in an order in which they can be made again."""
+
+    leaving: tuple[tuple[int, Leaving], ...]
+    arrivals: tuple[Arrival, ...]
 
 
 class EvictionState:
@@ -73,16 +93,44 @@ class EvictionState:
 
     # --- decisions ---
 
-    def checkpoint(self) -> int:
+    def checkpoint(self) -> Checkpoint:
         """To be given to ``roll_back``."""
-        return len(self._undo)
+        return Checkpoint(len(self._undo), len(self.leaving), len(self.arrivals))
 
-    def roll_back(self, checkpoint: int) -> None:
+    def roll_back(self, checkpoint: Checkpoint) -> None:
         """Takes back all decisions since a checkpoint."""
-        while len(self._undo) > checkpoint:
+        while len(self._undo) > checkpoint.decisions:
             self._undo.pop()()
 
-    def let_leave(self, at: int, kind: EvictionKind, for_pods: Iterable[str]) -> None:
+    def decisions_since(self, checkpoint: Checkpoint) -> Decisions:
+        """All decisions since a checkpoint, but for those that only add a pod that somebody leaves for."""
+        leaving = list(self.leaving.items())[checkpoint.leaving :]
+        return Decisions(
+            tuple((at, replace(each, for_pods=list(each.for_pods))) for at, each in leaving),
+            tuple(self.arrivals[checkpoint.arrivals :]),
+        )
+
+    def replay(self, decisions: Decisions) -> None:
+        """Decides the same again."""
+        for at, leaving in decisions.leaving:
+            self.leave_again(at, leaving)
+        for arrival in decisions.arrivals:
+            self.arrive(arrival.pod, arrival.demand, arrival.node)
+
+    def release(self, node: int, amounts: Int64s) -> None:
+        """Room of a node that was held comes free, int64[R]."""
+        self.free[node] += amounts
+        self.free_now[node] += amounts
+
+        def undo() -> None:
+            self.free[node] -= amounts
+            self.free_now[node] -= amounts
+
+        self._undo.append(undo)
+
+    def let_leave(
+        self, at: int, kind: EvictionKind, for_pods: Iterable[str], *, reason: str = "", by_controller: bool = False
+    ) -> None:
         """A resident leaves. Of one that leaves already the pods are noted that it leaves for, too."""
         known, names = self.leaving.get(at), list(for_pods)
         if known is not None:
@@ -92,7 +140,7 @@ class EvictionState:
         residents, pod = self.residents, self.residents.pods[at]
         node, usage = int(residents.nodes[at]), residents.usage[at]
         runs = residents.is_running(at)
-        self.leaving[at] = Leaving(kind if runs else None, names)
+        self.leaving[at] = Leaving(kind if runs else None, names, reason=reason, by_controller=by_controller)
         self.free[node] += usage
         if runs:
             self._count(pod.budgets, pod.gang, -1)
@@ -117,20 +165,25 @@ class EvictionState:
 
     def reserve_replacement(self, at: int, node: int, *, is_move: bool) -> None:
         """FitCheck for the replacement of a pod that leaves is taken on another node, of what is free now."""
-        leaving, usage, pod = self.leaving[at], self.residents.usage[at], self.residents.pods[at]
+        leaving, usage = self.leaving[at], self.residents.usage[at]
         leaving.to = node
-        counted = _counted_move(pod) if is_move else []
         self.free[node] -= usage
         self.free_now[node] -= usage
-        self.moves.update(counted)
 
         def undo() -> None:
             leaving.to = -1
             self.free[node] += usage
             self.free_now[node] += usage
-            self.moves.subtract(counted)
 
         self._undo.append(undo)
+        if is_move:
+            self.count_move(at)
+
+    def count_move(self, at: int) -> None:
+        """A pod that leaves counts for the limits of moves."""
+        counted = _counted_move(self.residents.pods[at])
+        self.moves.update(counted)
+        self._undo.append(lambda: self.moves.subtract(counted))
 
     def arrive(self, pod: PendingPod, demand: int, node: int) -> None:
         """A waiting pod gets a node."""

@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 
 from flowcore.cluster.snapshot import Int64s
 from flowcore.evictions.state import EvictionState
+from flowcore.model.running_pods import EvictionKind
 
 
 def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
-    """Lets stay who need not leave.
+    """Lets stay who need not leave; who breaks a rule leaves for its own sake.
 
     Args:
         holds: whether every filter still passes for the whole plan; asked only where more than resources may decide.
     """
     pods = state.residents.pods
-    order = sorted(state.leaving, key=lambda at: (-pods[at].priority, pods[at].started or 0.0))
+    for_others = (at for at, leaving in state.leaving.items() if leaving.kind is not EvictionKind.RULE)
+    order = sorted(for_others, key=lambda at: (-pods[at].priority, pods[at].started or 0.0))
     done: set[int] = set()
     for at in order:
         if at in done:

@@ -16,6 +16,7 @@ from flowcore.filters import (
     node_unschedulable,
     pod_topology_spread,
     policy_constraints,
+    taint_eviction,
     taint_toleration,
     volume_filters,
 )
@@ -81,7 +82,7 @@ def _of_volumes(name: str) -> Filter:
 
 
 #: In kube-scheduler's default order (apis/config/v1/default_plugins.go), which is the order in which a verdict names
-#: them; ``NODE_UNREADABLE`` comes first, what policies demand last.
+#: them; ``NODE_UNREADABLE`` comes first, our own filters last.
 IN_ORDER = (
     Filter(NODE_UNREADABLE, lambda _class, _signature, _snapshot: FilterInputs(()), _unreadable_nodes),
     Filter(
@@ -137,6 +138,11 @@ IN_ORDER = (
         node_declared_features.NAME,
         lambda pod_class, _signature, _snapshot: node_declared_features.reads(pod_class),
         lambda pod_class, _signature, snapshot: node_declared_features.rejections(pod_class, snapshot.table),
+    ),
+    Filter(
+        taint_eviction.NAME,
+        lambda pod_class, _signature, _snapshot: taint_eviction.reads(pod_class),
+        lambda pod_class, _signature, snapshot: taint_eviction.rejections(pod_class, snapshot.table),
     ),
     Filter(
         policy_constraints.NAME,

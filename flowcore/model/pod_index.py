@@ -88,6 +88,26 @@ class AffinityMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return all(own_term_matches(term, signature, namespaces) for term in self.terms)
 
 
+class StayingMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Those of an AffinityMatch that are not being deleted."""
+
+    pods: AffinityMatch
+
+    @property
+    def selector(self) -> LabelSelector | None:
+        """What their labels must meet at least."""
+        return self.pods.selector
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether labels of namespaces decide who is among them."""
+        return self.pods.reads_namespaces
+
+    def includes(self, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
+        """Whether pods of this kind are among them."""
+        return not signature.deleting and self.pods.includes(signature, namespaces)
+
+
 class SpreadMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """Pods of a namespace that a spread constraint counts: those that the selector selects and that stay."""
 
@@ -129,7 +149,7 @@ class ConstraintMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 #: What pods are counted by.
-PodMatch = AffinityMatch | SpreadMatch | ConstraintMatch
+PodMatch = AffinityMatch | StayingMatch | SpreadMatch | ConstraintMatch
 
 
 def _common_requirement(selectors: tuple[LabelSelector, ...]) -> LabelSelector:

@@ -13,19 +13,25 @@ import msgspec
 from flowcore.model.gang_spec import GangRef
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pod_index import PodSignature
-from flowcore.model.policies import Delivery
+from flowcore.model.policies import Delivery, DuringExecution
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.model.volumes import Volumes
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
-    """core/v1 Toleration; ``tolerationSeconds`` plays no part in placing."""
+    """core/v1 Toleration.
+
+    Attributes:
+        seconds: how long the pod stays on a node with a matching NoExecute taint; None: for ever. kube-scheduler's
+            filter does not read it, ``filters.taint_eviction`` does.
+    """
 
     key: str = ""
     operator: str = ""
     value: str = ""
     effect: str = ""
+    seconds: int | None = None
 
 
 class PreferredTerm(msgspec.Struct, frozen=True, gc=False):
@@ -148,6 +154,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     static: bool = False
     #: Why it is never moved to another node, "" when it may be.
     immovable_reason: str = ""
+    #: From its annotation; None: its policy decides.
+    during_execution: DuringExecution | None = None
 
     @property
     def key(self) -> str:

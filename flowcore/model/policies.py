@@ -26,6 +26,8 @@ PLANNED = "scheduling.thalweg/nominated"
 WOKEN = "scheduling.thalweg/woken"
 #: Annotation of a running pod: "false": it is never moved to another node.
 EVICTABLE = "scheduling.thalweg/evictable"
+#: Annotation of a pod: a value of DuringExecution that counts in place of its policy's.
+DURING_EXECUTION = "scheduling.thalweg/during-execution"
 #: Annotation of a new pod that names the running one, of the same namespace, whose place it is to take.
 REPLACES = "scheduling.thalweg/replaces"
 
@@ -105,6 +107,17 @@ class ReschedulingMode(StrEnum):
     PROPOSE = "Propose"
     #: Moves are planned and carried out.
     ACT = "Act"
+
+
+class DuringExecution(StrEnum):
+    """What becomes of a running pod when a rule that it requires of its node does not hold any more."""
+
+    #: Nothing, as in Kubernetes.
+    IGNORE = "Ignore"
+    #: It leaves once room for its replacement is reserved on a node where its rules hold.
+    REPLACE = "Replace"
+    #: It leaves, whether there is such a node or not.
+    EVICT = "Evict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +249,7 @@ class Policy(msgspec.Struct, frozen=True):
     victims: Victims = Victims.SAME_CONTROLLER
     preemption: PreemptionPolicy = PreemptionPolicy()
     rescheduling: ReschedulingPolicy = ReschedulingPolicy()
+    during_execution: DuringExecution = DuringExecution.IGNORE
 
 
 #: In force for pods that name the scheduler ``thalweg`` and that no policy governs.

@@ -14,6 +14,7 @@ import msgspec
 
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
+from flowcore.model.policies import DuringExecution
 from flowcore.model.resources import Amounts
 
 
@@ -44,6 +45,7 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
         immovable_reason: why no move may evict it; "": a move may.
         unevictable_reason: why nobody may evict it; "": it may be evicted.
         queue: name of the FlowQueue that its usage counts for; "": none.
+        during_execution: what becomes of it when a required rule of it does not hold any more.
     """
 
     key: str
@@ -60,6 +62,7 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
     immovable_reason: str = ""
     unevictable_reason: str = ""
     queue: str = ""
+    during_execution: DuringExecution = DuringExecution.IGNORE
 
     @property
     def priority(self) -> int:

@@ -134,7 +134,7 @@ class Round:
         result = build_result(
             self._problem, candidate, bound, steps=self._steps, solves=portfolio.solves, arcs=portfolio.arcs
         )
-        return plan_evictions(self._problem, result, candidate.free_for_others(self._problem.demands))
+        return plan_evictions(self._problem, result, candidate)
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""

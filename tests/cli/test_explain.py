@@ -44,6 +44,34 @@ def test_the_answers_shape() -> None:
     ]
 
 
+def test_who_would_leave_for_a_pod() -> None:
+    """Asked by name, a pod that fits on no node is told which running pods would leave for it, or why none would."""
+    low = pod("low", "3", nodeName="a", priority=1, status={"phase": "Running"})
+    (entry,) = explain(node("a"), low, pod("p", "3", priority=2), names=("p",))
+    leaves = {"node": "a", "for": ["default/p"], "kind": "Preemption", "to": None}
+    assert entry["evictions"] == {"default/low": leaves}
+    assert "nobodyLeaves" not in entry
+    for waiting, why in (
+        (pod("p", "3", priority=1), "no running pod has a lower priority"),
+        (pod("p", "3", priority=2, preemptionPolicy="Never"), "its preemptionPolicy is Never"),
+        (pod("p", "5", priority=2), "evictions of pods with a lower priority would not make enough room"),
+    ):
+        (entry,) = explain(node("a"), low, waiting, names=("p",))
+        assert (entry.get("evictions"), entry["nobodyLeaves"]) == (None, why)
+    (entry,) = explain(node("a"), low, pod("p", "1", priority=2), names=("p",))
+    assert entry.keys() == {"pod", "nodes"}
+
+
+def test_a_budget_that_lets_nobody_leave_is_named() -> None:
+    """In the words for people too."""
+    low = pod("low", "3", nodeName="a", metadata={"labels": {"app": "web"}}, status={"phase": "Running"})
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+              "spec": {"selector": {}}, "status": {"disruptionsAllowed": 0}}  # fmt: skip
+    dump = dump_of(node("a"), low, pod("p", "3", priority=2), budget)
+    done = thalweg("explain", "p", "-f", "-", stdin=dump)
+    assert "no running pod would leave for it: PodDisruptionBudgets allow no eviction now: default/b" in done.stdout
+
+
 def test_no_pending_pod_is_placed_before_another() -> None:
     """Two pods that both fit alone fit both."""
     answer = explain(node("a", "1"), pod("p", "1"), pod("q", "1"))

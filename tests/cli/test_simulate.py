@@ -29,7 +29,10 @@ from flowcore.model.gangs import Gang
 OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 
 #: What ``-o json`` prints.
-_ANSWER = {"placements", "pending", "cost", "lowerBound", "gap", "certified", "bound", "seconds", "warnings"}
+_ANSWER = {
+    "placements", "pending", "evictions", "proposals", "cost", "lowerBound", "gap", "certified", "bound", "seconds",
+    "warnings",
+}  # fmt: skip
 
 
 def check_shape(answer: dict[str, Any], nodes: set[str], pending: set[str]) -> None:
@@ -133,7 +136,9 @@ def test_no_pending_pods() -> None:
     """An empty plan is an answer; the table certifies nothing."""
     answer = simulate(node("a"))
     nothing = {"cost": 0, "lowerBound": 0, "gap": 0.0, "certified": True, "bound": 0, "seconds": 0, "warnings": []}
-    assert {**answer, "seconds": 0} == {"placements": {}, "pending": {}, **nothing}
+    assert {**answer, "seconds": 0} == {
+        "placements": {}, "pending": {}, "evictions": {}, "proposals": {}, **nothing
+    }  # fmt: skip
     done = thalweg("simulate", "-f", "-", stdin=as_list([node("a"), pod("r", nodeName="a")]))
     assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 nodes\n", "")
 

@@ -30,6 +30,9 @@ FULL: dict[str, dict[str, Any]] = {
         "cost": {"model": "BinPacking", "weights": {"leastRequested": 3, "balance": 0, "spread": 100}},
         "unscheduled": {"base": 0, "perPriority": 10, "perWaitingSecond": 5},
         "gangs": {"timeout": "1h30m", "onPartialBind": "Evict", "holdRoomAfter": "0s", "waiting": "Hold"},
+        "duringExecution": {"rules": "Replace"},
+        "preemption": {"mode": "Never", "after": "30s"},
+        "rescheduling": {"mode": "Act", "minAge": "1h", "limits": {"perRound": 0, "perNode": 3}},
         "constraints": [
             {"name": "az", "conflict": {"pods": WEB, "topologyKey": "zone", "maxPerDomain": 2}},
             {"name": "xor", "exclusive": {"groups": [WEB, {}], "topologyKey": "zone", "maxPlaced": 5}},
@@ -258,7 +261,7 @@ async def test_both_name_the_field(
 async def test_the_command_that_dumps_a_cluster_names_kinds_that_are_served(plane: tuple[ControlPlane, Api]) -> None:
     """By their names or short names, each of them; kubectl fails as a whole where one is not served."""
     served: set[str] = set()
-    for path in ("/api/v1", "/apis/storage.k8s.io/v1"):
+    for path in ("/api/v1", "/apis/policy/v1", "/apis/scheduling.k8s.io/v1", "/apis/storage.k8s.io/v1"):
         for kind in (await plane[1].get(path))["resources"]:
             served |= {kind["name"], *kind.get("shortNames", ())}
     asked = DUMP_COMMAND.removeprefix("kubectl get ").split()[0].split(",")

@@ -25,7 +25,7 @@ from flowcore.filters.registry import IN_ORDER, run_filter
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pod_index import PodSignature
-from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.pods import HostPort, Pod, PodClass, Toleration
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from flowcore.model.volumes import (
@@ -182,6 +182,7 @@ CAPPED_OF_TEAMS = PodSignature(
     "default", (), constraints=InterPodConstraints(limits=(MaxPerDomain("c", "zone", (WEB,), TEAMS, 0),))
 )
 A, B, C = ZONED.values()
+DRAINED, FLEETING = (Taint("t", "", "NoExecute"),), PodClass(tolerations=(Toleration("t", "Exists", seconds=0),))
 ZA, ZB = (node(f"{zone}1", labels=((ZONE, zone),)) for zone in "ab")
 DATA, OTHER = ClaimVolume("default", "data"), ClaimVolume("default", "other")
 USER, USER_OF_BOTH = (PodClass(volumes=(DATA,)), PodSignature()), (PodClass(volumes=(DATA, OTHER)), PodSignature())
@@ -209,6 +210,7 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
     ("NODE_ADDED", "NodeUnschedulable"): ([A], [node("b1", unschedulable=True)], (ANY, PodSignature())),
     ("NODE_ADDED", "NodeName"): ([A], [B], (NAMED, PodSignature())),
     ("NODE_ADDED", "TaintToleration"): ([A], [node("b1", taints=TAINTED)], (ANY, PodSignature())),
+    ("NODE_ADDED", "TaintEviction"): ([A], [node("b1", taints=DRAINED)], (FLEETING, PodSignature())),
     ("NODE_ADDED", "NodeAffinity"): ([B], [A], (IN_B, PodSignature())),
     ("NODE_ADDED", "NodePorts"): ([A, web("w", "b1", host_ports=(PORT,))], [B], (PORTED, PodSignature())),
     ("NODE_ADDED", "NodeResourcesFit"): ([A], [node("b1", 1000)], (FIT, PodSignature())),
@@ -222,6 +224,7 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
     ("NODE_LABELS", "PodTopologySpread"): ([A, B, web("w", "a1")], [node("b1")], (ANY, spread())),
     ("NODE_LABELS", "InterPodAffinity"): ([A, B, web("w", "a1")], [node("b1", labels=A.labels)], (ANY, NEARBY)),
     ("NODE_TAINTS", "TaintToleration"): ([A], [node("a1", labels=A.labels, taints=TAINTED)], (ANY, PodSignature())),
+    ("NODE_TAINTS", "TaintEviction"): ([A], [node("a1", labels=A.labels, taints=DRAINED)], (FLEETING, PodSignature())),
     ("NODE_TAINTS", "PodTopologySpread"): (
         [A, B, C, web("w", "a1")],
         [node("b1", labels=B.labels, taints=TAINTED), node("c1", labels=C.labels, taints=TAINTED)],

@@ -48,6 +48,8 @@ class Case:
     namespaces: list[Manifest] = field(default_factory=list)
     #: persistentVolumes, persistentVolumeClaims, storageClasses ... -> objects
     storage: dict[str, list[Manifest]] = field(default_factory=dict)
+    #: PodDisruptionBudgets.
+    budgets: list[Manifest] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As tests/oracle/cases/*.json keep it."""

@@ -16,7 +16,7 @@ from flowcore.cluster.snapshot import Snapshot
 from flowcore.filters import run_filters
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass
-from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode
+from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning import RoundResult
 from flowcore.problem.result import Eviction, Placement
@@ -40,9 +40,16 @@ class Carried:
         for pod in without:
             used[snapshot.table.index[pod.node]] -= snapshot.vector(pod.usage)
         ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
+        left = {pod.uid for pod in gone}
         for pod in gone:
             at = snapshot.table.index[pod.node]
-            ports[at] = ports.get(at, frozenset()) - frozenset(pod.pod_class.host_ports)
+            others = {
+                port
+                for other in self._running.values()
+                if other.node == pod.node and other.uid not in left
+                for port in other.pod_class.host_ports
+            }
+            ports[at] = ports.get(at, frozenset()) - (frozenset(pod.pod_class.host_ports) - others)
         index = PodIndex(snapshot.pod_index.namespaces)
         for signature, node, count in snapshot.pod_index.counts():
             index.change(signature, node, count)
@@ -125,7 +132,7 @@ def check_victims(snapshot: Snapshot, result: RoundResult, policies: Mapping[str
         assert set(placement.victims) <= set(evicted), "a placement waits for a pod that stays"
     for each in result.evictions:
         assert not each.pod.unevictable_reason, f"{each.pod.key}: {each.pod.unevictable_reason}"
-        assert each.for_pods, f"{each.pod.key} leaves for nobody"
+        assert each.for_pods or each.kind is EvictionKind.RULE, f"{each.pod.key} leaves for nobody"
         for key in each.for_pods:
             assert key in placed, f"{each.pod.key} leaves for {key}, which has no node"
             pod = pending[key]
@@ -138,7 +145,7 @@ def check_victims(snapshot: Snapshot, result: RoundResult, policies: Mapping[str
 def check_budgets(snapshot: Snapshot, result: RoundResult) -> None:
     """No PodDisruptionBudget loses more pods than it allows."""
     assert snapshot.running is not None
-    lost = Counter(budget for each in result.evictions for budget in each.pod.budgets)
+    lost = Counter(budget for each in result.evictions if not each.by_controller for budget in each.pod.budgets)
     for budget, count in lost.items():
         assert count <= snapshot.running.budgets.get(budget, 0), f"{budget} loses {count}"
 
@@ -156,7 +163,7 @@ def check_gangs_leave_whole(snapshot: Snapshot, result: RoundResult) -> None:
 def check_nobody_leaves_in_vain(snapshot: Snapshot, result: RoundResult) -> None:
     """No victim could have stayed with the rest of the plan as it is."""
     for each in result.evictions:
-        if each.pod.gang:
+        if each.pod.gang or each.kind is EvictionKind.RULE:
             continue
         rest = [other for other in result.evictions if other is not each]
         placements = [
@@ -168,14 +175,18 @@ def check_nobody_leaves_in_vain(snapshot: Snapshot, result: RoundResult) -> None
 
 
 def check_moves(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, Policy]) -> None:
-    """Only what a policy lets go is moved, to a reserved place, and within its limits."""
-    moved = [each for each in result.evictions if each.kind is EvictionKind.MIGRATION]
+    """Only what a policy lets go is moved or leaves for a rule, within its limits; a move has a reserved place."""
+    moved = [each for each in result.evictions if each.kind in (EvictionKind.MIGRATION, EvictionKind.RULE)]
     counted: Counter[tuple[str, str]] = Counter()
     for each in moved:
         pod = each.pod
-        assert each.to, f"{pod.key} is moved nowhere"
-        assert not pod.immovable_reason, f"{pod.key} is moved: {pod.immovable_reason}"
-        assert policies[pod.policy].rescheduling.mode is ReschedulingMode.ACT
+        if each.kind is EvictionKind.RULE:
+            assert pod.during_execution is not DuringExecution.IGNORE
+            assert each.to or pod.during_execution is DuringExecution.EVICT, f"{pod.key} is replaced nowhere"
+        else:
+            assert each.to, f"{pod.key} is moved nowhere"
+            assert not pod.immovable_reason, f"{pod.key} is moved: {pod.immovable_reason}"
+            assert policies[pod.policy].rescheduling.mode is ReschedulingMode.ACT
         counted.update([("policy", pod.policy), ("node", pod.node), ("ns", pod.namespace), ("owner", pod.owner)])
     for each in moved:
         limits = policies[each.pod.policy].rescheduling

@@ -15,13 +15,14 @@ def explain(pods: tuple[str, ...], files: tuple[str, ...], output: str) -> None:
     """Show which nodes each waiting pod may use, and why.
 
     The pods come from a cluster dump. The verdicts are those of kube-scheduler's filters for the present state, before
-    any other waiting pod is placed. Give pod names to see every node. Without names, each waiting pod gets one line.
+    any other waiting pod is placed. Without names, each waiting pod gets one line. Give pod names to see every node. If
+    such a pod fits on no node, the output also says which running pods would leave for it, or why none would.
 
     This command dumps a cluster. Add ,fsp and ,podgroups if it has these kinds. Add ,deviceclasses if pods ask for
     devices.
 
     \b
-      kubectl get nodes,pods,namespaces,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
+      kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
         -A -o json > now.json
 
     Warnings about ignored kinds and missing objects go to standard error.

@@ -10,7 +10,9 @@ from thalweg import options
 @click.command()
 @options.files
 @options.output
-def simulate(files: tuple[str, ...], output: str) -> None:
+@click.option("--reschedule", is_flag=True,
+              help="Plan moves of running pods as if every policy had rescheduling: {mode: Act}.")  # fmt: skip
+def simulate(files: tuple[str, ...], output: str, *, reschedule: bool) -> None:
     """Plan the pending pods of a cluster dump. No cluster is changed.
 
     All pending pods are planned, for any scheduler, with three exceptions: pods with scheduling gates, pods with
@@ -18,11 +20,14 @@ def simulate(files: tuple[str, ...], output: str) -> None:
     lists these with the reason. Policies in the dump apply as in a cluster. A policy that the API server would refuse
     is an error.
 
+    The plan says which running pods leave. A pod that fits on no node may preempt pods with a lower priority. Running
+    pods are moved to other nodes only with --reschedule, or if a policy in the dump moves them.
+
     This command dumps a cluster. Add ,fsp and ,podgroups if it has these kinds. Add ,deviceclasses if pods ask for
     devices.
 
     \b
-      kubectl get nodes,pods,namespaces,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
+      kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
         -A -o json > now.json
 
     Warnings about ignored kinds and missing objects go to standard error and into the JSON output. If several files
@@ -35,7 +40,8 @@ def simulate(files: tuple[str, ...], output: str) -> None:
       thalweg simulate -f now.json
       kubectl get nodes,pods,namespaces,fsp -A -o yaml | thalweg simulate -f - -o json
       thalweg simulate -f now.json -f new-pods.yaml
+      thalweg simulate -f now.json --reschedule
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.simulate import run_simulation
 
-    run_simulation(files, output)
+    run_simulation(files, output, reschedule=reschedule)

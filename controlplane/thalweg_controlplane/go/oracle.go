@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
@@ -43,6 +44,9 @@ type oracleCase struct {
 	Filters []string `json:"filters"`
 	// Scores names plugins whose raw scores are asked for, in place of verdicts: see scores.go.
 	Scores []string `json:"scores"`
+	// Decide asks for decisions, preemption among them, in place of verdicts: see preemption.go.
+	Decide  bool                            `json:"decide"`
+	Budgets []*policyv1.PodDisruptionBudget `json:"budgets"`
 }
 
 // An oracleStorage is what the volume plugins read beside pods and nodes.
@@ -90,7 +94,9 @@ type oracleAnswer struct {
 	// Verdicts: filter (or "" for the whole profile) -> "namespace/pod" -> node -> verdict.
 	Verdicts map[string]map[string]map[string]verdict `json:"verdicts"`
 	Scores   map[string]map[string]map[string]int64   `json:"scores,omitempty"`
-	Error    string                                   `json:"error,omitempty"`
+	// Decisions: "namespace/pod" -> decision.
+	Decisions map[string]decision `json:"decisions,omitempty"`
+	Error     string              `json:"error,omitempty"`
 }
 
 // noNominations is the nominator of a cluster in which nothing is nominated.
@@ -144,6 +150,9 @@ func (o *oracle) answer(line []byte) (answer oracleAnswer) {
 	answer.Verdicts = map[string]map[string]map[string]verdict{}
 	if len(question.Scores) > 0 {
 		return o.scores(question)
+	}
+	if question.Decide {
+		return o.decide(question)
 	}
 	chosen := question.Filters
 	if len(chosen) == 0 {

@@ -268,7 +268,9 @@ def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes], Pod]
             _log.error("pod cannot be read", pod=pod.key, node=pod.node_name, problem=str(error))
             return pod
         if pod.bad_annotation:
-            bad_input.refuse("pod", pod.bad_annotation, pod.key, pod.blocked_reason)
+            bad_input.refuse(
+                "pod", pod.bad_annotation, pod.key, pod.blocked_reason or "it has no known value and is ignored"
+            )
         if pod.over_limit:
             bad_input.refuse("pod", pod.over_limit, pod.key, pod.unsupported_reason)
         return pod

@@ -1,0 +1,59 @@
+"""Evictions of a plan, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning import Eviction
+from thalweg.tables import MAX_ROWS, print_truncated
+
+_WHY = {
+    EvictionKind.PREEMPTION: "a pod of a higher priority needs its room",
+    EvictionKind.MIGRATION: "it can run on another node, and its room is needed",
+    EvictionKind.RULE: "a rule that it requires does not hold any more",
+    EvictionKind.RECLAIM: "its queue uses more than its fair share",
+}
+#: Pods named in a cell of the table; ``-o json`` has all.
+_MAX_NAMES = 3
+
+
+def as_json(evictions: Iterable[Eviction]) -> dict[str, Any]:
+    """Evictions by the key of the pod that leaves."""
+    return {
+        each.pod.key: {
+            "node": each.pod.node,
+            "for": list(each.for_pods),
+            "kind": each.kind.value,
+            "to": each.to or None,
+        }
+        for each in evictions
+    }
+
+
+def print_evictions(console: Console, title: str, evictions: Sequence[Eviction]) -> None:
+    """Prints who leaves, from where, for whom, where to and why; nothing if nobody leaves.
+
+    Args:
+        title: of the column with the pods that leave.
+    """
+    if not evictions:
+        return
+    table = Table(title, "NODE", "FOR", "TO", "WHY", box=None, pad_edge=False)
+    for each in islice(evictions, MAX_ROWS):
+        why = f"{each.kind.value}: {each.reason or _WHY[each.kind]}"
+        table.add_row(each.pod.key, each.pod.node, some(each.for_pods) or "-", each.to or "-", why)
+    console.print(table)
+    print_truncated(console, len(evictions))
+    console.print()
+
+
+def some(keys: Sequence[str]) -> str:
+    """The first of these keys, and how many more there are."""
+    more = len(keys) - _MAX_NAMES
+    return ", ".join(keys[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,70 @@
+"""PriorityClasses (scheduling.k8s.io/v1), for pods whose priority the API server has not written into the spec.
+
+Source: kube-apiserver plugin/pkg/admission/priority and pkg/apis/scheduling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from flowcore.api.base import Int32, Wire, WireMeta
+from flowcore.api.pod_objects import WirePodSpec
+from flowcore.model.errors import ModelError
+
+_SYSTEM_PREFIX: Final = "system-"
+_SYSTEM_VALUES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+#: HighestUserDefinablePriority.
+_MAX_VALUE: Final = 1_000_000_000
+
+
+class PriorityClass(Wire):
+    """A PriorityClass."""
+
+    metadata: WireMeta
+    value: Int32 = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+
+
+def check_priority_class(found: PriorityClass) -> None:
+    """Checks what the API server would refuse.
+
+    Raises:
+        ModelError: the value is out of range.
+    """
+    name, value = found.metadata.name, found.value
+    if name.startswith(_SYSTEM_PREFIX):
+        if _SYSTEM_VALUES.get(name) != value:
+            raise ModelError("metadata.name", f"{_SYSTEM_PREFIX} is reserved for Kubernetes; use another name")
+    elif value > _MAX_VALUE:
+        raise ModelError("value", f"{value} is more than {_MAX_VALUE}, the highest priority that Kubernetes accepts")
+
+
+class PriorityClasses:
+    """PriorityClasses by name, the two of the system among them."""
+
+    def __init__(self, found: Iterable[PriorityClass]) -> None:
+        system = {name: PriorityClass(WireMeta(name), value) for name, value in _SYSTEM_VALUES.items()}
+        self._by_name: Mapping[str, PriorityClass] = system | {each.metadata.name: each for each in found}
+        # If several are the default, the lowest value counts (getDefaultPriorityClass).
+        defaults = [each for each in self._by_name.values() if each.global_default]
+        self._default = min(defaults, key=lambda each: each.value, default=PriorityClass(WireMeta()))
+
+    def resolve(self, spec: WirePodSpec) -> WirePodSpec | None:
+        """The spec with priority and preemptionPolicy as the API server would write them; values that are there stay.
+
+        Returns:
+            None: it has no priority, and there is no PriorityClass of that name.
+        """
+        name = spec.priority_class_name
+        found = self._by_name.get(name) if name else self._default
+        if found is None:
+            return None if spec.priority is None else spec
+        return msgspec.structs.replace(
+            spec,
+            priority=found.value if spec.priority is None else spec.priority,
+            preemption_policy=spec.preemption_policy or found.preemption_policy,
+        )

@@ -1,0 +1,231 @@
+"""Rounds that evict and replace running pods which break their own rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.eviction_safety import check_evictions
+from support.model import amounts, node
+from support.profiles import examples
+
+from flowcore.cluster.assembly import to_snapshot
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.running import running_pods
+from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.evictions.broken_rules import broken_rules
+from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.nodes import Node, Taint
+from flowcore.model.pods import Pod, PodClass, Toleration
+from flowcore.model.policies import BUILT_IN, DuringExecution, Policy, ReschedulingPolicy
+from flowcore.model.running_pods import EvictionKind
+from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.planning import RoundResult, run_round
+
+NOW = 1000.0
+EVICT, REPLACE, IGNORE = DuringExecution.EVICT, DuringExecution.REPLACE, DuringExecution.IGNORE
+IN_A = PodClass(requests=amounts(1000), node_selector=(("zone", "a"),))
+ANYWHERE = PodClass(requests=amounts(1000))
+BUDGET = DisruptionBudget("default", "web", LabelSelector())
+TAINT = Taint("drain", "", "NoExecute")
+
+
+def selects(app: str) -> LabelSelector:
+    return LabelSelector((Requirement("app", "In", (app,)),))
+
+
+def in_zone(name: str, zone: str, cpu: int = 4000, **fields: Any) -> Node:
+    return node(name, cpu, labels=(("zone", zone),), **fields)
+
+
+def runs(name: str, on: str, pod_class: PodClass = IN_A, **fields: Any) -> Pod:
+    """A running pod of a controller; further words are fields of Pod."""
+    known: dict[str, Any] = {"owner": "web", "created": 1.0, "usage": pod_class.requests} | fields
+    return Pod("default", name, f"uid-{name}", pod_class, node_name=on, **known)
+
+
+def policy(mode: DuringExecution, **limits: int) -> Policy:
+    """The built-in policy with this mode and limits."""
+    return msgspec.structs.replace(BUILT_IN, during_execution=mode, rescheduling=ReschedulingPolicy(**limits))
+
+
+def cluster(
+    nodes: list[Node],
+    pods: list[Pod],
+    governed_by: Policy,
+    pending: tuple[PendingPod, ...] = (),
+    budgets: tuple[DisruptionBudget, ...] = (),
+) -> Snapshot:
+    known = Cluster()
+    known.set_namespace("default", ())
+    for each in nodes:
+        known.put_node(each)
+    for pod in pods:
+        known.put_pod(pod)
+    for budget in budgets:
+        known.set_disruption_budget(budget.key, budget)
+    running = running_pods(known, lambda _: governed_by, NOW)
+    return to_snapshot(known, now=NOW, pending=pending, running=running)
+
+
+def planned(snapshot: Snapshot, governed_by: Policy) -> RoundResult:
+    """The plan, checked step by step."""
+    policies = {governed_by.name: governed_by}
+    result = run_round(snapshot, policies)
+    check_evictions(snapshot, result, policies)
+    return result
+
+
+def leaving(nodes: list[Node], pods: list[Pod], governed_by: Policy, **more: Any) -> dict[str, str]:
+    """Name and new node of each pod that leaves for a rule."""
+    evictions = planned(cluster(nodes, pods, governed_by, **more), governed_by).evictions
+    assert {each.kind for each in evictions} <= {EvictionKind.RULE}
+    return {each.pod.key.partition("/")[2]: each.to for each in evictions}
+
+
+def test_a_pod_is_replaced_where_its_rules_hold() -> None:
+    """Its node is in another zone now: room is reserved in the zone that it names, though no pod waits."""
+    nodes = [in_zone("n1", "b"), in_zone("n2", "b"), in_zone("n3", "a")]
+    assert leaving(nodes, [runs("p", "n1")], policy(REPLACE)) == {"p": "n3"}
+
+
+def test_without_another_node_replace_waits_and_evict_does_not() -> None:
+    """That is the difference of the two."""
+    nodes = [in_zone("n1", "b"), in_zone("n3", "a", 500)]
+    assert leaving(nodes, [runs("p", "n1")], policy(REPLACE)) == {}
+    assert leaving(nodes, [runs("p", "n1")], policy(EVICT)) == {"p": ""}
+
+
+def test_ignore_is_the_default_and_the_annotation_wins() -> None:
+    """A policy without the field changes nothing; a pod's own word counts before its policy's."""
+    nodes = [in_zone("n1", "b"), in_zone("n3", "a")]
+    assert leaving(nodes, [runs("p", "n1")], BUILT_IN) == {}
+    assert leaving(nodes, [runs("p", "n1", during_execution=REPLACE)], BUILT_IN) == {"p": "n3"}
+    assert leaving(nodes, [runs("p", "n1", during_execution=IGNORE)], policy(EVICT)) == {}
+
+
+def test_who_is_never_moved_stays_beside_a_broken_rule() -> None:
+    """Pods without a controller and the like, and pods of gangs."""
+    nodes = [in_zone("n1", "b"), in_zone("n3", "a")]
+    gang = GangRef(GangKey(GangSource.THALWEG, "default", "g"), GangSpec(min_member=1))
+    pods = [runs("bare", "n1", immovable_reason="no controller would replace it"), runs("member", "n1", gang=gang)]
+    assert leaving(nodes, pods, policy(EVICT)) == {}
+
+
+def test_budgets_are_kept() -> None:
+    """As many leave as the PodDisruptionBudget allows."""
+    nodes, pods = [in_zone("n1", "b"), in_zone("n3", "a")], [runs("p", "n1"), runs("q", "n1")]
+    for allowed in (0, 1, 2):
+        budget = msgspec.structs.replace(BUDGET, allowed=allowed)
+        assert len(leaving(nodes, pods, policy(REPLACE), budgets=(budget,))) == allowed
+
+
+def test_limits_are_kept() -> None:
+    """Rules leave within the limits of moves, whether there is another node or not."""
+    nodes = [in_zone("n1", "b"), in_zone("n3", "a")]
+    pods = [runs(name, "n1") for name in "pqr"]
+    assert len(leaving(nodes, pods, policy(REPLACE, per_round=2))) == 2
+    assert len(leaving(nodes[:1], pods, policy(EVICT, per_node=1))) == 1
+
+
+def test_a_replacement_before_a_taint_evicts() -> None:
+    """The controller evicts, so no PodDisruptionBudget counts; the new node has no such taint."""
+    tolerant = PodClass(requests=amounts(1000), tolerations=(Toleration("drain", "Exists", seconds=300),))
+    nodes = [in_zone("n1", "a", taints=(TAINT,)), in_zone("n2", "a", taints=(TAINT,)), in_zone("n3", "a")]
+    shown = cluster(nodes, [runs("p", "n1", tolerant)], policy(REPLACE), budgets=(BUDGET,))
+    (eviction,) = planned(shown, policy(REPLACE)).evictions
+    assert (eviction.to, eviction.by_controller) == ("n3", True)
+    assert eviction.reason == "node n1 has a taint that evicts it after 300 s"
+    assert leaving(nodes[:2], [runs("p", "n1", tolerant)], policy(REPLACE)) == {}
+
+
+def test_the_room_of_a_pod_that_breaks_a_rule_serves_a_waiting_one() -> None:
+    """The waiting pod comes when it has left, and nobody else leaves for it."""
+    waiting = PendingPod("default/new", "uid-new", PodClass(requests=amounts(4000), priority=10), BUILT_IN.name)
+    nodes = [in_zone("n1", "b"), in_zone("n3", "a", 2000)]
+    pods = [runs("p", "n1"), runs("q", "n3", ANYWHERE)]
+    result = planned(cluster(nodes, pods, policy(REPLACE), (waiting,)), policy(REPLACE))
+    assert [(each.pod.key, each.kind, each.to) for each in result.evictions] == [("default/p", "Rule", "n3")]
+    assert [(each.node, each.victims) for each in result.placements] == [("n1", ("default/p",))]
+
+
+def test_pods_apart_again() -> None:
+    """Two that exclude each other and share a zone: one goes to the other zone."""
+    apart = InterPodConstraints(anti_affinity=(AffinityTerm("zone", selects("web"), ("default",)),))
+    pods = [
+        runs(name, on, ANYWHERE, labels=(("app", "web"),), constraints=apart, started=at)
+        for at, (name, on) in enumerate((("p", "n1"), ("q", "n2")), start=1)
+    ]
+    nodes = [in_zone("n1", "a"), in_zone("n2", "a"), in_zone("n3", "b")]
+    assert leaving(nodes, pods, policy(REPLACE)) == {"q": "n3"}
+
+
+@st.composite
+def drifted(draw: st.DrawFn) -> tuple[list[Node], list[Pod], tuple[DisruptionBudget, ...], tuple[PendingPod, ...]]:
+    """A cluster whose labels and taints have changed under its pods."""
+    nodes = [
+        in_zone(
+            f"n{at}",
+            draw(st.sampled_from("aabc")),
+            draw(st.sampled_from((1000, 2000, 4000))),
+            taints=draw(st.sampled_from(((), (), (TAINT,)))),
+        )
+        for at in range(draw(st.integers(1, 5)))
+    ]
+    room = {each.name: dict(each.allocatable)["cpu"] for each in nodes}
+    pods = []
+    for at in range(draw(st.integers(1, 8))):
+        app, other = draw(st.sampled_from("xy")), draw(st.sampled_from("xy"))
+        term = (AffinityTerm("zone", selects(other), ("default",)),)
+        on = draw(st.sampled_from(nodes)).name
+        cpu = draw(st.sampled_from((500, 1000)))
+        if room[on] < cpu:
+            continue
+        room[on] -= cpu
+        pod_class = PodClass(
+            requests=amounts(cpu),
+            node_selector=draw(st.sampled_from(((), (), (("zone", "a"),)))),
+            tolerations=draw(st.sampled_from(((), (Toleration("drain", "Exists", seconds=60),)))),
+            priority=draw(st.sampled_from((0, 0, 5))),
+        )
+        pods.append(
+            runs(
+                f"p{at}",
+                on,
+                pod_class,
+                labels=(("app", app),),
+                constraints=draw(
+                    st.sampled_from((None, InterPodConstraints(affinity=term), InterPodConstraints(anti_affinity=term)))
+                ),
+                started=float(at + 1),
+                during_execution=draw(st.sampled_from((None, None, EVICT, IGNORE))),
+            )
+        )
+    budgets = draw(st.sampled_from(((), (), (msgspec.structs.replace(BUDGET, selector=selects("x"), allowed=1),))))
+    waiting = tuple(
+        PendingPod(f"default/w{at}", f"w{at}", PodClass(requests=amounts(1000), priority=1), BUILT_IN.name)
+        for at in range(draw(st.integers(0, 2)))
+    )
+    return nodes, pods, budgets, waiting
+
+
+@given(drifted())
+@settings(max_examples=examples(150))
+def test_plans_for_drifted_clusters_can_be_carried_out(drawn: Any) -> None:
+    """Filters, budgets and limits hold at each step; who is replaced breaks no rule on its new node."""
+    nodes, pods, budgets, waiting = drawn
+    governed_by = policy(REPLACE)
+    result = planned(cluster(nodes, pods, governed_by, waiting, budgets), governed_by)
+    moved = {each.pod.key: each.to for each in result.evictions if each.kind is EvictionKind.RULE}
+    gone = {each.pod.key for each in result.evictions}
+    after = [each for each in pods if each.key not in gone]
+    after += [msgspec.structs.replace(each, node_name=moved[each.key]) for each in pods if moved.get(each.key)]
+    for each in result.placements:
+        after.append(runs(each.pod.key.partition("/")[2], each.node, each.pod.pod_class))
+    then = cluster(nodes, after, governed_by)
+    assert then.running is not None
+    assert not moved.keys() & {each.pod.key for each in broken_rules(then, then.running)}

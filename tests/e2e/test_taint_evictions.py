@@ -1,0 +1,84 @@
+"""NoExecute taints on the real control plane: whom the taint-eviction controller evicts, and where no pod is sent."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from support.cli import simulate
+from support.cluster_scenario import ClusterScenario
+from support.operator import until
+
+from flowcore.api import Interner, WirePod, to_pod
+from flowcore.cluster.node_matching import seconds_before_eviction
+from flowcore.filters import taint_eviction, taint_toleration
+from flowcore.model.nodes import Taint
+from flowcore.model.policies import DURING_EXECUTION
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLANE = {"controller_manager": True, "kwok": True}
+DRAIN = {"key": "drain", "effect": "NoExecute"}
+#: By name of the pod: for how many seconds it tolerates the taint; None: for ever.
+TOLERATED: dict[str, int | None] = {"no-time": 0, "five-minutes": 300, "for-ever": None}
+
+
+def tolerates(seconds: int | None) -> dict[str, Any]:
+    """Fields of a pod's spec."""
+    toleration = {"key": "drain", "operator": "Exists", "effect": "NoExecute"}
+    return {"tolerations": [toleration if seconds is None else {**toleration, "tolerationSeconds": seconds}]}
+
+
+def seconds_of(found: dict[str, Any], *taints: Taint) -> int | None:
+    """How long a pod of the API server stays beside taints, as Thalweg reads it."""
+    pod = to_pod(msgspec.convert(found, WirePod), Interner())
+    return seconds_before_eviction(pod.pod_class.tolerations, taints)
+
+
+async def test_no_pod_is_sent_where_it_would_be_evicted_at_once(scene: ClusterScenario) -> None:
+    """The others go to the tainted node: they may stay for a while. The controller evicts none of those that came."""
+    await scene.nodes("n0", taints=[DRAIN])
+    for name, seconds in TOLERATED.items():
+        await scene.create(name, "1", **tolerates(seconds))
+    await scene.create("nothing", "1")
+    await scene.reason_of("no-time", taint_eviction.REASON)
+    await scene.reason_of("nothing", taint_toleration.REASON)
+    assert await scene.nodes_of("five-minutes", "for-ever") == {"five-minutes": "n0", "for-ever": "n0"}
+    await scene.nodes("n1")
+    assert await scene.nodes_of("no-time", "nothing") == {"no-time": "n1", "nothing": "n1"}
+
+
+async def test_who_leaves_when_a_taint_comes(scene: ClusterScenario) -> None:
+    """The controller evicts those at once for which Thalweg reckons 0 seconds, and no others; simulate plans ahead."""
+    await scene.nodes("n0")
+    await scene.create("default", "500m")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "some-uid", "controller": True}
+    for name, seconds in TOLERATED.items():
+        pod = scene.pod(name, "500m", annotations={DURING_EXECUTION: "Replace"}, **tolerates(seconds))
+        await scene.api.create(pod)
+    await scene.nodes_of("default", *TOLERATED)
+    before = {each["metadata"]["name"]: each for each in await scene.pods()}
+    assert {name: seconds_of(before[name], Taint("drain", "", "NoExecute")) for name in before} == {
+        "default": 0,
+        **TOLERATED,
+    }
+    # Every pod has these tolerations: the API server adds them.
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        assert seconds_of(before["default"], Taint(key, "", "NoExecute")) == 300
+    await scene.nodes("n1")
+    await scene.api.wait_for("/api/v1/nodes/n1", lambda each: not each["spec"].get("taints"))
+    await scene.api.patch("/api/v1/nodes/n0", {"spec": {"taints": [DRAIN]}})
+
+    async def evicted() -> bool:
+        found = {each["metadata"]["name"] for each in await scene.pods() if "deletionTimestamp" not in each["metadata"]}
+        return not found & {"default", "no-time"}
+
+    await until(evicted, 60, lambda: "the controller to evict")
+    staying = [each for each in await scene.pods() if each["metadata"]["name"] in TOLERATED]
+    assert {each["metadata"]["name"] for each in staying} >= {"five-minutes", "for-ever"}
+    nodes = [{"kind": "Node", **each} for each in await scene.api.list("/api/v1/nodes")]
+    pods = [{"kind": "Pod", **each} for each in staying]
+    for each in pods:
+        each["metadata"]["ownerReferences"] = [owner]
+    answer = simulate(*nodes, *pods)
+    replaced = f"{scene.namespace}/five-minutes"
+    assert answer["evictions"] == {replaced: {"node": "n0", "for": [], "kind": "Rule", "to": "n1"}}

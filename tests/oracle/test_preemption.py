@@ -1,0 +1,124 @@
+"""Preemption beside kube-scheduler's DefaultPreemption, run as a function over the same objects."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, seed, settings
+from support.draw import Case, Drawn
+from support.draw_preemption import batches, crowded_nodes, ruled_pods
+from support.preemption import compare_batch, compare_one, decisions, plannable
+from support.profiles import batch_seed, examples
+from thalweg_controlplane import Oracle
+
+from flowcore.cluster.running import BudgetIndex
+from flowcore.evictions import victims
+from flowcore.evictions.eligibility import Eligibility, PossibleEviction
+from flowcore.evictions.fit_checks import FitCheck
+
+AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
+PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
+DRAWN = {
+    "crowded nodes": crowded_nodes(),
+    "crowded nodes with rules": crowded_nodes(ruled=True),
+}
+#: Few pods of these are worth an eviction: for the long run only.
+ODD = {"odd rules": ruled_pods((*AMONG_PODS, "NodePorts", "NodeResourcesFit"))}
+#: Pods compared in the default run, and in the long one.
+ENOUGH, MANY = 200, 3_000
+
+
+def compare(oracle: Oracle, cases: Drawn[Case], enough: int, phases: Collection[Phase] = PHASES) -> Counter[str]:
+    """Draws and compares until there are enough pods; the first difference is shrunk and raised."""
+    counts: Counter[str] = Counter()
+    for batch in range(1_000):
+
+        @seed(batch_seed(batch))
+        @settings(max_examples=examples(50), phases=phases, report_multiple_bugs=False, deadline=None)
+        @given(case=cases)
+        def agree(case: Case) -> None:
+            theirs = decisions(oracle, case)
+            counts.update(compare_one(oracle, case, pod, theirs[pod.key]) for pod in plannable(case))
+
+        agree()
+        if counts.total() >= enough:
+            break
+    return counts
+
+
+def _shown(counts: Counter[str]) -> Counter[str]:
+    evicting = sum(count for kind, count in counts.items() if "evict" in kind)
+    return Counter(fits=evicting, rejected=counts.total() - evicting)
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_no_choice_is_worse_than_kube_schedulers(oracle: Oracle, compared: dict[str, Counter[str]], kind: str) -> None:
+    """One urgent pod: we evict where kube-scheduler would without violating a budget, and never worse by its order.
+
+    Every victim has a lower priority and may be evicted, the filters pass without the victims, and with any one of them
+    back they do not.
+    """
+    counts = compare(oracle, DRAWN[kind], ENOUGH)
+    compared[f"preemption, {kind}"] = _shown(counts)
+    assert counts.total() >= ENOUGH
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", [*DRAWN, *ODD])
+def test_thousands_of_choices_are_not_worse(oracle: Oracle, compared: dict[str, Counter[str]], kind: str) -> None:
+    """The same for thousands of pods."""
+    counts = compare(oracle, {**DRAWN, **ODD}[kind], MANY)
+    compared[f"preemption, {kind}, long"] = _shown(counts)
+    assert counts.total() >= MANY
+
+
+def _as_low(self: Eligibility, at: int, priority: int) -> bool:
+    return bool(self._residents.priorities[at] <= priority) and at not in self._state.leaving
+
+
+def _everybody(_check: FitCheck, _node: int, evictions: Sequence[PossibleEviction], _count: int) -> list[Any]:
+    return list(evictions)
+
+
+#: What is spoiled, and what is put in its place.
+SABOTAGE = {
+    "a victim's priority": (Eligibility, "may_leave", _as_low),
+    "budgets": (BudgetIndex, "of", lambda _self, _pod: ()),
+    "the order of victims": (victims, "victims_key", lambda *_args: (2.0**31, 0.0, 0.0, 0.0)),
+    "whether it fits": (victims, "_take_back", _everybody),
+}
+
+
+@pytest.mark.parametrize("what", SABOTAGE)
+def test_a_wrong_choice_is_found_out(oracle: Oracle, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """The comparison can fail: each part of a choice, spoiled a little, is found out within the same draws."""
+    monkeypatch.setattr(*SABOTAGE[what])
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        compare(oracle, DRAWN["crowded nodes"], ENOUGH, [Phase.generate])
+
+
+def compare_batches(oracle: Oracle, count: int) -> Counter[str]:
+    """Draws so many batches. In each of them one round places at least as many pods as kube-scheduler one by one."""
+    counts: Counter[str] = Counter()
+
+    @seed(batch_seed(0))
+    @settings(max_examples=examples(count), phases=PHASES, report_multiple_bugs=False, deadline=None)
+    @given(case=crowded_nodes(pending=batches()))
+    def agree(case: Case) -> None:
+        ours, theirs = compare_batch(oracle, replace(case, budgets=[]))
+        assert ours.placed >= theirs.placed, (ours, theirs)
+        counts.update(batches=1, placed=ours.placed, victims=ours.victims)
+        counts.update(their_placed=theirs.placed, their_victims=theirs.victims)
+
+    agree()
+    return counts
+
+
+def test_a_batch_needs_no_more_victims_than_one_pod_after_the_other(oracle: Oracle) -> None:
+    """5 to 30 urgent pods in one round: never fewer of them placed, and over all batches not more victims."""
+    counts = compare_batches(oracle, 40)
+    assert counts["victims"] <= counts["their_victims"]
+    assert counts["their_victims"] > 0
