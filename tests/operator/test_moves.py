@@ -10,7 +10,7 @@ from support.draw import Case, crowded_cases
 from support.driven_ledger import DrivenLedger
 from support.profiles import examples
 from support.verdicts import read_pods
-from thalweg_operator.reservations.effects import Bind, Departure, Evict
+from thalweg_operator.reservations.effects import Bind, Departure, Evict, Nominate
 from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction, PlannedPlacement
 from thalweg_operator.reservations.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
 from thalweg_operator.reservations.reservation import Owner
@@ -34,7 +34,7 @@ class Scene:
 
     def __init__(self, scheduler: str = "thalweg") -> None:
         self.now = 1000.0
-        self.state = DrivenLedger(lambda: self.now)
+        self.state = DrivenLedger(lambda: self.now, handlers={Nominate: self._nominate})
         self.ledger, self.scheduler = self.state.ledger, scheduler
         self.set_mode("Act")
         self.state.set_namespace("ns", ())
@@ -43,6 +43,10 @@ class Scene:
         self.pod("web-1", 400, node_name="a", usage=sized(400).requests, owner="rs")
         self.pod("large", 800)
         self._plans = 0
+
+    def _nominate(self, write: Nominate) -> None:
+        if self.state.waits_for_victim(write.pod.key):
+            self.state.shell.answered(write, Answer.DONE)
 
     def set_mode(self, mode: str) -> None:
         """What the policies say of moves."""
@@ -79,7 +83,8 @@ class Scene:
         self._plans += 1
         placement = PlannedPlacement(pod, policy, node, (0, 0), "", False, victims, bool(victims))
         self.state.apply(PlanMade(self._plans, generation, [placement]))
-        self.state.look_after()
+        self.state.look_after()  # it is nominated
+        self.state.look_after()  # pods are evicted
 
     def plan_move(self, departure: Departure = Departure.MIGRATION, **options: Any) -> None:
         """The large pod comes to a, and the other one goes to b."""

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from support.driven_ledger import DrivenLedger
 from support.eviction_scene import EvictionScene
+from thalweg_operator.reservations.effects import Evict
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.transitions import Phase
 from thalweg_operator.reservations.victims import TERMINATION_SLACK
@@ -11,6 +13,7 @@ from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
 from flowcore.model.selectors import LabelSelector
@@ -88,7 +91,7 @@ async def test_nobody_leaves_unless_all_victims_may() -> None:
     assert not scene.evictions()
     first.done()
     second.refused("no", Answer.REFUSED)
-    scene.state.look_after()
+    scene.tick()
     assert not scene.evictions()
     assert not scene.state.victims
     await scene.turn()
@@ -96,7 +99,7 @@ async def test_nobody_leaves_unless_all_victims_may() -> None:
     assert {each.pod.node_name for each in again} == {"n0", "n1"} - {node}
     for each in again:
         each.done()
-    scene.state.look_after()
+    scene.tick()
     assert sorted(scene.evictions()) == sorted(each.pod.name for each in again)
 
 
@@ -147,9 +150,9 @@ async def test_a_victim_that_does_not_terminate() -> None:
     await scene.turn(2)
     (victim,) = scene.evictions()
     scene.change(victim, deleting=True, grace_period=10.0)
-    scene.state.look_after()
+    scene.tick()
     scene.now += 10.0 + TERMINATION_SLACK + 1.0
-    scene.state.look_after()
+    scene.tick()
     assert "it did not terminate within its grace period" in scene.told["u"]
     await scene.turn(2)
     assert [each.pod.name for each in scene.asked] == [victim, *({"n0-0", "n1-0"} - {victim})]
@@ -173,7 +176,7 @@ async def test_a_gang_waits_as_a_whole(scheduler: str) -> None:
     assert {each.phase for each in scene.state.reservations.values()} == {Phase.AWAITING_VICTIM}
     for each in calls:
         each.done()
-    scene.state.look_after()
+    scene.tick()
     assert sorted(scene.evictions()) == ["n0-0", "n1-0"]
     scene.gone("n0-0")
     await scene.turn()
@@ -195,7 +198,7 @@ async def test_a_gang_that_loses_a_pod_evicts_nobody() -> None:
     scene.gone("g1")
     for each in calls:
         each.done()
-    scene.state.look_after()
+    scene.tick()
     assert not scene.evictions()
     assert not scene.state.reservations
 
@@ -236,6 +239,28 @@ async def test_a_nomination_that_is_given_up_is_cleared() -> None:
     scene.change("u", nominated_node="", planned_node="")
     for _ in range(3):
         scene.now += 5.0
-        scene.state.look_after()
+        scene.tick()
     await scene.turn()
     assert scene.evictions() == ["n0-0"]
+
+
+@pytest.mark.parametrize("priority", [0, 1000], ids=["preempted", "moved"])
+def test_a_restart_while_victims_terminate(priority: int) -> None:
+    """A nominated pod that fits once they have left waits for them; it takes its place then."""
+    ledger = DrivenLedger()
+    ledger.set_namespace("ns", ())
+    ledger.policies.offer("own", "u", 1, {"selects": {"podSelector": {}}})
+    ledger.upsert_node(Node("n", allocatable=(("cpu", 1000), ("pods", 10))))
+    ledger.upsert_pod(Pod("ns", "v", "uv", sized(800, priority), node_name="n", usage=(("cpu", 800),), deleting=True))
+    ledger.upsert_pod(
+        Pod("ns", "u", "uu", sized(900, 1000), scheduler_name="thalweg", nominated_node="n", planned_node="n")
+    )
+    ledger.sync()
+    reservation = ledger.reservations["ns/u"]
+    assert (reservation.phase, reservation.victims) == (Phase.AWAITING_VICTIM, ("ns/v",))
+    assert not ledger.plannable()
+    ledger.look_after()
+    assert not ledger.taken(Evict)
+    ledger.delete_pod("ns/v")
+    assert ledger.reservations["ns/u"].phase is Phase.HELD
+    assert [pod.name for pod in ledger.plannable()] == ["u"]

@@ -104,7 +104,9 @@ class EvictionScene:
     def _bind(self, effect: Bind | Nominate) -> None:
         key = effect.pod.key
         if self.state.waits_for_victim(key):
+            assert isinstance(effect, Nominate)
             self.nominated[key] = effect.node
+            self.state.shell.answered(effect, Answer.DONE)
             return
         assert key not in self.bound, "bound twice"
         assert self.state.reservations[key].node == effect.node
@@ -151,7 +153,12 @@ class EvictionScene:
         """Rounds, and what is due between them."""
         for _ in range(rounds):
             await self.loop._round()
-            self.state.look_after()
+            self.tick()
+
+    def tick(self) -> None:
+        """What is due is done, and what is due after that."""
+        self.state.look_after()
+        self.state.look_after()
 
     def evictions(self) -> list[str]:
         """Names of the pods that are to be evicted now."""

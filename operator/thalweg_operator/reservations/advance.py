@@ -15,10 +15,11 @@ from thalweg_operator.reservations import (
     partial_gangs,
     plans,
     replacements,
+    terminating,
     victims,
     watches,
 )
-from thalweg_operator.reservations.effects import Bind, Effect, Evict, ReconcileGates, RequestRound
+from thalweg_operator.reservations.effects import Bind, Effect, Evict, Nominate, ReconcileGates, RequestRound
 from thalweg_operator.reservations.events import (
     Answer,
     DeviceClassSet,
@@ -98,6 +99,7 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
         case PoliciesChanged():
             _policies_changed(step, event)
         case Synced():
+            terminating.wait_for_terminating(step)
             nomination_events.adopt_nominations(step)
         case TimePassed():
             _time_passed(step)
@@ -120,6 +122,9 @@ def _write_answered(step: Step, event: WriteAnswered) -> None:
                     victims.eviction_answered(step, write, answer, event.reason)
             elif answer is Answer.UNWANTED:
                 partial_gangs.gang_eviction_unwanted(step.ledger, write.gang, write.pod.uid)
+        case Nominate() if step.ledger.waits_for_victim(write.pod.key):
+            if answer is not Answer.RETRYING:
+                victims.nomination_answered(step.ledger, write)
         case _:
             nomination_events.write_answered(step, event)
 

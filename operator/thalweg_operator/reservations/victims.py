@@ -125,16 +125,37 @@ def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) ->
                 step.evict(_eviction(record, dry_run=True))
     if any(record.stage in (Stage.PLANNED, Stage.CHECKING) for record in staying):
         return
-    for record in staying:
-        if record.stage is Stage.CHECKED or now - record.asked >= RETRY_SECONDS:
-            record.stage, record.asked = Stage.ASKED, now
-            if record.pod.uid not in ledger.evicting:
-                step.evict(_eviction(record, dry_run=False))
+    if _are_nominated(step, members):
+        for record in staying:
+            if record.stage is Stage.CHECKED or now - record.asked >= RETRY_SECONDS:
+                record.stage, record.asked = Stage.ASKED, now
+                if record.pod.uid not in ledger.evicting:
+                    step.evict(_eviction(record, dry_run=False))
+
+
+def _are_nominated(step: Step, members: list[Reservation]) -> bool:
+    """Whether the nominations of pods that wait were answered; those that are not written yet are written.
+
+    Autoscalers and kube-scheduler must know that room comes free for a pod. After a restart so must we, or others would
+    be evicted for it.
+    """
+    answered = True
     for reservation in members:
-        if reservation.write == 0 and not _replaces(reservation, ledger):
-            # Autoscalers and kube-scheduler are to know that room comes free for it.
-            after = ledger.change(reservation.pod.key, write=1)
+        if _replaces(reservation, step.ledger):
+            continue  # its annotation says it
+        if reservation.write == 0:
+            after = step.ledger.change(reservation.pod.key, write=1, writing=True)
             step.effects.append(Nominate(after.pod, after.node, after.id, after.write))
+        answered &= not step.ledger.reservations[reservation.pod.key].writing
+    return answered
+
+
+def nomination_answered(ledger: Ledger, write: Nominate) -> None:
+    """The nomination of a pod that waits was answered. Refused or not, its victims may go now."""
+    reservation = ledger.reservations.get(write.pod.key)
+    if reservation is not None and (reservation.id, reservation.write) == (write.reservation, write.write):
+        ledger.change(write.pod.key, writing=False)
+        ledger.victims_seen = NEVER
 
 
 def _eviction(record: VictimRecord, *, dry_run: bool) -> Evict:

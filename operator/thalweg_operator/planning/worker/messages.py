@@ -16,7 +16,7 @@ from flowcore.model.nodes import Node, Report
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import Policy
+from flowcore.model.policies import DuringExecution, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind, GangDisruption, RecentMove, RunningPod
 from flowcore.model.selectors import Labels
@@ -86,6 +86,7 @@ class RunningEntry(msgspec.Struct, array_like=True):
     immovable_reason: str
     unevictable_reason: str
     queue: str
+    during_execution: DuringExecution
 
 
 _CLASS_AT, _SIGNATURE_AT = (RunningEntry.__struct_fields__.index(name) for name in ("pod_class", "signature"))
