@@ -24,10 +24,12 @@ from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod
+from flowcore.model.policies import DuringExecution
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, value_of
 from flowcore.model.volumes import StorageKey, StorageObject, Volumes
 
+_WATCHED = frozenset(DuringExecution) - {DuringExecution.IGNORE}
 #: Namespace, labels and scheduler name of a pod: all that policies select by.
 Governed = tuple[str, Labels, str]
 
@@ -50,6 +52,7 @@ class Cluster:
         populations: how many pods there are of each kind that policies tell apart.
         disruption_budgets: PodDisruptionBudgets by key.
         bound_priorities: how many pods with a node have each priority.
+        watched_pods: how many pods with a node say themselves that they must not stay where their rules are broken.
         gangs: which pods belong together.
         occupancy: what is taken on each node.
     """
@@ -67,6 +70,7 @@ class Cluster:
         self.device_classes: dict[str, DeviceClass] = {}
         self.disruption_budgets: dict[str, DisruptionBudget] = {}
         self.bound_priorities: Counter[int] = Counter()
+        self.watched_pods = 0
         self.gangs = GangRegistry()
         self.occupancy = Occupancy()
         self._node_versions: dict[str, int] = {}
@@ -250,6 +254,7 @@ class Cluster:
             self.bound_priorities[pod.pod_class.priority] += sign
             if not self.bound_priorities[pod.pod_class.priority]:
                 del self.bound_priorities[pod.pod_class.priority]
+            self.watched_pods += sign * (pod.during_execution in _WATCHED)
         else:
             population.waiting += sign
         if not population.placed and not population.waiting:
@@ -359,7 +364,7 @@ def _room(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...], Volumes] | None
 
 def _counted(pod: Pod) -> tuple[object, ...]:
     governed = pod.namespace, pod.labels, pod.scheduler_name, bool(pod.node_name), pod.terminal
-    return _room(pod), governed, pod.deleting, pod.constraints, pod.pod_class.priority
+    return _room(pod), governed, pod.deleting, pod.constraints, pod.pod_class.priority, pod.during_execution
 
 
 def _as_planned(pod: Pod) -> Pod:

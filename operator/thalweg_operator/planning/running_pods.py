@@ -12,7 +12,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import BudgetIndex, budgets_left, gang_disruption, is_running, to_running_pod
 from flowcore.explain.codes import UNRESOLVABLE
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode
+from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import RunningPod
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, RunningState
 from thalweg_operator.planning.yielding import yielding
@@ -72,8 +72,12 @@ class RunningPodsTracker:
         return not was_needed and self._budgets_known()
 
     def _is_needed(self) -> bool:
-        return self._clock() < self._needed_until or any(
-            policy.rescheduling.mode is not ReschedulingMode.OFF for policy in self._cluster.policies.ordered
+        if self._clock() < self._needed_until or self._cluster.watched_pods:
+            return True
+        return any(
+            policy.rescheduling.mode is not ReschedulingMode.OFF
+            or policy.during_execution is not DuringExecution.IGNORE
+            for policy in self._cluster.policies.ordered
         )
 
     async def update(self, changed_namespaces: Collection[str], *, fresh: bool) -> RunningChanges:
