@@ -96,8 +96,8 @@ class NodeUsageSums:
 
     @property
     def empty(self) -> bool:
-        """Whether no pod is counted."""
-        return self.pods == 0
+        """Whether nothing is counted. A pod that waits for victims may count without being one more pod."""
+        return not (self.pods or self.cpu or self.memory or self.ports or self.volumes or any(self.amounts.values()))
 
 
 class Occupancy:
@@ -135,7 +135,7 @@ class Occupancy:
             self._changed(node, sums)
 
     def change_claims(self, node: str, pod_class: PodClass, sign: int) -> None:
-        """Adds (sign 1) or removes (sign -1) the host ports and volumes of one pod on a node where pods are counted."""
+        """Adds (sign 1) or removes (sign -1) the host ports and volumes of one pod."""
         sums = self._sums(node)
         sums.change_claims(pod_class, sign)
         self._changed(node, sums)
