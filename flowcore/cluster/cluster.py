@@ -16,6 +16,7 @@ from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange
 from flowcore.cluster.gang_registry import GangRegistry
 from flowcore.cluster.occupancy import Occupancy
 from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.queue_index import QueueIndex
 from flowcore.cluster.storage_index import StorageIndex
 from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
@@ -51,6 +52,7 @@ class Cluster:
         leaving: keys of bound pods that count as if they were being deleted (see ``set_leaving``).
         populations: how many pods there are of each kind that policies tell apart.
         disruption_budgets: PodDisruptionBudgets by key.
+        queues: FlowQueues, and which pods count for them.
         bound_priorities: how many pods with a node have each priority.
         watched_pods: how many pods with a node say themselves that they must not stay where their rules are broken.
         gangs: which pods belong together.
@@ -69,6 +71,7 @@ class Cluster:
         self.storage = StorageIndex()
         self.device_classes: dict[str, DeviceClass] = {}
         self.disruption_budgets: dict[str, DisruptionBudget] = {}
+        self.queues = QueueIndex()
         self.bound_priorities: Counter[int] = Counter()
         self.watched_pods = 0
         self.gangs = GangRegistry()

@@ -37,6 +37,7 @@ from thalweg_operator.reservations.events import (
     PodsBlocked,
     PodsUnplaced,
     PoliciesChanged,
+    QueueSet,
     SchedulerAnswered,
     ScoresPlanned,
     StoragePut,
@@ -78,6 +79,7 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             | StorageRemoved()
             | DisruptionBudgetSet()
             | DeviceClassSet()
+            | QueueSet()
             | PodGroupPut()
             | PodGroupRemoved()
         ):

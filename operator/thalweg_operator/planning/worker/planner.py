@@ -12,8 +12,10 @@ from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.explain import Reason
 from flowcore.model.policies import ReschedulingMode
+from flowcore.model.queues import QueueShare
 from flowcore.planning import Round, RoundResult, run_round
 from flowcore.problem.result import Eviction
+from flowcore.shares.shares import Shares
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
 from thalweg_operator.planning.worker.replica import Replica
@@ -65,6 +67,7 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
             gangs=waiting.gangs,
             victim=waiting.victim,
             plannable_since=waiting.plannable_since,
+            queue=waiting.queue,
             preempts=waiting.preempts,
         )
         (delivered_pods if policy.delivery.acts else observed_pods).append(pod)
@@ -92,6 +95,13 @@ def _run_steps(planning_round: Round, steps: int, is_late: Callable[[], bool]) -
         taken += 1
         if taken >= steps if steps else is_late():
             break
+
+
+def _queue_shares(result: RoundResult) -> list[QueueShare]:
+    if result.after.queues is None:
+        return []
+    waiting = tuple(each.pod for each in result.unplaced)
+    return list(Shares(replace(result.after, pending=waiting)).report())
 
 
 def _to_entry(eviction: Eviction, position_by_key: Mapping[str, int]) -> EvictionEntry:
@@ -170,6 +180,7 @@ def _to_reply(
         scores=scores,
         atomic_groups=list(atomic_groups),
         backfill_history=results[0].holds,
+        queue_shares=_queue_shares(results[0]),
         evictions=[_to_entry(eviction, position_by_key) for eviction in results[0].evictions],
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
