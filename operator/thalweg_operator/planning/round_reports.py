@@ -51,8 +51,8 @@ class RoundReports:
         reports: by uid of the policy object: report of the last round in which pods of the policy waited.
         contradictions: by uid of the policy object: the policy as planned, and sentences that say which of its own pods
             it excludes.
-        proposals: by uid of the policy object: the moves that the last round would make if the policy acted.
         queue_shares: of accepted queues by name, once the plan of the last round is carried out.
+        proposals: by uid of the policy object: the moves that the last round would make if the policy acted.
     """
 
     def __init__(self) -> None:

@@ -64,6 +64,7 @@ class RunningPodsTracker:
         self._passing: set[str] = set()
         self._policies: tuple[Policy, ...] = ()
         self._selectors: object = None
+        self._queues: object = None
 
     def need(self) -> bool:
         """Running pods may have to leave for others; whether the last request had none and the next one will."""
@@ -96,8 +97,11 @@ class RunningPodsTracker:
             return changes
         policies = tuple(cluster.policies.ordered)
         selectors = {key: budget.selector for key, budget in cluster.disruption_budgets.items()}
-        anew = policies != self._policies or selectors != self._selectors or bool(changed_namespaces)
-        self._policies, self._selectors = policies, selectors
+        tree = cluster.queues.tree
+        anew = (policies, selectors, tree) != (self._policies, self._selectors, self._queues) or bool(
+            changed_namespaces
+        )
+        self._policies, self._selectors, self._queues = policies, selectors, tree
         read = _Read(
             policies,
             BudgetIndex(cluster.disruption_budgets.values()),
@@ -106,14 +110,14 @@ class RunningPodsTracker:
         )
         async for pod in yielding(list(cluster.pods.values())):
             key = pod.key
-            known = self._sent.get(key)
+            sent = self._sent.get(key)
             if not self._may_leave(key):
                 continue
-            if known is not None and known[0] is pod and not (anew or key in self._passing or pod.uid in read.reasons):
+            if sent is not None and sent[0] is pod and not (anew or key in self._passing or pod.uid in read.reasons):
                 continue
             running = self._to_running_pod(pod, read)
             self._sent[key] = (pod, running)
-            if known is None or known[1] != running:
+            if sent is None or sent[1] != running:
                 changes.put.append(running)
         changes.removed = [key for key in self._sent if not self._may_leave(key)]
         for key in changes.removed:
@@ -147,14 +151,15 @@ class RunningPodsTracker:
         policy = cluster.policies.of(pod, cluster.namespaces)
         gang = "" if pod.gang is None else pod.gang.key.display_name
         reason = read.reasons.get(pod.uid, "")
-        running = to_running_pod(pod, policy, read.budgets.of(pod), gang, read.now, reason)
+        queue = cluster.queues.of(pod, cluster.namespaces)
+        running = to_running_pod(pod, policy, read.budgets.of(pod), gang, read.now, reason, queue)
         moves = policy is not None and policy.rescheduling.mode is not ReschedulingMode.OFF
         (self._passing.add if reason or (moves and running.immovable_reason) else self._passing.discard)(pod.key)
         return running
 
 
 def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> bool:
-    """Whether pods of lower priority could make room for a pod that a round left without a node."""
+    """Whether others could make room for a pod that a round left: of lower priority, or of a queue above its share."""
     lowest = min(cluster.bound_priorities, default=None)
     if lowest is None:
         return False
@@ -165,7 +170,7 @@ def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> b
             entry.preempts
             and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
             and delivery_of(policy).owner is not None
-            and request.classes[entry.pod_class].priority > lowest
+            and (request.classes[entry.pod_class].priority > lowest or entry.queue)
             and reply.codes[reason] not in UNRESOLVABLE
         ):
             return True
