@@ -31,6 +31,14 @@ class Destinations:
         total = np.maximum(state.snapshot().allocatable.astype(np.float64).sum(axis=0), 1.0)
         self._share = 1.0 / total
 
+    def may_fit(self) -> Bools:
+        """bool[V]: residents for whose replacement some node has the resources now."""
+        usage, free = self._state.residents.usage, self._state.free_now
+        rows, kind = np.unique(usage, axis=0, return_inverse=True)
+        fits = [bool(np.all((free >= row) | (row == 0), axis=1).any()) for row in rows]
+        found: Bools = np.array(fits, dtype=np.bool_)[kind.ravel()]
+        return found
+
     def find(self, at: int, avoid: Bools) -> int:
         """The node with the least room to spare that takes a resident's replacement; -1: none.
 

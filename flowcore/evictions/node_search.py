@@ -33,6 +33,8 @@ class NodeSearch:
         self._demand: Demand = state.demands[number]
         self.priority = self._demand.group.pod_class.priority
         self._possible = fit_check.possible if nodes is None else fit_check.possible & nodes
+        #: Whether moves may make room for its next pod.
+        self.moves_help = True
         self._heap: list[tuple[tuple[float, ...], int, Victims]] = []
         self._version: dict[int, int] = {}
         self._stale: set[int] = set()

@@ -24,7 +24,7 @@ from flowcore.evictions.victims import Victims, choose_victims
 from flowcore.model.policies import Policy
 
 #: Nodes on which sets of moves are looked for, and sets that are really tried.
-_MAX_NODES, _MAX_TRIES = 256, 64
+_MAX_NODES, _MAX_TRIES = 96, 64
 
 
 class Search:
@@ -81,8 +81,10 @@ class Search:
         if node >= 0:
             self._state.arrive(pods[0], this.number, node)
             return 1
-        if self._moves.any and self._move_for(this, pods[0]):
-            return 1
+        if self._moves.any and this.moves_help:
+            if self._move_for(this, pods[0]):
+                return 1
+            this.moves_help = False  # room for the moved only becomes less
         if not preempts:
             return 0
         eligibility = self._eligibility
@@ -111,8 +113,9 @@ class Search:
         """Moves pods off one node for a waiting pod, as few as possible."""
         state, residents = self._state, self._state.residents
         candidates: list[Victims] = []
-        for node in this.bounds(self._moves.mask(this.priority)).nodes[:_MAX_NODES].tolist():
-            movable = [at for at in residents.on(node) if self._moves.may_move(at, this.priority)]
+        mask = self._moves.mask(this.priority) & self.destinations.may_fit()
+        for node in this.bounds(mask).nodes[:_MAX_NODES].tolist():
+            movable = [at for at in residents.on(node) if mask[at] and self._moves.may_move(at, this.priority)]
             if movable:
                 each_alone = [PossibleEviction((at,), (at,)) for at in movable]
                 found = choose_victims(residents, this.fit_check, node, [each_alone])

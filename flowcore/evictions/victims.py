@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from flowcore.evictions.eligibility import PossibleEviction
 from flowcore.evictions.fit_checks import FitCheck, ResourceFit
 from flowcore.evictions.residents import Residents, VictimsKey, victims_key
 
 #: Sets that are tried on one node for fewer victims than kube-scheduler's.
-_MAX_TRIES = 2_000
+_MAX_TRIES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +87,16 @@ def _fewer(
     known: Sequence[PossibleEviction],
     count: int,
 ) -> Victims:
-    """The best of the sets that are not larger than the known one, and of no higher priority."""
+    """The best of the smaller sets of no higher priority, or the known one."""
     best = _victims(residents, node, known, count)
     priorities = residents.priorities
     allowed = [each for each in evictions if int(priorities[list(each.members)].max()) <= best.key[0]]
-    missing = fit_check.missing(node, count)
-    columns = [place for place, amount in enumerate(missing) if amount > 0]
+    missing = [amount for amount in fit_check.missing(node, count) if amount > 0]
+    columns = [place for place, amount in enumerate(fit_check.missing(node, count)) if amount > 0]
     freed = {id(each): [sum(fit_check.usage(at)[place] for at in each.here) for place in columns] for each in allowed}
+    fewest = max(_at_least(amount, [freed[id(each)][at] for each in allowed]) for at, amount in enumerate(missing))
+    if fewest >= len(known):
+        return best
     # The largest first: sets that suffice are found early. Of equal ones the least important goes first.
     least_important_first = allowed[::-1]
     order = sorted(least_important_first, key=lambda each: [-amount for amount in freed[id(each)]])
@@ -102,9 +106,10 @@ def _fewer(
         nonlocal best, tries
         for at in range(start, len(order)):
             tries += 1
-            if tries > _MAX_TRIES:
-                return
             this, before = order[at], order[at - 1]
+            # Those that come later free no more of the first resource.
+            if tries > _MAX_TRIES or freed[id(this)][0] * (most - len(chosen)) < lacking[0]:
+                return
             if at > start and freed[id(this)] == freed[id(before)] and _alike(residents, this, before):
                 continue  # the same set but for a pod that is as good
             left = [amount - less for amount, less in zip(lacking, freed[id(this)], strict=True)]
@@ -113,11 +118,19 @@ def _fewer(
             elif len(chosen) + 1 < most:
                 search(at + 1, [*chosen, this], left, most)
 
-    for most in range(1, len(known) + 1):
-        search(0, [], [missing[place] for place in columns], most)
+    for most in range(fewest, len(known)):
+        search(0, [], missing, most)
         if len(best.members) <= most:
             break
     return best
+
+
+def _at_least(missing: int, freed: Sequence[int]) -> int:
+    """How many of the largest amounts make up for what is missing; all of them suffice."""
+    for count, total in enumerate(accumulate(sorted(freed, reverse=True)), start=1):
+        if total >= missing:
+            return count
+    return len(freed)
 
 
 def _alike(residents: Residents, one: PossibleEviction, other: PossibleEviction) -> bool:
