@@ -27,6 +27,8 @@ from thalweg.doctor.scheduler_file import Extender, SchedulerFile, SchedulerFile
 from thalweg.option_types import NamespacedName
 from thalweg_controlplane.build import KUBERNETES_VERSION
 
+from flowcore.api.kinds import POLICY
+
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 STEERED, OURS = "thalweg-steered", "thalweg"
@@ -62,9 +64,13 @@ def policy(name: str, heartbeat: float | None = None, accepted: str = "True", **
     )
 
 
+#: The policies' CRD comes first.
+CRDS = sorted(custom_resource_definitions(), key=lambda each: each["spec"]["names"]["kind"] != POLICY.kind)
+
+
 def installed(**changes: Any) -> Mapping[str, Any]:
-    """The CRD as the API server shows it."""
-    (crd,) = copy.deepcopy(custom_resource_definitions())
+    """The policies' CRD as the API server shows it."""
+    crd = copy.deepcopy(CRDS[0])
     return {**crd, "status": {"conditions": [{"type": "Established", "status": "True"}]}, **changes}
 
 
@@ -121,8 +127,8 @@ HEALTHY = Facts(
     cli_version="1.0.0",
     service_account=ACCOUNT,
     lease=None,
-    crd=installed(),
-    expected_crd=custom_resource_definitions()[0],
+    crds=(installed(),),
+    expected_crds=(CRDS[0],),
     denied=(),
     leases=(lease(),),
     still_renewed=None,
@@ -164,12 +170,12 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"cli_version": "2.0.0"}, "versions", Verdict.WARN, "pod default/o (1.0.0)"),
     ({"operator_pods": ()}, "versions", Verdict.SKIP, "No running pod of thalweg-system"),
     ({"operator_pods": NOT_READ}, "versions", Verdict.SKIP, "403"),
-    ({"crd": None}, "crd", Verdict.FAIL, "is not installed"),
-    ({"crd": not_served()}, "crd", Verdict.FAIL, "does not serve version v1alpha1"),
-    ({"crd": installed(status={})}, "crd", Verdict.FAIL, "has not established it"),
-    ({"crd": with_schema(drop="gangs")}, "crd", Verdict.FAIL, "older than this command: it lacks spec.gangs"),
-    ({"crd": with_schema(add="later")}, "crd", Verdict.WARN, "newer than this command: it has spec.later"),
-    ({"crd": with_schema(add="later", drop="gangs")}, "crd", Verdict.FAIL, "lacks spec.gangs and has spec.later"),
+    ({"crds": (None,)}, "crd", Verdict.FAIL, "is not installed"),
+    ({"crds": (not_served(),)}, "crd", Verdict.FAIL, "does not serve version v1alpha1"),
+    ({"crds": (installed(status={}),)}, "crd", Verdict.FAIL, "has not established it"),
+    ({"crds": (with_schema(drop="gangs"),)}, "crd", Verdict.FAIL, "older than this command: it lacks spec.gangs"),
+    ({"crds": (with_schema(add="later"),)}, "crd", Verdict.WARN, "newer than this command: it has spec.later"),
+    ({"crds": (with_schema(add="later", drop="gangs"),)}, "crd", Verdict.FAIL, "lacks spec.gangs and has spec.later"),
     (
         {"denied": (Right("binder", "create", "", "pods/binding"),)},
         "rights",

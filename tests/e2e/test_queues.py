@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from support.cluster_scenario import QUEUES, ClusterScenario
+from support.operator import until
 from thalweg_controlplane import Api, ApiError, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -87,3 +88,29 @@ async def test_two_owners_share_and_a_limit_holds(plane: tuple[ControlPlane, Api
     assert condition["reason"] == "QueueLimit"
     await api.delete(f"{QUEUES}/capped")
     await scene.node_of("capped-2")
+
+
+async def test_an_owner_takes_back_what_it_lent(plane: tuple[ControlPlane, Api], scene: ClusterScenario) -> None:
+    """One owner has all four places; the other one comes with four pods: two leave for two of them, and no more."""
+    _, api = plane
+    for team in "ab":
+        await api.create(queue(team, reclaim={"minRuntime": "0s"}))
+        await api.wait_for(f"{QUEUES}/{team}", lambda each: accepted(each) == ("True", "Valid"))
+    await scene.nodes("n", cpu="4")
+    await api.create_many([scene.pod(f"a-{at}", "1", labels={"team": "a"}) for at in range(4)])
+    await scene.nodes_of(*(f"a-{at}" for at in range(4)))
+    await api.create_many([scene.pod(f"b-{at}", "1", labels={"team": "b"}) for at in range(4)])
+    leaving: list[str] = []
+
+    async def leave() -> bool:
+        nonlocal leaving
+        leaving = [each["metadata"]["name"] for each in await scene.pods() if each["metadata"].get("deletionTimestamp")]
+        return len(leaving) >= 2
+
+    await until(leave, 60, lambda: f"two pods of a to leave, not {leaving}")
+    assert {name[0] for name in leaving} == {"a"}
+    await scene.delete(*leaving)  # the kubelet's part
+    await api.wait_for(f"{QUEUES}/b", lambda each: each["status"]["pods"] == {"placed": 2, "waiting": 2}, within=60)
+    await scene.wait_for_round("later")
+    names = [each["metadata"]["name"] for each in await scene.pods() if not each["metadata"].get("deletionTimestamp")]
+    assert sum(name.startswith("a-") for name in names) == 2

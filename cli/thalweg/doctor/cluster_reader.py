@@ -189,10 +189,14 @@ class ClusterReader:
             if not token:
                 return tuple(found)
 
-    async def crd(self) -> Mapping[str, Any] | None:
-        name = custom_resource_definitions()[0]["metadata"]["name"]
-        raw = await self._optional(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-        return None if raw is None else JsonReader(dict[str, Any]).read(raw)
+    async def crds(self) -> tuple[Mapping[str, Any] | None, ...]:
+        """The CRDs of this version as they are installed; None for what is not there."""
+        found: list[Mapping[str, Any] | None] = []
+        for crd in custom_resource_definitions():
+            path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
+            raw = await self._optional(path)
+            found.append(None if raw is None else JsonReader(dict[str, Any]).read(raw))
+        return tuple(found)
 
     async def leases(self) -> tuple[Lease, ...]:
         """The lease of the request, or all that have Thalweg's label or name."""

@@ -172,8 +172,8 @@ class Facts:
         lease: the lease to check; None for any.
         confinement: the admission policy that confines the account, and its binding; None for what is not there.
         expected_confinement: the same of this version.
-        crd: the CustomResourceDefinition; None if it is not installed.
-        expected_crd: the CustomResourceDefinition of this version.
+        crds: the CustomResourceDefinitions; None for what is not installed.
+        expected_crds: the same of this version.
         denied: rights that the service account lacks.
         leases: leases of Thalweg.
         still_renewed: names of leases whose renewal was seen during the check; None if no lease was watched.
@@ -194,8 +194,8 @@ class Facts:
     lease: NamespacedName | None
     confinement: tuple[Mapping[str, Any] | None, ...] | NotRead
     expected_confinement: tuple[Mapping[str, Any], ...]
-    crd: Mapping[str, Any] | NotRead | None
-    expected_crd: Mapping[str, Any]
+    crds: tuple[Mapping[str, Any] | None, ...] | NotRead
+    expected_crds: tuple[Mapping[str, Any], ...]
     denied: tuple[Right, ...] | NotRead
     leases: tuple[Lease, ...] | NotRead
     still_renewed: frozenset[str] | None

@@ -37,7 +37,7 @@ async def gather(api_client: ApiClient, request: Request) -> Facts:
     account = reader.find_account(thalweg_pods)
     lease = reader.find_lease(first_leases)
     async with asyncio.TaskGroup() as group:
-        crd = group.create_task(_fact(reader.crd()))
+        crds = group.create_task(_fact(reader.crds()))
         denied = group.create_task(_fact(reader.denied(lease)))
         confinement = group.create_task(_fact(reader.confinement()))
         pods = group.create_task(_fact(reader.list("/api/v1/pods", Pod)))
@@ -62,8 +62,8 @@ async def gather(api_client: ApiClient, request: Request) -> Facts:
         lease=request.lease,
         confinement=confinement.result(),
         expected_confinement=expected_confinement(account, release_of(account, lease)),
-        crd=crd.result(),
-        expected_crd=custom_resource_definitions()[0],
+        crds=crds.result(),
+        expected_crds=tuple(custom_resource_definitions()),
         denied=denied.result(),
         leases=leases,
         still_renewed=still_renewed,

@@ -101,27 +101,28 @@ def second_scheduler(facts: Facts) -> Iterator[Finding]:
 
 
 def crd(facts: Facts) -> Iterator[Finding]:
-    """Whether the CRD is installed and is the one of this version."""
-    check, found = "crd", facts.crd
-    if isinstance(found, NotRead):
-        yield Finding(check, Verdict.SKIP, found.problem)
+    """Whether the CRDs are installed and are those of this version."""
+    if isinstance(facts.crds, NotRead):
+        yield Finding("crd", Verdict.SKIP, facts.crds.problem)
         return
-    name = facts.expected_crd["metadata"]["name"]
+    for expected, found in zip(facts.expected_crds, facts.crds, strict=True):
+        yield _crd(expected, found)
+
+
+def _crd(of_version: Mapping[str, Any], found: Mapping[str, Any] | None) -> Finding:
+    check, name = "crd", of_version["metadata"]["name"]
     if found is None:
-        yield Finding(check, Verdict.FAIL, f"The CRD {name} is not installed.", _APPLY_CRD)
-        return
+        return Finding(check, Verdict.FAIL, f"The CRD {name} is not installed.", _APPLY_CRD)
     version = next((each for each in found["spec"]["versions"] if each["name"] == VERSION), None)
     if version is None or not version.get("served"):
-        yield Finding(check, Verdict.FAIL, f"The CRD {name} does not serve version {VERSION}.", _APPLY_CRD)
-        return
+        return Finding(check, Verdict.FAIL, f"The CRD {name} does not serve version {VERSION}.", _APPLY_CRD)
     conditions = {each["type"]: each for each in found.get("status", {}).get("conditions", ())}
     established = conditions.get("Established", {})
     if established.get("status") != "True":
         said = established.get("message") or "the API server has not established it"
-        yield Finding(check, Verdict.FAIL, f"The CRD {name} is not served: {said}.", f"kubectl describe crd {name}")
-        return
-    (expected,) = (each for each in facts.expected_crd["spec"]["versions"] if each["name"] == VERSION)
-    yield _schema(check, name, expected["schema"]["openAPIV3Schema"], version.get("schema", {}).get("openAPIV3Schema"))
+        return Finding(check, Verdict.FAIL, f"The CRD {name} is not served: {said}.", f"kubectl describe crd {name}")
+    (expected,) = (each for each in of_version["spec"]["versions"] if each["name"] == VERSION)
+    return _schema(check, name, expected["schema"]["openAPIV3Schema"], version.get("schema", {}).get("openAPIV3Schema"))
 
 
 def _schema(check: str, name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any] | None) -> Finding:
