@@ -97,7 +97,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Writes that wait", "short",
                   (("{{queue}} {{state}}", "sum by (queue, state) (thalweg_queued_writes{SCOPE})"),)),
             Panel("Retries a second", "ops", _rates("thalweg_write_retries_total", "queue", "cause")),
-            Panel("Evictions a second", "ops", _rates("thalweg_evictions_total", "answer")),
+            Panel("Evictions a second", "ops", _rates("thalweg_evictions_total", "kind", "answer")
+                  + _rates("thalweg_eviction_dry_runs_total", "kind", "answer")),
             Panel("Events a second", "ops", _rates("thalweg_events_total", "reason", "outcome")),
             Panel("Refused inputs a second", "ops", _rates("thalweg_refused_inputs_total", "kind", "field")),
             Panel("Unreadable objects a second", "ops", _rates("thalweg_unreadable_objects_total", "kind")),

@@ -29,6 +29,7 @@ class WireMeta(Wire):
     labels: dict[str, str] | None = None
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     resource_version: str | None = None
 
 

@@ -104,6 +104,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         created=to_seconds(meta.creation_timestamp),
         terminal=status.phase in ("Succeeded", "Failed"),
         deleting=deleting,
+        grace_period=float(meta.deletion_grace_period_seconds or 0),
         usage=usage,
         blocked_reason=intern(blocked_reason),
         unsupported_reason=intern(unsupported_reason),

@@ -16,6 +16,7 @@ from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange
 from flowcore.cluster.gang_registry import GangRegistry
 from flowcore.cluster.occupancy import Occupancy
 from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.queue_index import QueueIndex
 from flowcore.cluster.storage_index import StorageIndex
 from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
@@ -24,10 +25,12 @@ from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod
+from flowcore.model.policies import DuringExecution
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, value_of
 from flowcore.model.volumes import StorageKey, StorageObject, Volumes
 
+_WATCHED = frozenset(DuringExecution) - {DuringExecution.IGNORE}
 #: Namespace, labels and scheduler name of a pod: all that policies select by.
 Governed = tuple[str, Labels, str]
 
@@ -49,6 +52,9 @@ class Cluster:
         leaving: keys of bound pods that count as if they were being deleted (see ``set_leaving``).
         populations: how many pods there are of each kind that policies tell apart.
         disruption_budgets: PodDisruptionBudgets by key.
+        queues: FlowQueues, and which pods count for them.
+        bound_priorities: how many pods with a node have each priority.
+        watched_pods: how many pods with a node say themselves that they must not stay where their rules are broken.
         gangs: which pods belong together.
         occupancy: what is taken on each node.
     """
@@ -65,6 +71,9 @@ class Cluster:
         self.storage = StorageIndex()
         self.device_classes: dict[str, DeviceClass] = {}
         self.disruption_budgets: dict[str, DisruptionBudget] = {}
+        self.queues = QueueIndex()
+        self.bound_priorities: Counter[int] = Counter()
+        self.watched_pods = 0
         self.gangs = GangRegistry()
         self.occupancy = Occupancy()
         self._node_versions: dict[str, int] = {}
@@ -245,6 +254,10 @@ class Cluster:
             population = self.populations[governed] = Population()
         if pod.node_name:
             population.placed += sign
+            self.bound_priorities[pod.pod_class.priority] += sign
+            if not self.bound_priorities[pod.pod_class.priority]:
+                del self.bound_priorities[pod.pod_class.priority]
+            self.watched_pods += sign * (pod.during_execution in _WATCHED)
         else:
             population.waiting += sign
         if not population.placed and not population.waiting:
@@ -354,7 +367,7 @@ def _room(pod: Pod) -> tuple[str, Amounts, tuple[HostPort, ...], Volumes] | None
 
 def _counted(pod: Pod) -> tuple[object, ...]:
     governed = pod.namespace, pod.labels, pod.scheduler_name, bool(pod.node_name), pod.terminal
-    return _room(pod), governed, pod.deleting, pod.constraints
+    return _room(pod), governed, pod.deleting, pod.constraints, pod.pod_class.priority, pod.during_execution
 
 
 def _as_planned(pod: Pod) -> Pod:

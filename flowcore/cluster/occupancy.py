@@ -7,7 +7,10 @@ node is always the sum of both. Every change is marked, for the worker to be tol
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+import msgspec
 
 from flowcore.cluster.snapshot import non_zero_requests
 from flowcore.model.node_usage import NodeUsage
@@ -16,6 +19,33 @@ from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import Amounts
 from flowcore.model.volumes import ClaimVolume, Disk
+
+
+class Excess(msgspec.Struct, frozen=True, gc=False):
+    """What pods that come need beyond what pods that leave for them hold; see NodeUsageSums for the fields."""
+
+    amounts: Amounts = ()
+    pods: int = 0
+    cpu: int = 0
+    memory: int = 0
+
+    @classmethod
+    def of(cls, coming: Iterable[Amounts], leaving: Iterable[Amounts]) -> Excess:
+        """The excess of some pods' requests over the usage of others, of each resource at least 0."""
+        added, removed = NodeUsageSums(), NodeUsageSums()
+        for sums, pods in ((added, coming), (removed, leaving)):
+            for amounts in pods:
+                sums.change(amounts, PodClass(), 1)
+        more = ((name, amount - removed.amounts[name]) for name, amount in added.amounts.items())
+        return cls(
+            tuple((name, amount) for name, amount in more if amount > 0),
+            max(0, added.pods - removed.pods),
+            max(0, added.cpu - removed.cpu),
+            max(0, added.memory - removed.memory),
+        )
+
+
+NO_EXCESS = Excess()
 
 
 @dataclass(slots=True)
@@ -29,23 +59,22 @@ class NodeUsageSums:
     ports: Counter[HostPort] = field(default_factory=Counter)
     volumes: Counter[ClaimVolume | Disk] = field(default_factory=Counter)
 
-    def change(self, usage: Amounts, pod_class: PodClass, sign: int, counted_usage: Amounts | None = None) -> None:
-        """Adds (sign 1) or removes (sign -1) one pod.
-
-        Args:
-            counted_usage: usage of the pod's victim. It is counted already, so only what exceeds it is added.
-        """
+    def change(self, usage: Amounts, pod_class: PodClass, sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) one pod."""
         cpu, memory = non_zero_requests(usage)
-        if counted_usage is None:
-            self.pods += sign
-        else:
-            counted, (old_cpu, old_memory) = dict(counted_usage), non_zero_requests(counted_usage)
-            usage = tuple((name, max(0, amount - counted.get(name, 0))) for name, amount in usage)
-            cpu, memory = max(0, cpu - old_cpu), max(0, memory - old_memory)
-        for name, amount in usage:
+        self.change_excess(Excess(usage, 1, cpu, memory), sign)
+        self.change_claims(pod_class, sign)
+
+    def change_excess(self, excess: Excess, sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) amounts that belong to no single pod."""
+        for name, amount in excess.amounts:
             self.amounts[name] += sign * amount
-        self.cpu += sign * cpu
-        self.memory += sign * memory
+        self.pods += sign * excess.pods
+        self.cpu += sign * excess.cpu
+        self.memory += sign * excess.memory
+
+    def change_claims(self, pod_class: PodClass, sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) the host ports and volumes of one pod."""
         for port in pod_class.host_ports:
             self.ports[port] += sign
             if not self.ports[port]:
@@ -67,8 +96,8 @@ class NodeUsageSums:
 
     @property
     def empty(self) -> bool:
-        """Whether no pod is counted."""
-        return self.pods == 0
+        """Whether nothing is counted. A pod that waits for victims may count without being one more pod."""
+        return not (self.pods or self.cpu or self.memory or self.ports or self.volumes or any(self.amounts.values()))
 
 
 class Occupancy:
@@ -91,14 +120,33 @@ class Occupancy:
         """What is taken on a node. Not to be changed by the caller."""
         return self.usage.get(node) or NodeUsageSums()
 
-    def change_usage(
-        self, node: str, usage: Amounts, pod_class: PodClass, sign: int, counted_usage: Amounts | None = None
-    ) -> None:
-        """Adds (sign 1) or removes (sign -1) the room of one pod; see ``NodeUsageSums.change``."""
+    def change_usage(self, node: str, usage: Amounts, pod_class: PodClass, sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) the room of one pod."""
+        sums = self._sums(node)
+        sums.change(usage, pod_class, sign)
+        self._changed(node, sums)
+
+    def change_excess(self, node: str, before: Excess, after: Excess) -> None:
+        """Counts another excess than before on a node."""
+        if before != after:
+            sums = self._sums(node)
+            sums.change_excess(before, -1)
+            sums.change_excess(after, 1)
+            self._changed(node, sums)
+
+    def change_claims(self, node: str, pod_class: PodClass, sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) the host ports and volumes of one pod."""
+        sums = self._sums(node)
+        sums.change_claims(pod_class, sign)
+        self._changed(node, sums)
+
+    def _sums(self, node: str) -> NodeUsageSums:
         sums = self.usage.get(node)
         if sums is None:
             sums = self.usage[node] = NodeUsageSums()
-        sums.change(usage, pod_class, sign, counted_usage)
+        return sums
+
+    def _changed(self, node: str, sums: NodeUsageSums) -> None:
         if sums.empty:
             del self.usage[node]
         self._dirty_usage.add(node)

@@ -8,6 +8,7 @@ import msgspec
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode
 from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod, RunningPods
@@ -32,7 +33,13 @@ class BudgetIndex:
 
 
 def to_running_pod(
-    pod: Pod, policy: Policy | None, budgets: tuple[str, ...], gang: str, now: float, unevictable_reason: str = ""
+    pod: Pod,
+    policy: Policy | None,
+    budgets: tuple[str, ...],
+    gang: str,
+    now: float,
+    unevictable_reason: str = "",
+    queue: str = "",
 ) -> RunningPod:
     """A pod with a node as a round reads it.
 
@@ -41,6 +48,7 @@ def to_running_pod(
         budgets: keys of the PodDisruptionBudgets that protect it.
         gang: name of its gang; "": none.
         unevictable_reason: why it may not be evicted just now; "": nothing is known against it.
+        queue: name of the FlowQueue that it counts for; "": none.
     """
     if not unevictable_reason and pod.static:
         unevictable_reason = "it is a static pod"
@@ -60,6 +68,7 @@ def to_running_pod(
         budgets=budgets,
         immovable_reason=_immovable_reason(pod, policy, now),
         unevictable_reason=unevictable_reason,
+        queue=queue,
         during_execution=_during_execution(pod, policy),
     )
 
@@ -108,18 +117,28 @@ def running_pods(
     pods: list[RunningPod] = []
     gangs: dict[str, GangDisruption] = {}
     for pod in cluster.pods.values():
-        if pod.node_name not in cluster.nodes or pod.terminal or pod.deleting or pod.key in excluded:
+        if pod.key in excluded or not is_running(cluster, pod):
             continue
         gang = ""
         if pod.gang is not None:
             gang = pod.gang.key.display_name
             if gang not in gangs:
-                state = cluster.gangs.state(pod.gang.key)
-                spec = state.spec
-                gangs[gang] = GangDisruption(gang, state.bound_count, spec.min_member or 0, spec.evicted_whole)
+                gangs[gang] = gang_disruption(cluster, pod.gang.key)
         reason = unevictable_reasons.get(pod.uid, "")
-        pods.append(to_running_pod(pod, policy_of(pod), index.of(pod), gang, now, reason))
+        queue = cluster.queues.of(pod, cluster.namespaces)
+        pods.append(to_running_pod(pod, policy_of(pod), index.of(pod), gang, now, reason, queue))
     return RunningPods(tuple(pods), budgets_left(cluster), gangs, moves)
+
+
+def is_running(cluster: Cluster, pod: Pod) -> bool:
+    """Whether a pod holds room on a known node and does not leave already."""
+    return pod.node_name in cluster.nodes and not pod.terminal and not pod.deleting
+
+
+def gang_disruption(cluster: Cluster, key: GangKey) -> GangDisruption:
+    """What may leave of a running gang."""
+    state = cluster.gangs.state(key)
+    return GangDisruption(key.display_name, state.bound_count, state.spec.min_member or 0, state.spec.evicted_whole)
 
 
 def budgets_left(cluster: Cluster) -> dict[str, int]:

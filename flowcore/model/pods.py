@@ -108,6 +108,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     terminal: bool = False
     #: Has a deletionTimestamp: keeps its room until it is gone, is never placed anew.
     deleting: bool = False
+    #: Seconds that it has to terminate, once it is being deleted.
+    grace_period: float = 0.0
     #: What it takes on its node: like the class's requests but for in-place resizes.
     usage: Amounts = ()
     #: Why nobody may place it now, whatever room there is; "" when it may be placed.

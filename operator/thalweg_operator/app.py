@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from thalweg_listener import CannotListen, listening
 
+from flowcore.api.kinds import POLICY, QUEUE
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
@@ -23,19 +24,20 @@ from thalweg_operator.api.events import EventWriter
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.leader_election import LeaderElector
 from thalweg_operator.api.lease_watch import watch_lease
-from thalweg_operator.api.watched import OPTIONAL_KINDS, make_reflectors
+from thalweg_operator.api.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.delivery.binder import Binder
+from thalweg_operator.delivery.condition_events import ConditionEvents
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.delivery.handlers import handlers
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
-from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
+from thalweg_operator.delivery.queue_status import QueueStatus
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.find_tracer import find_tracer
-from thalweg_operator.health import LEASE, PAGE_LIMITS, Liveness, kind_problems, pages, watch_event_loop
+from thalweg_operator.health import LEASE, PAGE_LIMITS, STALE, Liveness, kind_problems, pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.progress import ProgressLog
@@ -141,6 +143,7 @@ class Operator:
             liveness=Liveness(settings.round_timeout),
             observers=(self._progress, ObserveEvents(self._events)),
             tracer=self._tracer,
+            budgets_known=self._knows_budgets,
         )
         self._state_dump = StateDump(settings.dump_directory, shell, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
@@ -149,8 +152,10 @@ class Operator:
             self._policies,
             self._round_loop.reports,
             self._gate_admission,
-            on_written=PolicyEvents(self._events).status_written,
+            on_written=ConditionEvents(self._events, POLICY).status_written,
         )
+        on_written = ConditionEvents(self._events, QUEUE).status_written
+        self._queue_status = QueueStatus(api_client, cluster, self._round_loop.reports, on_written)
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
         for kind, reflector in self._reflectors.items():
             self.metrics.watch_age.labels(kind).set_function(reflector.age)
@@ -160,7 +165,9 @@ class Operator:
         self.metrics.reservations.set_function(lambda: len(ledger.reservations))
         self.metrics.leader.set_function(lambda: float(elector.may_write))
         self.plan_view = ExtenderView(shell, self._problem)
-        needed = {kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS}
+        needed = {
+            kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS | {DISRUPTION_BUDGETS}
+        }
         self._catch_up = CatchUp(api_client, needed, settings.own_pod)
         #: What has to happen before this process leads; "": it leads.
         self._before_leading = "the snapshot is being brought up to date"
@@ -173,9 +180,18 @@ class Operator:
     def readiness(self) -> dict[str, str]:
         """What is wrong with each watched kind, the policies and the lease; "": nothing."""
         now = asyncio.get_running_loop().time()
-        heard = {kind: (each.synced.is_set(), each.last_confirmed) for kind, each in self._reflectors.items()}
+        heard = {
+            kind: (each.synced.is_set(), each.last_confirmed)
+            for kind, each in self._reflectors.items()
+            if kind != DISRUPTION_BUDGETS
+        }
         heard["policies"] = (self._policy_resync.last_confirmed is not None, self._policy_resync.last_confirmed)
         return kind_problems(heard, now, never_stale=OPTIONAL_KINDS) | {LEASE: self._lease_problem()}
+
+    def _knows_budgets(self) -> bool:
+        """Whether PodDisruptionBudgets are known as they are now."""
+        reflector = self._reflectors[DISRUPTION_BUDGETS]
+        return not reflector.absent and reflector.age() < STALE
 
     def _lease_problem(self) -> str:
         elector = self._elector
@@ -265,8 +281,9 @@ class Operator:
         self._start_task("policies", watch_policies(self._api_client, self._policies))
         await self._policy_resync.until_listed()
         self._start_task("policy resync", self._policy_resync.run())
-        for reflector in self._reflectors.values():
-            await reflector.synced.wait()
+        for kind, reflector in self._reflectors.items():
+            if kind != DISRUPTION_BUDGETS:
+                await reflector.synced.wait()
         # What is known now mostly stays: keep the collector from walking it again and again.
         gc.collect()
         gc.freeze()
@@ -308,6 +325,7 @@ class Operator:
         self._start_task("evictor", self._evictor.run())
         self._start_task("gates", self._gate_admission.run())
         self._start_task("policy status", self._policy_status.run())
+        self._start_task("queue status", self._queue_status.run())
         # What a gang of which not all were nominated still holds must not be planned with.
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):

@@ -96,7 +96,15 @@ class Metrics:
         )
         self.placements = Counter("thalweg_placements", "Placements by outcome.", ["outcome"], registry=r)
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
-        self.evictions = Counter("thalweg_evictions", "Evictions by the API server's answer.", ["answer"], registry=r)
+        self.evictions = Counter(
+            "thalweg_evictions", "Evictions by kind and the API server's answer.", ["kind", "answer"], registry=r
+        )
+        self.eviction_dry_runs = Counter(
+            "thalweg_eviction_dry_runs",
+            "Dry runs of evictions by kind and the API server's answer.",
+            ["kind", "answer"],
+            registry=r,
+        )
         self.writes_queued = Gauge(
             "thalweg_queued_writes",
             "Writes to the API server by queue and state: due, in flight, or resting until the next attempt.",

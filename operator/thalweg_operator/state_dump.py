@@ -54,7 +54,7 @@ class StateDump:
     async def _write(self, folder: Path) -> None:
         cluster, ledger = self._shell.cluster, self._shell.ledger
         # A pod that waits for another one to leave has no room yet: it is planned again.
-        planned = {key: each.node for key, each in ledger.reservations.items() if each.victim is None}
+        planned = {key: each.node for key, each in ledger.reservations.items() if key not in ledger.awaiting}
         lines = to_lines(cluster, planned, time.time())
         first = next(lines)  # from here on the objects are those of this moment
         try:

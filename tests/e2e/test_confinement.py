@@ -38,7 +38,9 @@ METADATA = "Thalweg may change nothing but annotations of a pod's metadata"
 ANNOTATIONS = "Thalweg may change the annotations nominated, woken and leads-since of scheduling.thalweg only"
 GATES = "Thalweg may remove its own scheduling gate only"
 SPEC = "Thalweg may not change a pod's spec"
-STATUS = "Thalweg may change the condition PodScheduled and the nominated node of a pod's status only"
+STATUS = (
+    "Thalweg may change the conditions PodScheduled and DisruptionTarget and the nominated node of a pod's status only"
+)
 NOTHING_ELSE = "Thalweg may patch, bind and evict pods and create Events; it may do nothing else with pods and Events"
 BINDING = "Thalweg may write no annotations and labels into a pod by its binding"
 GRACE = "Thalweg may not shorten the time that an evicted pod has to end"
@@ -211,6 +213,7 @@ ELSEWHERE: dict[str, Write] = {
     "a deployment": Write("GET", "/apis/apps/v1/deployments"),
 }  # fmt: skip
 
+DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for x"}
 NOT_SCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "no room"}
 #: All that the operator does, in this order.
 ALLOWED: dict[str, Write] = {
@@ -219,6 +222,7 @@ ALLOWED: dict[str, Write] = {
     "a nomination cleared": patch(
         {**metadata(annotations={PLANNED: None}), **status(nominatedNodeName=None)}, "status", MERGE_PATCH),
     "a reason": patch(status(conditions=[NOT_SCHEDULED]), "status"),
+    "for whom a pod leaves": patch(status(conditions=[DISRUPTED]), "status"),
     "a wake": patch(metadata(annotations={WOKEN: "now"}), content_type=MERGE_PATCH),
     "our gate opened": patch(spec(schedulingGates=[{"name": GATE, "$patch": "delete"}])),
     "a binding": Write("POST", f"{PODS}/free/binding", binding()),

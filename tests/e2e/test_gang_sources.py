@@ -19,7 +19,7 @@ from thalweg_operator.api.client import connect
 from thalweg_operator.api.events import EventWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.shell import Shell
 
 from flowcore.model.gangs import Gang
@@ -172,14 +172,14 @@ async def test_evictions_keep_to_budgets(plane: tuple[ControlPlane, Api], api: A
         evictor = Evictor(connection, cast("Shell", answers), Metrics(), events)
         tasks = [asyncio.create_task(each.run()) for each in (evictor, events)]
         pods = [state.pods[f"{ml}/{name}"] for name in "ab"]
-        evictor.put(Evict(pods[0], "Its gang is there in part."))
+        evictor.put(Evict(pods[0], "Its gang is there in part.", Departure.PARTIAL_GANG))
         said = f"/api/v1/namespaces/{ml}/events"
         await until(lambda: _said(api, said, "disruption budget"), 30, lambda: "the budget to be named")
         assert f"{ml}/a" in state.pods
         await api.patch(f"{path}/pdb", {"spec": {"minAvailable": 1}})
         await until(lambda: f"{ml}/a" not in state.pods, 60, lambda: "a to be evicted")
         answers.answers.clear()
-        evictor.put(Evict(pods[0], "It is gone already."))
+        evictor.put(Evict(pods[0], "It is gone already.", Departure.PARTIAL_GANG))
         await until(lambda: answers.ended, 20, lambda: "that to be noticed")
         assert f"{ml}/b" in state.pods
         for task in tasks:

@@ -192,8 +192,10 @@ async def test_an_erased_nomination(scene: ClusterScenario, plane: tuple[Control
 
 
 async def test_preemption(scene: ClusterScenario) -> None:
-    """A governed pod of high priority evicts nobody; an unmanaged one does as ever."""
+    """A pod of high priority whose policy lets it preempt nobody waits; an unmanaged one evicts as ever."""
     await priorities(scene, {"urgent": 100000})
+    never = {"mode": "Never"}
+    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender", preemption=never)
     await scene.nodes("a", cpu="2")
     await scene.api.create_many([scene.pod(f"low-{n}", "1", scheduler="default-scheduler") for n in range(2)])
     await scene.nodes_of("low-0", "low-1")

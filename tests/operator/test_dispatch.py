@@ -136,9 +136,9 @@ def test_a_node_that_changes_while_a_plan_is_handed_on(scheduler: str, monkeypat
     pods = case.pods("pqr", scheduler)
     cordoned = False
 
-    def reserving(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, owner: Owner) -> bool:
+    def reserving(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, owner: Owner, *args: Any, **kw: Any) -> bool:
         nonlocal cordoned
-        done = reserve(cluster, ledger, pod, node, owner)
+        done = reserve(cluster, ledger, pod, node, owner, *args, **kw)
         if not cordoned:
             cordoned = True
             case.node("a", unschedulable=True)
@@ -154,8 +154,8 @@ def test_somebody_nominates_a_pod_of_a_unit(monkeypatch: pytest.MonkeyPatch) -> 
     case = Case()
     pods = case.pods("pq", STEERED_NAME)
 
-    def reserving(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, owner: Owner) -> bool:
-        done = reserve(cluster, ledger, pod, node, owner)
+    def reserving(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, owner: Owner, *args: Any, **kw: Any) -> bool:
+        done = reserve(cluster, ledger, pod, node, owner, *args, **kw)
         if pod.name == "p":
             case.state.upsert_pod(msgspec.structs.replace(pod, nominated_node="b"))
         return done

@@ -15,7 +15,7 @@ from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.events import EventWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.shell import Shell
 
@@ -77,7 +77,7 @@ class Case:
     async def evict(self, pod: Pod = POD) -> None:
         """Asks for it, and waits until it is answered."""
         self.shell.answers.clear()
-        self.evictor.put(Evict(pod, "Its gang is there in part."))
+        self.evictor.put(Evict(pod, "Its gang is there in part.", Departure.PARTIAL_GANG))
         await until(lambda: self.shell.ended, 10, lambda: f"done after {self.server.posts} posts")
 
     async def told(self, count: int) -> None:
@@ -130,7 +130,7 @@ async def test_what_a_budget_holds_up_does_not_hold_up_others(case: Case) -> Non
     """Nor is it waited for at the end."""
     case.server.script = [answering(429, "no")] * 5
     for number in range(5):
-        case.evictor.put(Evict(Pod("ns", "p", f"x{number}", PodClass()), ""))
+        case.evictor.put(Evict(Pod("ns", "p", f"x{number}", PodClass()), "", Departure.PARTIAL_GANG))
     await asyncio.wait_for(case.evictor.drain(), 10)
     await case.evict(Pod("ns", "q", "u2", PodClass()))
     assert case.server.evicted == ["q"]

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from support.ledger_world import NAMESPACE, LedgerWorld
 from support.profiles import examples
-from thalweg_operator.reservations.events import Answer, PlannedPlacement
+from thalweg_operator.reservations.effects import Departure
+from thalweg_operator.reservations.events import Answer, PlannedEviction, PlannedPlacement
 from thalweg_operator.reservations.reservation import Owner
 from thalweg_operator.reservations.transitions import Phase
 
@@ -80,6 +81,8 @@ def kinds_of_pods() -> dict[str, dict[str, Any]]:
         "steered, large": {**steered, "pod_class": PodClass(requests=(("cpu", 200),))},
         "ours, large": {**ours, "pod_class": PodClass(requests=(("cpu", 200),))},
         "steered, urgent": {**steered, "pod_class": PodClass(requests=(("cpu", 100),), priority=9)},
+        "ours, urgent": {**ours, "pod_class": PodClass(requests=(("cpu", 200),), priority=9)},
+        "ours, urgent, of a gang": {**ours, "gang": gang("i", 2), "pod_class": PodClass((("cpu", 200),), priority=9)},
         "steered, with a port": {**steered, "pod_class": WITH_PORT},
         "ours, with a port": {**ours, "pod_class": WITH_PORT},
         "steered, apart": {**steered, **apart},
@@ -247,7 +250,20 @@ class LedgerMachine(RuleBasedStateMachine):
             group = pod.gang.key.name if pod.gang is not None else ""
             wave = choose.choice(((0, 0), (0, 0), (1, 1), (1, 2)))
             optional = bool(group) and choose.random() < 0.2
-            plan.placements.append(PlannedPlacement(pod, policies[pending.policy], node, wave, group, optional))
+            victims = tuple(
+                PlannedEviction(each.key, each.uid, Departure.PREEMPTION)
+                for each in sorted(self.world.cluster.pods.values(), key=lambda each: each.key)
+                if each.node_name
+                and each.pod_class.priority < pod.pod_class.priority
+                and choose.random() < (0.8 if each.node_name == node else 0.2)
+            )
+            placement = PlannedPlacement(pod, policies[pending.policy], node, wave, group, optional, victims)
+            plan.placements.append(placement)
+        waiting = {each.atomic_group for each in plan.placements if each.victims} - {""}
+        plan.placements = [
+            msgspec.structs.replace(each, waits=bool(each.victims) or each.atomic_group in waiting)
+            for each in plan.placements
+        ]
         self.world.bring(plan)
         self.world.deliver(count)
 
@@ -316,7 +332,10 @@ class LedgerMachine(RuleBasedStateMachine):
         world.wait(60, 20.0)
         ledger = world.ledger
         assert not ledger.reservations
-        assert not ledger.successor_by_victim
+        assert not ledger.victims
+        assert not ledger.waiting_groups
+        assert not ledger.unevictable
+        assert not ledger.checking
         assert not ledger.pending
         assert not ledger.evicting
         assert not world.cluster.occupancy.usage

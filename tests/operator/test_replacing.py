@@ -1,152 +1,28 @@
 """The old pod leaves only when the new one can start in its place, and nobody else gets that place."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.driven_ledger import DrivenLedger
+from support.eviction_scene import EvictionScene, sized
 from support.fake_cluster import FakeCluster
 from support.profiles import examples
 from thalweg_extender.answers import Outcome
-from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.batcher import Batcher
-from thalweg_operator.planning.round_loop import RoundLoop
-from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
-from thalweg_operator.planning.worker.planner import run_request
-from thalweg_operator.planning.worker.replica import Replica
-from thalweg_operator.reservations.effects import Bind, Evict, Nominate, OpenGate, WakePod, WriteCondition
-from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.victims import EVICTION_TIMEOUT
-from thalweg_operator.shell import Shell
 
-from flowcore.model.nodes import Node
-from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import STEERED_NAME
 
 BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
 
 
-def sized(cpu: int) -> PodClass:
-    """A class of pods that ask for so much."""
-    return PodClass(requests=(("cpu", cpu),))
-
-
-@dataclass
-class EvictionCall:
-    """An eviction that was asked for."""
-
-    write: Evict
-    shell: Shell
-
-    @property
-    def pod(self) -> Pod:
-        return self.write.pod
-
-    def wanted(self) -> bool:
-        return self.shell.is_wanted(self.write)
-
-    def refused(self, why: str) -> None:
-        """A budget forbids it for now."""
-        self.shell.answered(self.write, Answer.RETRYING, why)
-
-
-@dataclass
-class Scene:
-    """A cluster's books, rounds in this process, and the ears of binder, nominator, evictor and condition writer."""
-
-    now: float = 1000.0
-    alive: bool = True
-    bound: dict[str, str] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
-    asked: list[EvictionCall] = field(default_factory=list)
-    #: Run between the plan and its delivery.
-    meanwhile: Callable[[], object] = lambda: None
-
-    def __post_init__(self) -> None:
-        handlers: dict[Any, Callable[[Any], object]] = {
-            Bind: self._bind, Nominate: self._bind, OpenGate: self._open, WakePod: self._open,
-            WriteCondition: self._tell, Evict: self._evict,
-        }  # fmt: skip
-        self.state, self.replica = DrivenLedger(lambda: self.now, handlers=handlers), Replica()
-        self.policies = self.state.policies
-        selects = {"schedulerNames": [STEERED_NAME]}
-        anybody = {"victims": "Governed"}
-        self.policies.offer("steered", "u", 1, {"selects": selects, "delivery": "Extender", "replaces": anybody})
-        self.policies.offer("own", "u", 1, {"selects": {"podSelector": {}}, "replaces": anybody})
-        worker: Any = self
-        self.loop = RoundLoop(self.state.shell, self.policies, worker, Metrics(), Batcher(0.001, 0.01), 60.0, 0.1)
-        self.state.set_namespace("ns", ())
-
-    # --- the worker, binder, nominator, condition writer, evictor ---
-
-    async def start(self) -> None:
-        self.alive, self.replica = True, Replica()
-
-    async def ask(self, request: RoundRequest) -> RoundReply:
-        request = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=RoundRequest)
-        reply = run_request(self.replica, request)
-        self.meanwhile()
-        return reply
-
-    def _bind(self, effect: Bind | Nominate) -> None:
-        key = effect.pod.key
-        assert key not in self.bound, "bound twice"
-        assert self.state.reservations[key].node == effect.node
-        self.bound[key] = effect.node
-
-    def _open(self, _effect: OpenGate | WakePod) -> None:
-        raise AssertionError
-
-    def _tell(self, effect: WriteCondition) -> None:
-        assert effect.steered == (effect.pod.scheduler_name == STEERED_NAME)
-        self.told[effect.pod.name] = effect.reason
-
-    def _evict(self, effect: Evict) -> None:
-        assert all(each.pod.uid != effect.pod.uid for each in self.asked)
-        self.asked.append(EvictionCall(effect, self.state.shell))
-
-    def end_evictions(self) -> None:
-        """What was asked for comes to nothing."""
-        asked, self.asked = self.asked, []
-        for each in asked:
-            each.shell.answered(each.write, Answer.DONE)
-
-    # --- the cluster ---
-
-    def node(self, name: str, cpu: int = 1000, **changes: Any) -> None:
-        self.state.upsert_node(Node(name, allocatable=(("cpu", cpu), ("pods", 10)), **changes))
-
-    def pod(self, name: str, cpu: int, **fields: Any) -> Pod:
-        fields = {"uid": f"u-{name}", "scheduler_name": "thalweg", "usage": sized(cpu).requests, **fields}
-        pod = Pod("ns", name, **{"pod_class": sized(cpu), **fields})
-        self.state.upsert_pod(pod)
-        return pod
-
-    def change(self, name: str, **changes: Any) -> None:
-        self.state.upsert_pod(msgspec.structs.replace(self.state.pods[f"ns/{name}"], **changes))
-
-    def gone(self, name: str) -> None:
-        self.state.delete_pod(f"ns/{name}")
-
-    async def turn(self, rounds: int = 2) -> None:
-        """Rounds, and what is due between them."""
-        for _ in range(rounds):
-            await self.loop._round()
-            self.state.look_after()
-
-    def evictions(self) -> list[str]:
-        """Names of the pods that are to be evicted now."""
-        return [each.pod.name for each in self.asked if each.wanted()]
-
-
-def figure_4(scheduler: str = "thalweg", cpu: int = 1000) -> Scene:
+def figure_4(scheduler: str = "thalweg", cpu: int = 1000) -> EvictionScene:
     """The old pod fills its node; another node is empty. Then the new one comes: figure 5."""
-    scene = Scene()
+    scene = EvictionScene()
     scene.node("m0")
     scene.node("m1")
     scene.pod("t0", 1000, node_name="m0")
@@ -214,7 +90,7 @@ async def test_nobody_else_gets_the_room() -> None:
 
 async def test_what_it_needs_beyond_is_kept_from_the_first() -> None:
     """A larger pod takes the place of a smaller one: what is free beside that one is given to nobody meanwhile."""
-    scene = Scene()
+    scene = EvictionScene()
     scene.node("m0")
     scene.pod("t0", 300, node_name="m0")
     scene.pod("t1", 800, replaces="t0")
@@ -231,7 +107,7 @@ async def test_what_it_needs_beyond_is_kept_from_the_first() -> None:
 
 async def test_a_budget_that_forbids() -> None:
     """The new pod is told the API server's reason; past the patience its room is given back, and it is tried again."""
-    scene = Scene()
+    scene = EvictionScene()
     scene.node("m0")
     scene.pod("t0", 300, node_name="m0")
     scene.pod("t1", 800, replaces="t0")
@@ -279,7 +155,7 @@ async def test_nobody_to_replace() -> None:
     assert scene.bound == {"ns/t1": "m1"}
 
 
-_CHANGES: dict[str, Callable[[Scene], object]] = {
+_CHANGES: dict[str, Callable[[EvictionScene], object]] = {
     "the new one is deleted": lambda scene: scene.gone("t1"),
     "the new one is being deleted": lambda scene: scene.change(
         "t1", deleting=True, blocked_reason="it is being deleted"
@@ -292,7 +168,7 @@ _CHANGES: dict[str, Callable[[Scene], object]] = {
 
 
 @pytest.mark.parametrize("change", _CHANGES.values(), ids=_CHANGES)
-async def test_an_eviction_that_is_not_wanted_any_more(change: Callable[[Scene], object]) -> None:
+async def test_an_eviction_that_is_not_wanted_any_more(change: Callable[[EvictionScene], object]) -> None:
     """It is not asked for again, and the room is everybody's."""
     scene = figure_4()
     await scene.turn()
@@ -301,10 +177,10 @@ async def test_an_eviction_that_is_not_wanted_any_more(change: Callable[[Scene],
     scene.state.look_after()
     assert not scene.evictions()
     assert not scene.state.reservations
-    assert not scene.state.successor_by_victim
+    assert not scene.state.victims
 
 
-_NO_START: dict[str, tuple[Callable[[Scene], object], str]] = {
+_NO_START: dict[str, tuple[Callable[[EvictionScene], object], str]] = {
     "the node is cordoned": (lambda scene: scene.node("m0", unschedulable=True), "node(s) were unschedulable"),
     "the node shrinks": (lambda scene: scene.node("m0", 900), "Insufficient cpu"),
     "another came there": (lambda scene: scene.pod("bully", 100, node_name="m0"), "Insufficient cpu"),
@@ -317,7 +193,7 @@ _NO_START: dict[str, tuple[Callable[[Scene], object], str]] = {
 
 @pytest.mark.parametrize(("change", "why"), _NO_START.values(), ids=_NO_START)
 async def test_the_old_one_stays_where_the_new_one_can_no_longer_start(
-    change: Callable[[Scene], object], why: str
+    change: Callable[[EvictionScene], object], why: str
 ) -> None:
     """A budget holds the eviction back meanwhile: it is not asked for again, and the new one is told why."""
     scene = figure_4()
@@ -358,7 +234,7 @@ async def test_a_node_that_changed_is_judged_again() -> None:
 
 async def test_one_that_leaves_is_waited_for_whatever_becomes_of_the_node() -> None:
     """Nobody gets the room that the new one needs beyond the old one's: a round says what becomes of it."""
-    scene = Scene()
+    scene = EvictionScene()
     scene.node("m0")
     scene.pod("t0", 300, node_name="m0")
     scene.pod("t1", 800, replaces="t0")
@@ -374,7 +250,7 @@ async def test_one_that_leaves_is_waited_for_whatever_becomes_of_the_node() -> N
 
 async def test_ports_of_both_are_no_clash() -> None:
     """The old one's port is the new one's to be: that is no reason to let the old one stay."""
-    scene = Scene()
+    scene = EvictionScene()
     scene.node("m0")
     ports = PodClass(host_ports=(HostPort("10.0.0.1", "TCP", 80),))
     scene.pod("t0", 100, node_name="m0", pod_class=ports)
@@ -412,7 +288,7 @@ async def test_two_name_one() -> None:
 
 async def test_it_waits_for_the_old_one_to_run() -> None:
     """That one has no node yet; that it gets one is news."""
-    scene = Scene()
+    scene = EvictionScene()
     scene.node("m0")
     scene.pod("t0", 1000, blocked_reason="its scheduling gates are closed: x")
     scene.pod("t1", 1000, replaces="t0")
@@ -448,7 +324,7 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
 
     In the end each new pod is bound, or told why not, and no room is kept for nobody.
     """
-    scene = Scene()
+    scene = EvictionScene()
     scene.node("m0")
     scene.pod("t0", old, node_name="m0")
     versions = count(1)
@@ -498,7 +374,7 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
         scene.state.look_after()
         for each in scene.asked:
             if each.wanted():
-                new_one = scene.state.successor_by_victim[each.pod.key]
+                (new_one,) = scene.state.victims[each.pod.key].for_pods
                 assert scene.state.waiting[new_one].replaces == each.pod.name
                 leaves = scene.state.pods[each.pod.key].deleting
                 beside = [p for p in scene.state.pods.values() if p.node_name and not p.terminal and p.name != "t0"]
@@ -520,7 +396,7 @@ async def test_whatever_happens(events: list[str], old: int, new: int) -> None:
         waits = key in scene.bound or pod.name in scene.told or observed
         assert waits, f"{key} was forgotten"
     for key, reservation in scene.state.reservations.items():
-        assert key in scene.bound or reservation.victim is not None
+        assert key in scene.bound or reservation.victims
 
 
 @dataclass(frozen=True)
@@ -550,7 +426,7 @@ _VICTIMS = {
 @pytest.mark.parametrize("victim", _VICTIMS.values(), ids=_VICTIMS)
 async def test_whose_place_may_be_taken(victim: Victim) -> None:
     """Of a governed pod of no higher priority and of the same controller, unless the policy allows others."""
-    scene = Scene()
+    scene = EvictionScene()
     scene.policies.offer("own", "u", 2, {"selects": {"podSelector": {}}, "replaces": victim.replaces or {}})
     observed = {"selects": {"schedulerNames": ["observed"]}, "delivery": "Observe"}
     scene.policies.offer("observed", "u", 1, observed)

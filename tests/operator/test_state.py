@@ -224,12 +224,11 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
         for key, reservation in state.reservations.items():
             assert state.waiting[key].uid == reservation.pod.uid
             # One that awaits another is the only one to do so, and that one is there.
-            if reservation.victim is not None:
-                assert state.successor_by_victim[reservation.victim.key] == key
-                there = state.pods[reservation.victim.key]
-                assert (there.uid, there.node_name, there.terminal) == (reservation.victim.uid, reservation.node, False)
-        assert state.held <= {key for key, each in state.reservations.items() if each.victim is None}
-        assert len(state.successor_by_victim) == sum(each.victim is not None for each in state.reservations.values())
+            for victim in reservation.victims:
+                record, there = state.victims[victim], state.pods[victim]
+                assert record.for_pods == {key}
+                assert (there.uid, there.node_name, there.terminal) == (record.pod.uid, reservation.node, False)
+        assert state.held <= {key for key, each in state.reservations.items() if not each.victims}
         names = Counter(victim_key(pod) for pod in state.waiting.values())
         assert state.cluster._named_victims == +Counter({key: count for key, count in names.items() if key})
         populations: dict[Any, Population] = {}
@@ -277,11 +276,12 @@ def test_a_reservation_never_overcommits(events: list[tuple[str, Any]], pod: Pod
             if not state.reserve(waiting, name):
                 continue
             use, allocatable = recounted(state.cluster, state.ledger)[name], dict(state.nodes[name].allocatable)
-            old = state.reservations[waiting.key].victim
-            if old is not None:
-                # Once that one has left, which is when it comes.
-                use.change(waiting.pod_class.requests, waiting.pod_class, -1, old.usage)
-                use.change(old.usage, old.pod_class, -1)
+            leaving = [state.pods[key] for key in state.reservations[waiting.key].victims]
+            if leaving:
+                # Once they have left, which is when it comes.
+                use = state.ledger.usage_without_awaiting(name)
+                for old in leaving:
+                    use.change(old.usage, old.pod_class, -1)
                 before = copied(use)
                 use.change(waiting.pod_class.requests, waiting.pod_class, 1)
             elif kept is not None:

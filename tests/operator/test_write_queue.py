@@ -30,7 +30,7 @@ from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.errors import Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.progress import ProgressLog
-from thalweg_operator.reservations.effects import Bind, Evict, Nominate, OpenGate, WriteCondition
+from thalweg_operator.reservations.effects import Bind, Departure, Evict, Nominate, OpenGate, WriteCondition
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
@@ -97,7 +97,7 @@ class Writers:
         self.nominator.put(OpenGate(pod, 0))
 
     def evict(self, pod: Pod) -> None:
-        self.evictor.put(Evict(pod, "Its gang is there in part."))
+        self.evictor.put(Evict(pod, "Its gang is there in part.", Departure.PARTIAL_GANG))
 
     def tell(self, pod: Pod) -> None:
         self.state.upsert_pod(pod)

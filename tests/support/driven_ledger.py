@@ -91,11 +91,7 @@ class DrivenLedger:
         self.storage, self.device_classes, self.gangs = cluster.storage, cluster.device_classes, cluster.gangs
         self.pod_index = cluster.occupancy.pod_index
         self.reservations: dict[str, Reservation] = ledger.reservations
-        self.successor_by_victim, self.held, self.withdrawing = (
-            ledger.successor_by_victim,
-            ledger.held,
-            ledger.withdrawing,
-        )
+        self.victims, self.held, self.withdrawing = ledger.victims, ledger.held, ledger.withdrawing
         self.in_flight = ledger.in_flight
 
     def taken(self, kind: type[_E]) -> list[_E]:
@@ -180,8 +176,8 @@ class DrivenLedger:
         self._ask()
 
     def release_hold(self, pod: Pod) -> None:
-        self.ledger.release_hold(pod)
-        self._ask()
+        if pod.key in self.ledger.held:
+            self.release(pod.key, pod.uid)
 
     def swap(self, key: str, other: str) -> None:
         self.ledger.swap(key, other)

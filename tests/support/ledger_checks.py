@@ -14,11 +14,12 @@ from unittest.mock import patch
 from support.recount import check_recount
 from thalweg_operator.reservations import ledger as ledger_module
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Bind, Effect, Nominate
+from thalweg_operator.reservations.effects import Bind, Departure, Effect, Evict, Nominate
 from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.transitions import TRANSITIONS, Phase, check_transition
+from thalweg_operator.reservations.victim_record import Stage
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
@@ -106,7 +107,8 @@ class LedgerChecks:
             assert each.pod.key == key
             assert key in waiting, f"{key} is reserved and does not wait"
             assert waiting[key].uid == each.pod.uid, f"{key} is reserved for another pod of this name"
-            assert (each.phase is Phase.AWAITING_VICTIM) == (each.victim is not None)
+            assert each.phase is Phase.AWAITING_VICTIM or not each.victims
+            assert each.phase in (Phase.AWAITING_VICTIM, Phase.HELD) or not each.waiting_group
             assert (each.phase is Phase.FOREIGN) == (each.owner is Owner.OTHERS)
             assert each.phase not in (Phase.BINDING, Phase.PAUSED) or each.owner is Owner.BINDER
         assert len({each.id for each in reservations.values()}) == len(reservations)
@@ -134,7 +136,7 @@ class LedgerChecks:
                     continue  # it ended in the same step; the write will not be wanted
                 assert reservation.node == each.node
                 owner = Owner.BINDER if isinstance(each, Bind) else Owner.STEERING
-                assert reservation.owner is owner
+                assert reservation.owner is owner or reservation.phase is Phase.AWAITING_VICTIM
             if isinstance(each, Bind):
                 policy = self._cluster.policies.of(each.pod, self._cluster.namespaces)
                 assert policy is not None
@@ -168,10 +170,43 @@ class LedgerChecks:
             and reservation.owner is delivery_of(placement.policy).owner
         )
 
+    # --- nobody in vain ---
+
+    def check_eviction(self, write: Evict) -> None:
+        """Who is evicted for others leaves for pods with reservations, whose groups are whole, and ranks below them."""
+        if write.departure is Departure.PARTIAL_GANG:
+            return
+        ledger, record = self._ledger, self._ledger.victims[write.pod.key]
+        assert record.pod.uid == write.pod.uid
+        waiting = [ledger.reservations[key] for key in record.for_pods]
+        assert waiting, f"{write.pod.key} leaves for nobody"
+        assert any(ledger.is_whole(each) for each in waiting), f"{write.pod.key} leaves for a part of a gang"
+        if write.departure is Departure.PREEMPTION:
+            priority = write.pod.pod_class.priority
+            assert any(each.pod.pod_class.priority > priority for each in waiting), "of no lower priority"
+        if write.departure is not Departure.REPLACEMENT:
+            groups = [ledger.members_of(each) for each in waiting]
+            # Where several leave for a group, the API server would evict each of them, or it leaves already.
+            assert any(
+                all(
+                    ledger.victims[key].stage is Stage.ASKED or ledger.victims[key].pod.deleting
+                    for each in group
+                    for key in each.victims
+                )
+                for group in groups
+            ), f"{write.pod.key} leaves, and others of its group may have to stay"
+
     def _check_not_overcommitted(self, reservation: Reservation) -> None:
         """What a plan reserves fits with all that is there."""
-        node = reservation.node
-        free, taken = dict(self._cluster.nodes[node].allocatable), self._cluster.occupancy.usage_of(node)
+        node, ledger = reservation.node, self._ledger
+        free, taken = dict(self._cluster.nodes[node].allocatable), ledger.usage_without_awaiting(node)
+        # Once all victims have left.
+        for each in ledger.awaiting_on(node):
+            taken.change(each.pod.pod_class.requests, each.pod.pod_class, 1)
+        for key in {key for each in ledger.awaiting_on(node) for key in each.victims}:
+            victim = self._cluster.pods[key]
+            if victim.node_name == node:
+                taken.change(victim.usage, victim.pod_class, -1)
         for name, _ in reservation.pod.pod_class.requests:
             assert taken.amounts[name] <= free.get(name, 0), f"{node} gives {taken.amounts[name]} of {name}"
         assert all(taken.ports[port] == 1 for port in reservation.pod.pod_class.host_ports)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from support.ledger_checks import LedgerChecks
 from thalweg_extender.answers import Outcome, to_filter
+from thalweg_operator.reservations import unevictable
 from thalweg_operator.reservations.advance import advance
 from thalweg_operator.reservations.advise import advise
 from thalweg_operator.reservations.backoff import is_backing_off
@@ -20,6 +21,7 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import (
     Bind,
     ClearNomination,
+    Departure,
     Effect,
     Evict,
     Nominate,
@@ -35,6 +37,7 @@ from thalweg_operator.reservations.events import (
     NodePut,
     NodeRemoved,
     PlanMade,
+    PlannedEviction,
     PlannedPlacement,
     PodPut,
     PodRemoved,
@@ -52,6 +55,7 @@ from thalweg_operator.reservations.wanted import is_wanted
 
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.running import running_pods
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.model.advice import HELD_MESSAGE, ExtenderPod
 from flowcore.model.nodes import Node
@@ -256,7 +260,8 @@ class LedgerWorld:
                 self.change_pod(key, gated=False)
             case WakePod():
                 self.change_pod(key, unschedulable_message=f"{self.api[key].unschedulable_message} ")
-            case Evict():
+            case Evict() if not write.dry_run:
+                self.checks.check_eviction(write)
                 self.change_pod(key, deleting=True)
 
     # --- rounds ---
@@ -290,6 +295,18 @@ class LedgerWorld:
         plan, snapshot, policies = begun
         waiting = dict(self.cluster.waiting)
         result = run_round(snapshot, policies, steps=2)
+        evictions = {
+            each.pod.key: PlannedEviction(each.pod.key, each.pod.uid, Departure(each.kind)) for each in result.evictions
+        }
+        leaving = {
+            each.pod.key: [
+                evictions[eviction.pod.key]
+                for eviction in result.evictions
+                if each.pod.key in eviction.for_pods or eviction.pod.key in each.victims
+            ]
+            for each in result.placements
+        }
+        waiting_groups = {each.atomic_group for each in result.placements if leaving[each.pod.key]} - {""}
         plan.placements = [
             PlannedPlacement(
                 waiting[each.pod.key],
@@ -298,6 +315,8 @@ class LedgerWorld:
                 (each.chain, each.wave),
                 each.atomic_group,
                 each.optional,
+                tuple(leaving[each.pod.key]),
+                bool(leaving[each.pod.key]) or each.atomic_group in waiting_groups,
             )
             for each in result.placements
         ]
@@ -327,10 +346,25 @@ class LedgerWorld:
                 pod.signature,
                 gangs=names,
                 victim=victim_of(cluster, ledger, pod, policy),
+                preempts=pod.preempts,
             )
             for (pod, policy), names in zip(asked, gangs.gang_names, strict=True)
         )
-        return to_snapshot(cluster, now=self.now, pending=pending, generation=cluster.generation, gangs=gangs.gangs)
+        running = running_pods(
+            cluster,
+            lambda pod: cluster.policies.of(pod, cluster.namespaces),
+            self.now,
+            excluded=ledger.victims.keys(),
+            unevictable_reasons=unevictable.reasons(ledger, self.now),
+        )
+        return to_snapshot(
+            cluster,
+            now=self.now,
+            pending=pending,
+            generation=cluster.generation,
+            gangs=gangs.gangs,
+            running=running,
+        )
 
     def deliver(self, count: int) -> None:
         """The next so many placements of the plan on its way are handed to the ledger."""

@@ -1,16 +1,18 @@
 """What cluster and ledger know of nodes and pods, counted anew from the pods and the ledger's reservations."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.reservation import Reservation
 from thalweg_operator.reservations.transitions import Phase
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.occupancy import NodeUsageSums
+from flowcore.cluster.occupancy import Excess, NodeUsageSums
 from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
 
 
 def recounted(cluster: Cluster, ledger: Ledger) -> dict[str, NodeUsageSums]:
@@ -19,16 +21,38 @@ def recounted(cluster: Cluster, ledger: Ledger) -> dict[str, NodeUsageSums]:
     for pod in cluster.pods.values():
         if pod.node_name and not pod.terminal:
             uses[pod.node_name].change(pod.usage, pod.pod_class, 1)
+    waiting: defaultdict[str, list[Reservation]] = defaultdict(list)
     for reservation in ledger.reservations.values():
         pod_class = reservation.pod.pod_class
-        victim = None if reservation.victim is None else reservation.victim.usage
-        uses[reservation.node].change(pod_class.requests, pod_class, 1, victim)
+        if reservation.phase is Phase.AWAITING_VICTIM:
+            waiting[reservation.node].append(reservation)
+            uses[reservation.node].change_claims(pod_class, 1)
+        else:
+            uses[reservation.node].change(pod_class.requests, pod_class, 1)
+    for node, reservations in waiting.items():
+        uses[node].change_excess(_excess(cluster, node, reservations), 1)
     return dict(uses)
+
+
+def _excess(cluster: Cluster, node: str, reservations: Sequence[Reservation]) -> Excess:
+    """What pods that wait on a node need beyond what their victims there hold."""
+    coming, leaving = NodeUsageSums(), NodeUsageSums()
+    for reservation in reservations:
+        coming.change(reservation.pod.pod_class.requests, PodClass(), 1)
+    for victim in sorted({key for each in reservations for key in each.victims}):
+        if cluster.pods[victim].node_name == node:
+            leaving.change(cluster.pods[victim].usage, PodClass(), 1)
+    return Excess(
+        tuple((name, max(0, amount - leaving.amounts[name])) for name, amount in coming.amounts.items()),
+        max(0, coming.pods - leaving.pods),
+        max(0, coming.cpu - leaving.cpu),
+        max(0, coming.memory - leaving.memory),
+    )
 
 
 def recounted_pods(cluster: Cluster, ledger: Ledger) -> Counter[tuple[PodSignature, str]]:
     """How many pods of each signature are on each node, bound or reserved."""
-    leaving = {each.victim.key for each in ledger.reservations.values() if each.victim is not None}
+    leaving = {key for each in ledger.reservations.values() for key in each.victims}
     bound = (
         (msgspec.structs.replace(pod.signature, deleting=pod.deleting or pod.key in leaving), pod.node_name)
         for pod in cluster.pods.values()
@@ -63,8 +87,19 @@ def check_recount(cluster: Cluster, ledger: Ledger) -> None:
     assert ledger.by_node == by_node
     for name, phase in (("held", Phase.HELD), ("paused", Phase.PAUSED), ("withdrawing", Phase.WITHDRAWING)):
         assert getattr(ledger, name) == {key for key, each in reservations.items() if each.phase is phase}
-    awaited = {each.victim.key: key for key, each in reservations.items() if each.victim is not None}
-    assert ledger.successor_by_victim == awaited
-    assert cluster.leaving == set(ledger.successor_by_victim)
+    assert ledger.awaiting == {key for key, each in reservations.items() if each.phase is Phase.AWAITING_VICTIM}
+    for_pods: defaultdict[str, set[str]] = defaultdict(set)
+    for key, reservation in reservations.items():
+        for victim in reservation.victims:
+            for_pods[victim].add(key)
+    assert {key: record.for_pods for key, record in ledger.victims.items()} == for_pods
+    assert cluster.leaving == set(ledger.victims)
+    for key, victim_record in ledger.victims.items():
+        assert victim_record.pod == cluster.pods[key], f"{key} is not remembered as it is"
+    members: defaultdict[str, set[str]] = defaultdict(set)
+    for key, reservation in reservations.items():
+        if reservation.waiting_group:
+            members[reservation.waiting_group].add(key)
+    assert {name: waiting_group.members for name, waiting_group in ledger.waiting_groups.items()} == members
     for key, record in ledger.pending.items():
         assert cluster.waiting[key].uid == record.uid, f"{key} does not wait, and something is remembered of it"

@@ -42,6 +42,8 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
     gangs_by_labels: dict[tuple[str, Labels], tuple[str, ...]] = {}
 
     def with_gangs(pod: PendingPod) -> PendingPod:
+        if pod.victim is not None and pod.victim.has_left:
+            return pod  # its place was planned with them, and is held
         policy, labels = policies[pod.policy], pod.signature.labels
         names = gangs_by_labels.get((pod.policy, labels))
         if names is None:

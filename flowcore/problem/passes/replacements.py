@@ -136,7 +136,7 @@ def _without_victim(pod: PendingPod, victim: Victim, change: _ClusterChange) -> 
     """The cluster without the victim if the new pod may have its place, else why it may not."""
     if victim.unschedulable_reason:
         return victim.unschedulable_reason
-    if pod.gangs:
+    if pod.gangs and not victim.has_left:
         return f"it belongs to {pod.gangs[0]}, and a pod of a gang cannot replace another pod"
     if victim.key in change.successor_by_victim:
         return f"{change.successor_by_victim[victim.key]} already replaces {victim.key}"

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from flowcore.api import Interner, storage_decoder
-from flowcore.api.kinds import DEVICE_CLASS, NAMESPACE, NODE, POD, POD_GROUPS, STORAGE, ObjectKind
+from flowcore.api.kinds import (
+    DEVICE_CLASS,
+    DISRUPTION_BUDGET,
+    NAMESPACE,
+    NODE,
+    POD,
+    POD_GROUPS,
+    QUEUE,
+    STORAGE,
+    ObjectKind,
+)
 from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
@@ -18,6 +28,9 @@ T = TypeVar("T")
 
 #: Kinds that only gangs need. While their API fails, pods without gangs are still planned.
 OPTIONAL_KINDS: Final = frozenset(f"{kind.plural}.{kind.group}" for kind in POD_GROUPS.values())
+
+#: While these are not watched nobody is evicted for room, and all else goes on.
+DISRUPTION_BUDGETS: Final = DISRUPTION_BUDGET.plural
 
 
 def make_reflectors(
@@ -46,6 +59,13 @@ def make_reflectors(
     add(POD, POD.plural, sinks.pod_decoder(intern, bad_input), sinks.PodSink(shell))
     add(NAMESPACE, NAMESPACE.plural, sinks.namespace_decoder(), sinks.NamespaceSink(shell))
     add(DEVICE_CLASS, DEVICE_CLASS.plural, sinks.device_class_decoder(), sinks.DeviceClassSink(shell))
+    add(QUEUE, QUEUE.plural, sinks.queue_decoder(), sinks.QueueSink(shell))
+    add(
+        DISRUPTION_BUDGET,
+        DISRUPTION_BUDGETS,
+        sinks.disruption_budget_decoder(),
+        sinks.DisruptionBudgetSink(shell),
+    )
     for kind in STORAGE:
         add(kind, kind.plural, storage_decoder(kind.kind, intern), sinks.StorageSink(shell, kind.kind))
     for source, kind in POD_GROUPS.items():

@@ -1,22 +1,28 @@
 """Evicts running pods through the Eviction API, which keeps to PodDisruptionBudgets.
 
-A budget that allows no eviction just now is not an error: the same eviction is asked for again, with pauses, for as
-long as it is wanted. An eviction whose answer was lost is asked for again too: with the uid, no other pod can be meant.
+A pod that leaves for a pod that names it, or with its gang, is asked for again while a budget allows no eviction, with
+pauses, for as long as that is wanted. Where pods leave by a plan, a refusal is an answer: the plan is made anew. An
+eviction whose answer was lost is asked for again: with the uid, no other pod can be meant.
+
+The Eviction API writes a condition DisruptionTarget of its own into the pod, over any other. So ours, which says who
+comes in its place, is written after the eviction, while the pod terminates.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 import structlog
 
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.api.client import ApiClient, pod_path
-from thalweg_operator.api.events import EventWriter
+from thalweg_operator.api.client import STRATEGIC_MERGE_PATCH, ApiClient, pod_path
+from thalweg_operator.api.events import EventWriter, timestamp
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.api.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.shell import Shell
 
@@ -36,6 +42,10 @@ class _Found(msgspec.Struct):
 
 
 _found = JsonReader(_Found)
+#: They leave for a place that is named, or with their gang: no other pod would do.
+_PERSISTENT = frozenset({Departure.REPLACEMENT, Departure.PARTIAL_GANG})
+#: kube-scheduler's own reason (core/v1 PodReasonPreemptionByScheduler): it evicts nobody else for the pod meanwhile.
+_PREEMPTED = "PreemptionByScheduler"
 
 
 class Evictor:
@@ -87,41 +97,77 @@ class Evictor:
         """One try: what becomes of it in the queue, the answer for the ledger (None: none yet), and its reason."""
         pod = write.pod
         path = pod_path(pod.namespace, pod.name)
+        options: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
+        if write.dry_run:
+            options["dryRun"] = ["All"]
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+            "deleteOptions": options,
         }
         try:
             await self._api_client.request("POST", f"{path}/eviction", body=msgspec.json.encode(body))
         except ConnectionLost as error:
-            self._metrics.evictions.labels("lost").inc()
+            self._count(write, "lost")
             _log.warning("eviction unanswered, asking again", pod=pod.key, problem=str(error))
             return retry_after_error(error), None, ""
         except Refused as error:
-            self._metrics.evictions.labels(str(error.status)).inc()
+            self._count(write, str(error.status))
             if error.status == 404 or (error.status == 409 and await self._is_gone(path, pod.uid)):
                 return Finished.ANSWERED, Answer.DONE, ""  # it is gone, which is what was wanted
-            reason = error.reason or str(error.status)
-            if error.status == 409 or error.transient:
-                if tries == 0:
-                    _log.info("eviction put off", pod=pod.key, reason=error.reason)
-                    self._write_event(write, f"{write.message} It cannot be evicted now: {error.reason}")
-                # With 429 a budget protects the pod: that says nothing about the others of its namespace.
-                outcome = (
-                    Retry("busy", error.retry_after, counts_as_failure=False)
-                    if error.status == 429
-                    else retry_after_error(error)
-                )
-                return outcome, Answer.RETRYING, reason
+            return self._refused(write, tries, error)
+        self._count(write, "allowed" if write.dry_run else "evicted")
+        if not write.dry_run:
+            _log.info("evicted", pod=pod.key, kind=write.departure.value, why=write.message)
+            await self._write_condition(write, path)
+            self._write_event(write, write.message)
+        return Finished.ANSWERED, Answer.DONE, ""
+
+    def _refused(self, write: Evict, tries: int, error: Refused) -> tuple[Outcome, Answer | None, str]:
+        pod, reason = write.pod, error.reason or str(error.status)
+        persistent = write.departure in _PERSISTENT
+        if (error.status == 409 or error.transient) and not (_is_of_pod(error) and not persistent):
+            if not persistent:
+                return retry_after_error(error), None, ""
+            if tries == 0:
+                _log.info("eviction put off", pod=pod.key, reason=error.reason)
+                self._write_event(write, f"{write.message} It cannot be evicted now: {error.reason}")
+            # With 429 a budget protects the pod: that says nothing about the others of its namespace.
+            outcome = (
+                Retry("busy", error.retry_after, counts_as_failure=False)
+                if error.status == 429
+                else retry_after_error(error)
+            )
+            return outcome, Answer.RETRYING, reason
+        if persistent:
             _log.error("eviction refused", pod=pod.key, status=error.status, reason=error.reason)
             self._write_event(write, f"{write.message} It was not evicted: {error.reason}")
-            return Finished.ANSWERED, Answer.REFUSED, reason
-        self._metrics.evictions.labels("evicted").inc()
-        _log.info("evicted", pod=pod.key, why=write.message)
-        self._write_event(write, write.message)
-        return Finished.ANSWERED, Answer.DONE, ""
+        else:
+            fields = {"kind": write.departure.value, "dry_run": write.dry_run, "reason": error.reason}
+            _log.info("eviction refused", pod=pod.key, **fields)
+        return Finished.ANSWERED, Answer.REFUSED, reason
+
+    def _count(self, write: Evict, answer: str) -> None:
+        counter = self._metrics.eviction_dry_runs if write.dry_run else self._metrics.evictions
+        counter.labels(write.departure.value, answer).inc()
+
+    async def _write_condition(self, write: Evict, path: str) -> None:
+        """Says on the pod who comes in its place. A pod that is gone by then, or a lost write, does without."""
+        reason = _PREEMPTED if write.departure is Departure.PREEMPTION else f"{write.departure.value}ByThalweg"
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": reason,
+            "message": write.message,
+            "lastTransitionTime": timestamp(),
+        }
+        body = msgspec.json.encode({"metadata": {"uid": write.pod.uid}, "status": {"conditions": [condition]}})
+        try:
+            await self._api_client.request("PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH)
+        except (Refused, ConnectionLost) as error:
+            if not isinstance(error, Refused) or error.status not in (404, 409):
+                _log.warning("condition DisruptionTarget not written", pod=write.pod.key, problem=str(error))
 
     async def _is_gone(self, path: str, uid: str) -> bool:
         """Whether the pod is gone, or another one has its name."""
@@ -134,4 +180,15 @@ class Evictor:
             return False
 
     def _write_event(self, write: Evict, message: str) -> None:
-        self._events.write(write.pod, "Evicting", message, action="Evicting", warning=True)
+        if write.departure is Departure.PREEMPTION:
+            self._events.write(write.pod, "Preempted", message, action="Preempting")
+        else:
+            self._events.write(write.pod, "Evicting", message, action="Evicting", warning=True)
+
+
+def _is_of_pod(error: Refused) -> bool:
+    """Whether a transient error is about this pod: a budget that allows nothing, or several budgets (500).
+
+    Source: registry/core/pod/storage/eviction.go.
+    """
+    return error.status == 500 or (error.status == 429 and "disruption" in error.reason)

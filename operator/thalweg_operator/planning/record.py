@@ -94,7 +94,7 @@ def read_record(path: Path) -> RoundRecord:
 def differences(recorded: RoundReply, again: RoundReply) -> list[str]:
     """Differences between a recorded reply and its replay, a sentence each; empty if the plan is the same."""
     sentences = []
-    for field in ("placements", "unplaced", "reasons", "cost", "lower_bound", "steps", "method"):
+    for field in ("placements", "evictions", "unplaced", "reasons", "cost", "lower_bound", "steps", "method"):
         before, after = getattr(recorded, field), getattr(again, field)
         if before == after:
             continue

@@ -24,10 +24,12 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.phases import Stopwatch
+from thalweg_operator.planning.planned_placements import planned_placements
 from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
 from thalweg_operator.planning.round_request import PlanningInput, RequestBuilder, has_changes
+from thalweg_operator.planning.running_pods import RunningPodsTracker, may_preempt
 from thalweg_operator.planning.waiting_pods import WaitingMetrics
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
@@ -38,7 +40,6 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.events import (
     GateUnneeded,
     PlanMade,
-    PlannedPlacement,
     PodsBlocked,
     PodsUnplaced,
     ScoresPlanned,
@@ -104,6 +105,7 @@ class RoundLoop:
         liveness: Liveness | None = None,
         observers: Sequence[RoundObserver] = (),
         tracer: RoundTracer | None = None,
+        budgets_known: Callable[[], bool] = lambda: True,
     ) -> None:
         """Wires the loop.
 
@@ -114,12 +116,16 @@ class RoundLoop:
             round_timeout: upper limit of a round in seconds.
             observers: called after the plan of a round was delivered.
             tracer: takes the trace of each round; None: nobody does.
+            budgets_known: whether PodDisruptionBudgets are watched now.
         """
         self._shell, self._policies, self._worker = shell, policies, worker
         self._metrics, self._batcher, self._resync, self._clock = metrics, batcher, resync, shell.clock
         self._deadline, self._observers = RoundDeadline(round_timeout, budget), observers
         cluster, ledger = shell.cluster, shell.ledger
-        self._builder = RequestBuilder(cluster, ledger, policies, budget, self._deadline, shell.clock, wall_clock)
+        self._running_pods = RunningPodsTracker(cluster, ledger, shell.clock, wall_clock, budgets_known)
+        self._builder = RequestBuilder(
+            cluster, ledger, policies, budget, self._deadline, shell.clock, wall_clock, self._running_pods
+        )
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
         self._worker_in_sync, self._record_in = False, ""
         self._round_started = 0.0
@@ -197,6 +203,9 @@ class RoundLoop:
         self._batcher.round_took(reply.seconds)
         with stopwatch.phase("deliver"):
             await self._deliver(pending_round, reply)
+        cluster = self._shell.cluster
+        if may_preempt(cluster, request, reply) and self._running_pods.need():
+            self._batcher.trigger()
         self._round_metrics.planned(request.number, pod_count, stopwatch, reply)
         for observer in self._observers:
             observer.round_planned(request, pending_round.pods, reply)
@@ -256,13 +265,8 @@ class RoundLoop:
         """Passes the plan to the shell as events, in bursts."""
         request, pods, apply = pending_round.request, pending_round.pods, self._shell.apply
         policies = [request.policies[entry.policy] for entry in request.pending]
-        groups = (*reply.atomic_groups, "")
         first = True
-        async for burst in bursts(reply.placements):
-            placements = [
-                PlannedPlacement(pods[index], policies[index], node, wave, groups[group], optional)
-                for index, node, _price, wave, group, optional in burst
-            ]
+        async for placements in bursts(planned_placements(request, reply, pods)):
             apply(PlanMade(request.number, reply.generation, placements, reply.atomic_groups, first=first, last=False))
             first = False
         apply(PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True))

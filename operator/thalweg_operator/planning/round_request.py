@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.queue_usage import QueueUsageSums
 from flowcore.model.backfill_history import BackfillHistory, BackfillRecord
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass, excluding_nodes
 from flowcore.model.policies import Policy
+from flowcore.model.queues import QueueUsage
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.persistent_usage import PersistentUsageTracker
-from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report
+from thalweg_operator.planning.running_pods import RunningPodsTracker
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report, to_running_entry
 from thalweg_operator.planning.yielding import yielding
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.backoff import rejected_nodes
@@ -54,8 +57,10 @@ class RequestBuilder:
         deadline: RoundDeadline,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        running_pods: RunningPodsTracker,
     ) -> None:
         """``clock``: seconds of a monotonic clock. ``wall_clock``: seconds since the epoch."""
+        self._running_pods = running_pods
         self._cluster, self._ledger, self._policies = cluster, ledger, policies
         self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
         self._persistent_usage = PersistentUsageTracker(cluster, clock)
@@ -101,6 +106,8 @@ class RequestBuilder:
                     signature=signatures.setdefault(pod.signature, len(signatures)),
                     victim=victim_of(cluster, self._ledger, pod, planning_input.policies[place]),
                     plannable_since=self._ledger.plannable_since(pod, self._wall_clock()),
+                    queue=cluster.queues.of(pod, cluster.namespaces),
+                    preempts=pod.preempts,
                 )
             )
         asked = [(pod, planning_input.policies[place].delivery) for pod, place in pods]
@@ -111,6 +118,8 @@ class RequestBuilder:
             entry.gangs = gang_names
         governed = ((pod, planning_input.policies[place]) for pod, place in pods)
         persistent_usage = await self._persistent_usage.update(governed, self._wall_clock(), fresh=reset)
+        running_changes = await self._running_pods.update(changes.namespaces, fresh=reset)
+        running = [to_running_entry(pod, classes, signatures) async for pod in yielding(running_changes.put)]
         images: dict[tuple[str, int], int] = {}
         reports = [to_node_report(name, report, images) async for name, report in yielding(changes.reports.items())]
         return RoundRequest(
@@ -135,12 +144,30 @@ class RequestBuilder:
             gangs=round_gangs.gangs,
             persistent_usage=persistent_usage,
             backfill_history=BackfillHistory(self._clock(), self.backfill_records),
+            queues=list(cluster.queues.objects.values()),
+            queue_usage=await self._queue_usage(),
+            running=running,
+            removed_running=running_changes.removed,
+            running_state=running_changes.state,
             deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
         )
 
+    async def _queue_usage(self) -> dict[str, QueueUsage]:
+        """What the pods of queues hold, reservations included; empty where there are no queues."""
+        if not self._cluster.queues.objects:
+            return {}
+        sums = QueueUsageSums(self._cluster)
+        # Both are taken now: a pod that is bound meanwhile counts once.
+        reservations, pods = list(self._ledger.reservations.values()), list(self._cluster.pods.values())
+        for reservation in reservations:
+            sums.add(reservation.pod, reservation.pod.pod_class.requests)
+        async for pod in yielding(pods):
+            sums.add_pod(pod)
+        return sums.totals()
+
 
 def has_changes(request: RoundRequest) -> bool:
-    """Whether a request has changes of the cluster."""
+    """Whether a request has changes of the cluster, or queues, whose shares the reply tells."""
     changes = (
         request.nodes,
         request.removed_nodes,
@@ -149,4 +176,4 @@ def has_changes(request: RoundRequest) -> bool:
         request.pod_deltas,
         request.reports,
     )
-    return any(changes) or bool(request.storage or request.removed_storage)
+    return any(changes) or bool(request.storage or request.removed_storage or request.queues)

@@ -13,13 +13,15 @@ from thalweg_operator.reservations import (
     nominations,
     partial_gangs,
     plans,
+    terminating,
     victims,
     watches,
 )
-from thalweg_operator.reservations.effects import Bind, Effect, Evict, ReconcileGates, RequestRound
+from thalweg_operator.reservations.effects import Bind, Effect, Evict, Nominate, ReconcileGates, RequestRound
 from thalweg_operator.reservations.events import (
     Answer,
     DeviceClassSet,
+    DisruptionBudgetSet,
     Event,
     GateUnneeded,
     NamespaceSet,
@@ -33,6 +35,7 @@ from thalweg_operator.reservations.events import (
     PodsBlocked,
     PodsUnplaced,
     PoliciesChanged,
+    QueueSet,
     SchedulerAnswered,
     ScoresPlanned,
     StoragePut,
@@ -72,7 +75,9 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             | NamespaceSet()
             | StoragePut()
             | StorageRemoved()
+            | DisruptionBudgetSet()
             | DeviceClassSet()
+            | QueueSet()
             | PodGroupPut()
             | PodGroupRemoved()
         ):
@@ -94,6 +99,7 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
         case PoliciesChanged():
             _policies_changed(step, event)
         case Synced():
+            terminating.wait_for_terminating(step)
             nomination_events.adopt_nominations(step)
         case TimePassed():
             _time_passed(step)
@@ -110,12 +116,14 @@ def _write_answered(step: Step, event: WriteAnswered) -> None:
             bindings.answered(step, write, answer, event.reason)
         case Evict():
             if answer is not Answer.RETRYING:
-                step.ledger.evicting.discard(write.pod.uid)
-            if write.gang is not None:
-                if answer is Answer.UNWANTED:
-                    partial_gangs.gang_eviction_unwanted(step.ledger, write.gang, write.pod.uid)
-            elif answer in (Answer.REFUSED, Answer.RETRYING):
-                victims.eviction_refused(step, write, event.reason)
+                (step.ledger.checking if write.dry_run else step.ledger.evicting).discard(write.pod.uid)
+            if write.gang is None:
+                victims.eviction_answered(step, write, answer, event.reason)
+            elif answer is Answer.UNWANTED:
+                partial_gangs.gang_eviction_unwanted(step.ledger, write.gang, write.pod.uid)
+        case Nominate() if step.ledger.waits_for_victim(write.pod.key):
+            if answer is not Answer.RETRYING:
+                victims.nomination_answered(step.ledger, write)
         case _:
             nomination_events.write_answered(step, event)
 

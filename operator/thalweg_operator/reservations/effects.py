@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
 
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
+from flowcore.model.running_pods import EvictionKind
 
 
 class _Effect(msgspec.Struct, frozen=True, gc=False):
@@ -72,19 +74,33 @@ class WakePod(_Effect, frozen=True, gc=False):
     unseen: bool
 
 
+class Departure(StrEnum):
+    """Why a running pod is evicted."""
+
+    PREEMPTION = EvictionKind.PREEMPTION
+    MIGRATION = EvictionKind.MIGRATION
+    RULE = EvictionKind.RULE
+    RECLAIM = EvictionKind.RECLAIM
+    #: A new pod names it in its annotation.
+    REPLACEMENT = "Replacement"
+    #: Its gang is partially placed for too long.
+    PARTIAL_GANG = "PartialGang"
+
+
 class Evict(_Effect, frozen=True, gc=False):
     """Evict a running pod, through the Eviction API.
 
     Attributes:
-        message: a sentence for the Event on the pod.
-        successor, successor_uid: key and UID of the pod that takes its place; "": it has none.
+        message: a sentence for the pod's Event and its condition DisruptionTarget.
+        departure: why it leaves.
+        dry_run: only ask whether the API server would evict it.
         gang: the partial gang that is ended by this; None: there is none.
     """
 
     pod: Pod
     message: str
-    successor: str = ""
-    successor_uid: str = ""
+    departure: Departure
+    dry_run: bool = False
     gang: GangKey | None = None
 
 

@@ -10,13 +10,15 @@ import msgspec
 
 from flowcore.model.advice import Advice, ExtenderPod
 from flowcore.model.devices import DeviceClass
+from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
+from flowcore.model.queues import Queue
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageKey, StorageObject
-from thalweg_operator.reservations.effects import Write
+from thalweg_operator.reservations.effects import Departure, Write
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
@@ -69,11 +71,25 @@ class StorageRemoved(_Event, frozen=True, gc=False):
     key: StorageKey
 
 
+class DisruptionBudgetSet(_Event, frozen=True, gc=False):
+    """A PodDisruptionBudget came or changed; None: it is gone."""
+
+    key: str
+    budget: DisruptionBudget | None
+
+
 class DeviceClassSet(_Event, frozen=True, gc=False):
     """A DeviceClass came or changed; None: it is gone."""
 
     name: str
     device_class: DeviceClass | None
+
+
+class QueueSet(_Event, frozen=True, gc=False):
+    """A FlowQueue came or changed; None: it is gone."""
+
+    name: str
+    queue: Queue | None
 
 
 class PodGroupPut(_Event, frozen=True, gc=False):
@@ -91,6 +107,19 @@ class PodGroupRemoved(_Event, frozen=True, gc=False):
 # --- plans ---
 
 
+class PlannedEviction(msgspec.Struct, frozen=True, gc=False):
+    """A running pod that leaves for planned pods.
+
+    Attributes:
+        to: the node where room for its replacement is reserved; "": none.
+    """
+
+    key: str
+    uid: str
+    departure: Departure
+    to: str = ""
+
+
 class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     """One placement of a plan.
 
@@ -100,6 +129,8 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
         wave: chain and wave (``flowcore.problem.result.Placement``).
         atomic_group: name of the group that is placed as a whole, or not at all; "" for pods by themselves.
         optional: whether the group does without this pod.
+        victims: running pods that must leave before it comes, beside the pod that it replaces.
+        waits: whether it has victims, or another pod of its atomic group has.
     """
 
     pod: Pod
@@ -108,6 +139,8 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     wave: tuple[int, int]
     atomic_group: str
     optional: bool
+    victims: tuple[PlannedEviction, ...] = ()
+    waits: bool = False
 
 
 class PlanMade(_Event, frozen=True, gc=False):
@@ -239,7 +272,9 @@ ObjectEvent: TypeAlias = (
     | NamespaceSet
     | StoragePut
     | StorageRemoved
+    | DisruptionBudgetSet
     | DeviceClassSet
+    | QueueSet
     | PodGroupPut
     | PodGroupRemoved
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.room import fits
+from thalweg_operator.reservations.transitions import Phase
 
 
 def fits_now(cluster: Cluster, pod: Pod, node: str, more: Sequence[Pod] = (), fewer: Sequence[Pod] = ()) -> bool:
@@ -16,18 +17,36 @@ def fits_now(cluster: Cluster, pod: Pod, node: str, more: Sequence[Pod] = (), fe
     return fits(cluster.nodes.get(node), cluster.occupancy.usage_of(node), pod, more, fewer)
 
 
+def fits_after(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, victims: Iterable[str] = ()) -> bool:
+    """Whether a pod fits a node once these victims have left, and once all others there have left that are awaited.
+
+    The pods that wait for those others count in full, as all that is there or reserved beside them.
+    """
+    waiting = [reservation for reservation in ledger.awaiting_on(node) if reservation.pod.key != pod.key]
+    awaited = {key for reservation in waiting for key in reservation.victims}.union(victims)
+    leaving = [each for key in awaited if (each := cluster.pods[key]).node_name == node]
+    usage = ledger.usage_without_awaiting(node)
+    return fits(cluster.nodes.get(node), usage, pod, [reservation.pod for reservation in waiting], leaving)
+
+
 def holds(cluster: Cluster, ledger: Ledger, key: str) -> bool:
     """Whether the room of a reservation is still there: others may have taken it, or the node is gone.
 
-    For a pod that waits for its victim: whether it will be there when the victim has left.
+    For a pod that waits for victims: whether it will be there when they have left.
     """
     held = ledger.reservations[key]
-    if held.victim is None:
-        return fits_now(cluster, held.pod, held.node, fewer=[held.pod])
-    usage = cluster.occupancy.usage_of(held.node).copy()
-    usage.change(held.pod.pod_class.requests, held.pod.pod_class, -1, held.counted_usage)
-    victim = cluster.pods[held.victim.key]
-    return fits(cluster.nodes.get(held.node), usage, held.pod, fewer=[victim])
+    if held.phase is Phase.AWAITING_VICTIM:
+        return fits_after(cluster, ledger, held.pod, held.node, held.victims)
+    return fits_now(cluster, held.pod, held.node, fewer=[held.pod])
+
+
+def may_come(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> bool:
+    """Whether a pod whose victims have left has its room now. Victims of others may still hold some of it."""
+    waiting = [each for each in ledger.awaiting_on(reservation.node) if each.pod.key != reservation.pod.key]
+    if not any(each.victims for each in waiting):
+        return True
+    usage = ledger.usage_without_awaiting(reservation.node)
+    return fits(cluster.nodes.get(reservation.node), usage, reservation.pod)
 
 
 def infeasible_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, nodes: Sequence[str]) -> list[str]:

@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.cluster.round_gangs import RoundGangs
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
 from flowcore.topology.drift import Drift
+from thalweg_operator.reservations.awaited_room import AwaitedRoom
 from thalweg_operator.reservations.in_flight import InFlight
 from thalweg_operator.reservations.nomination_books import NominationBooks
 from thalweg_operator.reservations.pending import PendingRecord
 from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.transitions import Phase, check_transition
+from thalweg_operator.reservations.unevictable import UnevictablePod
+from thalweg_operator.reservations.victim_record import VictimRecord
+from thalweg_operator.reservations.waiting_group import WaitingGroup
 
 if TYPE_CHECKING:
     from thalweg_operator.reservations.partial_gangs import PartialSince
@@ -36,14 +41,17 @@ class Ledger:
     Attributes:
         reservations: by key of the pod.
         by_node: keys of the pods with a reservation, by node.
-        successor_by_victim: keys of pods that are to leave, and of the pod that takes the place of each.
+        victims: running pods that are to leave, by key.
+        waiting_groups: atomic groups that wait for victims, by name.
+        unevictable: running pods whose eviction was refused, by UID.
+        awaiting: keys of the pods in phase AWAITING_VICTIM.
         held: keys of the pods in phase HELD.
         paused: keys of the pods in phase PAUSED.
         withdrawing: keys of the pods in phase WITHDRAWING: they are not on their way any more.
         in_flight: what binder and kube-scheduler may not know of each other yet.
         pending: what is remembered of waiting pods, by key.
         nominations: what is remembered of nominations beside their reservations.
-        evicting: UIDs of pods whose eviction is under way.
+        evicting, checking: UIDs of pods whose eviction, or its dry run, is under way.
         partial_gangs: gangs that are partially placed, and since when.
         plan: that is being carried out.
         victims_seen, gangs_seen: when victims and partial gangs were last looked at.
@@ -55,7 +63,11 @@ class Ledger:
         self._cluster, self._occupancy = cluster, cluster.occupancy
         self.reservations: dict[str, Reservation] = {}
         self.by_node: dict[str, set[str]] = {}
-        self.successor_by_victim: dict[str, str] = {}
+        self.victims: dict[str, VictimRecord] = {}
+        self.waiting_groups: dict[str, WaitingGroup] = {}
+        self.unevictable: dict[str, UnevictablePod] = {}
+        self._awaited_room = AwaitedRoom(self._occupancy)
+        self.awaiting: set[str] = set()
         self.held: set[str] = set()
         self.paused: set[str] = set()
         self.withdrawing: set[str] = set()
@@ -64,6 +76,7 @@ class Ledger:
         self.pending: dict[str, PendingRecord] = {}
         self.nominations = NominationBooks()
         self.evicting: set[str] = set()
+        self.checking: set[str] = set()
         self.partial_gangs: dict[GangKey, PartialSince] = {}
         self.plan: PlanInHand | None = None
         self.victims_seen = self.gangs_seen = NEVER
@@ -102,22 +115,46 @@ class Ledger:
 
     # --- reservations ---
 
-    def add(self, pod: Pod, node: str, owner: Owner, phase: Phase, victim: Pod | None = None) -> None:
-        """Adds a reservation. Whether there is room is not asked."""
+    def add(
+        self,
+        pod: Pod,
+        node: str,
+        owner: Owner,
+        phase: Phase,
+        victims: Sequence[VictimRecord] = (),
+        waiting_group: str = "",
+        *,
+        optional: bool = False,
+    ) -> None:
+        """Adds a reservation. Whether there is room is not asked.
+
+        Args:
+            victims: pods that must leave first; one that leaves for other pods already is the same victim.
+            waiting_group: its atomic group, which waits for victims as a whole.
+            optional: whether the group does without it.
+        """
         check_transition(pod.key, None, phase)
         self._last_id += 1
+        for victim in victims:
+            record = self.victims.get(victim.pod.key)
+            if record is None:
+                record = self.victims[victim.pod.key] = victim
+                self._cluster.set_leaving(victim.pod.key, leaving=True)
+            record.for_pods.add(pod.key)
+        if waiting_group:
+            self.waiting_groups.setdefault(waiting_group, WaitingGroup()).add(pod.key, optional=optional)
+        keys = tuple(victim.pod.key for victim in victims)
         generation = self._cluster.generation
-        reservation = Reservation(pod, node, owner, phase, self._last_id, victim, generation)
+        reservation = Reservation(pod, node, owner, phase, self._last_id, keys, waiting_group, optional, generation)
         self.reservations[pod.key] = reservation
         self.by_node.setdefault(node, set()).add(pod.key)
-        self._occupancy.change_usage(node, pod.pod_class.requests, pod.pod_class, 1, reservation.counted_usage)
+        if phase is Phase.AWAITING_VICTIM:
+            self.awaiting.add(pod.key)
+        self._count(reservation, 1)
         signature = pod.signature
         self._occupancy.change_pods(signature, node, 1)
         if reservation.owner is Owner.OTHERS:
             self.drift.pods.change(signature, node, 1)
-        if reservation.victim is not None:
-            self.successor_by_victim[reservation.victim.key] = pod.key
-            self._cluster.set_leaving(reservation.victim.key, leaving=True)
         if reservation.owner is Owner.BINDER:
             self.in_flight.binding_started(signature, node)
 
@@ -131,8 +168,16 @@ class Ledger:
         after = msgspec.structs.replace(before, **fields)
         if "phase" in fields:
             check_transition(key, before.phase, after.phase)
+        counts_anew = (before.phase is Phase.AWAITING_VICTIM) != (after.phase is Phase.AWAITING_VICTIM)
+        if counts_anew:
+            self._count(before, -1)
         self.reservations[key] = after
+        if counts_anew:
+            self._count(after, 1)
+        if before.waiting_group and not after.waiting_group:
+            self._leave_group(before, confirmed=True)
         if "phase" in fields:
+            (self.awaiting.add if after.phase is Phase.AWAITING_VICTIM else self.awaiting.discard)(key)
             (self.held.add if after.phase is Phase.HELD else self.held.discard)(key)
             (self.paused.add if after.phase is Phase.PAUSED else self.paused.discard)(key)
             (self.withdrawing.add if after.phase is Phase.WITHDRAWING else self.withdrawing.discard)(key)
@@ -142,6 +187,7 @@ class Ledger:
         """Ends a reservation; no round is asked for."""
         check_transition(key, self.reservations[key].phase, None)
         reservation = self.reservations.pop(key)
+        self.awaiting.discard(key)
         self.withdrawing.discard(key)
         self.held.discard(key)
         self.paused.discard(key)
@@ -152,13 +198,25 @@ class Ledger:
         signature, node = reservation.pod.signature, reservation.node
         if reservation.owner is Owner.BINDER:
             self.in_flight.binding_ended(signature, node)
-        if reservation.victim is not None:
-            self._unmark_victim(reservation.victim.key)
-        pod_class = reservation.pod.pod_class
-        self._occupancy.change_usage(node, pod_class.requests, pod_class, -1, reservation.counted_usage)
+        self._count(reservation, -1)
+        if reservation.waiting_group:
+            self._leave_group(reservation, confirmed=False)
+        for victim in reservation.victims:
+            self.victims[victim].for_pods.discard(key)
+            self._forget_unwanted(victim)
         # Where the pod is now bound there, its own coming makes up for this.
         self._occupancy.change_pods(signature, node, -1)
         self.drift.pods.change(signature, node, -1)
+
+    def _count(self, reservation: Reservation, sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) the room of a reservation."""
+        pod, node = reservation.pod, reservation.node
+        if reservation.phase is not Phase.AWAITING_VICTIM:
+            self._occupancy.change_usage(node, pod.pod_class.requests, pod.pod_class, sign)
+        elif sign > 0:
+            self._awaited_room.add(pod, node, [self.victims[key].pod for key in reservation.victims])
+        else:
+            self._awaited_room.remove(pod, node)
 
     def release(self, key: str, uid: str) -> None:
         """Ends a reservation: the pod does not come."""
@@ -166,11 +224,6 @@ class Ledger:
         if reservation is not None and reservation.pod.uid == uid:
             self.drop(key)
             self.round_wanted = True
-
-    def release_hold(self, pod: Pod) -> None:
-        """A round would not have a pod go to the place that was kept for it."""
-        if pod.key in self.held:
-            self.release(pod.key, pod.uid)
 
     def swap(self, key: str, other: str) -> None:
         """Two pods of the same class and signature change places, so no room comes free or is taken."""
@@ -187,24 +240,68 @@ class Ledger:
     # --- victims ---
 
     def waits_for_victim(self, key: str) -> bool:
-        """Whether another pod must leave before this one gets the place that is reserved for it."""
-        reservation = self.reservations.get(key)
-        return reservation is not None and reservation.victim is not None
+        """Whether other pods must leave before this one gets the place that is reserved for it."""
+        return key in self.awaiting
 
-    def _unmark_victim(self, key: str) -> None:
-        del self.successor_by_victim[key]
-        self._cluster.set_leaving(key, leaving=False)
+    def awaiting_on(self, node: str) -> list[Reservation]:
+        """Reservations on a node that wait for victims."""
+        return [self.reservations[key] for key in self._awaited_room.awaiting(node)]
 
-    def victim_left(self, key: str) -> None:
-        """A victim is gone or has ended: its room is kept for its successor."""
-        reservation = self.reservations[self.successor_by_victim[key]]
-        self._unmark_victim(key)
-        pod, node = reservation.pod, reservation.node
-        requests, pod_class = pod.pod_class.requests, pod.pod_class
-        self._occupancy.change_usage(node, requests, pod_class, -1, reservation.counted_usage)
-        self._occupancy.change_usage(node, requests, pod_class, 1)
-        self.change(pod.key, phase=Phase.HELD, victim=None)
-        self.round_wanted = True
+    def usage_without_awaiting(self, node: str) -> NodeUsageSums:
+        """What is taken on a node, the pods aside that wait there for victims. A copy."""
+        usage = self._occupancy.usage_of(node).copy()
+        usage.change_excess(self._awaited_room.counted(node), -1)
+        for reservation in self.awaiting_on(node):
+            usage.change_claims(reservation.pod.pod_class, -1)
+        return usage
+
+    def members_of(self, reservation: Reservation) -> list[Reservation]:
+        """The reservations that wait together with this one, itself among them."""
+        waiting_group = self.waiting_groups.get(reservation.waiting_group)
+        return (
+            [reservation]
+            if waiting_group is None
+            else [self.reservations[key] for key in sorted(waiting_group.members)]
+        )
+
+    def is_whole(self, reservation: Reservation) -> bool:
+        """Whether no required pod of its group has lost its reservation."""
+        return not reservation.waiting_group or self.waiting_groups[reservation.waiting_group].is_whole
+
+    def _leave_group(self, reservation: Reservation, *, confirmed: bool) -> None:
+        waiting_group = self.waiting_groups[reservation.waiting_group]
+        waiting_group.leave(reservation.pod.key, confirmed=confirmed)
+        if not waiting_group.members:
+            del self.waiting_groups[reservation.waiting_group]
+
+    def victim_changed(self, pod: Pod, now: float) -> None:
+        """A victim that has not left changed."""
+        record = self.victims[pod.key]
+        record.pod = pod
+        if pod.deleting and record.leaving_since is None:
+            record.leaving_since = now
+        for node in {self.reservations[key].node for key in record.for_pods}:
+            self._awaited_room.victim_changed(pod, node)
+
+    def victim_left(self, key: str) -> list[str]:
+        """A victim is gone or has ended; keys of the pods that waited for it."""
+        record = self.victims[key]
+        keys = sorted(record.for_pods)
+        for waiting in keys:
+            reservation = self.reservations[waiting]
+            self._count(reservation, -1)
+            victims = tuple(each for each in reservation.victims if each != key)
+            self.reservations[waiting] = reservation = msgspec.structs.replace(reservation, victims=victims)
+            self._count(reservation, 1)
+        record.for_pods.clear()
+        self._forget_unwanted(key)
+        return keys
+
+    def _forget_unwanted(self, key: str) -> None:
+        """Nobody may wait for a victim any more: then it is none."""
+        if not self.victims[key].for_pods:
+            del self.victims[key]
+            self._cluster.set_leaving(key, leaving=False)
 
     # --- for rounds ---
 

@@ -63,6 +63,8 @@ def nominate(step: Step, pod: Pod) -> None:
     step.ledger.nominations.leave_pools(pod.key)
     after = step.ledger.change(pod.key, phase=Phase.NOMINATED, since=step.now, writing=True, write=before.write + 1)
     step.effects.append(Nominate(pod, after.node, after.id, after.write))
+    if pod.nominated_node == after.node:
+        wake(step, pod)  # it was nominated while it waited for victims: the write changes nothing that would wake it
 
 
 def withdraw(step: Step, pod: Pod) -> None:

@@ -14,7 +14,7 @@ from flowcore.cluster.gang_registry import PartialGang
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.policies import PartialBind, Policy
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.step import Step
 
@@ -55,7 +55,7 @@ def evict_overdue_gangs(step: Step) -> None:
         for pod in gang.bound if why else ():
             # Once is enough: the evictor asks again where that helps.
             if pod.uid not in known.asked and pod.uid not in ledger.evicting:
-                step.evict(Evict(pod, why, gang=gang.key))
+                step.evict(Evict(pod, why, Departure.PARTIAL_GANG, gang=gang.key))
                 known.asked.add(pod.uid)
 
 

@@ -15,7 +15,7 @@ from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from thalweg_operator.reservations import backoff, nomination_plans
+from thalweg_operator.reservations import backoff, nomination_plans, victims
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
 from thalweg_operator.reservations.events import PlanMade, PlannedPlacement, PodsBlocked, PodsUnplaced
@@ -24,16 +24,25 @@ from thalweg_operator.reservations.nominations import PlannedPod
 from thalweg_operator.reservations.reservation import Owner
 from thalweg_operator.reservations.reserve import reserve
 from thalweg_operator.reservations.step import Step
+from thalweg_operator.reservations.transitions import Phase
 from thalweg_operator.reservations.waiting_codes import blocked_code
 
 
 class _Reserved(msgspec.Struct, frozen=True, gc=False):
-    """A placement with its reservation; ``signature`` as rules between pods see the pod."""
+    """A placement with its reservation.
+
+    Attributes:
+        signature: as rules between pods see the pod.
+        group: what is placed as a whole: the atomic group, or the pods that waited together for victims; "": neither.
+        optional: whether the group does without it.
+    """
 
     pod: Pod
     placement: PlannedPlacement
     signature: PodSignature
     owner: Owner
+    group: str
+    optional: bool
 
 
 @dataclass(slots=True)
@@ -44,11 +53,15 @@ class PlanInHand:
         waiting: placements with a reservation that are handed on once the whole plan was seen.
         nominations: placements that kube-scheduler is to bind.
         broken: groups that are not whole any more, and whether that is for kube-scheduler being at a node.
+        in_groups: whether any placement belongs to a group, so that nothing is handed on before its end.
+        waiting_groups: names of those whose victims have left and whose places this plan confirms.
     """
 
     waiting: list[_Reserved] = field(default_factory=list)
     nominations: list[PlannedPod] = field(default_factory=list)
     broken: dict[str, bool] = field(default_factory=dict)
+    in_groups: bool = False
+    waiting_groups: set[str] = field(default_factory=set)
 
 
 def plan_made(step: Step, event: PlanMade) -> None:
@@ -56,14 +69,25 @@ def plan_made(step: Step, event: PlanMade) -> None:
     ledger = step.ledger
     if event.first or ledger.plan is None:
         withdrawing = ledger.nominations.is_withdrawing
-        ledger.plan = PlanInHand(broken={group: True for group in event.atomic_groups if withdrawing(group)})
+        ledger.plan = PlanInHand(
+            broken={group: True for group in event.atomic_groups if withdrawing(group)},
+            in_groups=bool(event.atomic_groups) or any(ledger.reservations[key].waiting_group for key in ledger.held),
+        )
     plan = ledger.plan
     for placement in event.placements:
         _carry_out(step, plan, event, placement)
     if event.last:
         ledger.plan = None
-        for reserved in _whole_groups(step, plan, event.generation) if event.atomic_groups else ():
+        waited = [name for name in sorted(plan.waiting_groups) if name in ledger.waiting_groups]
+        for name in waited:
+            if not ledger.waiting_groups[name].members.isdisjoint(ledger.waiting_groups[name].required):
+                plan.broken.setdefault(name, False)  # the round has no place any more for a pod of it
+        for reserved in _whole_groups(step, plan, event.generation):
             _hand_on(step, plan, reserved)
+        for name in waited:
+            members = ledger.waiting_groups[name].members if name in plan.broken else ()
+            for key in sorted(members):
+                victims.give_up(step, ledger.reservations[key])
         nomination_plans.add_plan(step, plan.nominations)
 
 
@@ -72,42 +96,52 @@ def _carry_out(step: Step, plan: PlanInHand, event: PlanMade, placement: Planned
     if owner is None:
         step.effects.append(CountPlacement("observed"))
         return
-    group = placement.atomic_group
-    pod = None if group in plan.broken else _reserve(step, placement, owner, event.generation)
+    held = step.ledger.reservations.get(placement.pod.key)
+    waiting_group = held.waiting_group if held is not None and held.phase is Phase.HELD else ""
+    group, optional = placement.atomic_group, placement.optional
+    if held is not None and waiting_group:
+        group, optional = waiting_group, held.optional
+        plan.waiting_groups.add(waiting_group)
+    pod = None if group in plan.broken else _reserve(step, placement, owner, event)
     if pod is None:
         conflicts = _drop(step, placement, owner) or plan.broken.get(group, False)
         if plan.broken.get(group):
             backoff.conflicted(step.ledger, placement.pod, step.now)
         if not conflicts:
             step.ledger.round_wanted = True
-        if group and not placement.optional:
+        if group and not optional:
             plan.broken.setdefault(group, conflicts)
         return
-    reserved = _Reserved(pod, placement, with_policy_constraints(pod.signature, placement.policy), owner)
-    if event.atomic_groups:
+    signature = with_policy_constraints(pod.signature, placement.policy)
+    reserved = _Reserved(pod, placement, signature, owner, group, optional)
+    if plan.in_groups:
         plan.waiting.append(reserved)
     else:
         _hand_on(step, plan, reserved)
 
 
-def _reserve(step: Step, placement: PlannedPlacement, owner: Owner, generation: int) -> Pod | None:
+def _reserve(step: Step, placement: PlannedPlacement, owner: Owner, event: PlanMade) -> Pod | None:
     """The pod as it is now, with its room reserved; None where the placement does not hold any more."""
     cluster, ledger, pod, planned = step.cluster, step.ledger, placement.pod, placement.policy
     current = cluster.waiting.get(pod.key)
     policy = None if current is None else step.policy_of(current)
+    group = placement.atomic_group
+    waiting_group = f"{group} of plan {event.number}" if group and placement.waits else ""
     if (
         current is None
         or policy is None
         or not _acts_as_planned(policy, planned)
         or (current.pod_class, current.signature) != (pod.pod_class, pod.signature)
-        or cluster.node_changed_since(placement.node, generation)
+        or cluster.node_changed_since(placement.node, event.generation)
         or _breaks_rules(
             step,
             with_policy_constraints(current.signature, policy),
             placement.node,
             reserved=current.key in ledger.held,
         )
-        or not reserve(cluster, ledger, pod, placement.node, owner)
+        or not reserve(
+            cluster, ledger, pod, placement.node, owner, placement.victims, waiting_group, optional=placement.optional
+        )
     ):
         return None
     return current
@@ -154,11 +188,11 @@ def _whole_groups(step: Step, plan: PlanInHand, generation: int) -> list[_Reserv
     while True:
         standing = []
         for reserved in placed:
-            group, pod = reserved.placement.atomic_group, reserved.pod
+            group, pod = reserved.group, reserved.pod
             if group not in broken and _stands(step, reserved, generation):
                 standing.append(reserved)
                 continue
-            if group and not reserved.placement.optional:
+            if group and not reserved.optional:
                 broken.setdefault(group, False)
             if _is_ours(step, reserved):
                 step.ledger.release(pod.key, pod.uid)
@@ -195,7 +229,7 @@ def _hand_on(step: Step, plan: PlanInHand, reserved: _Reserved) -> None:
     pod, placement = reserved.pod, reserved.placement
     step.effects.append(CountPlacement("reserved"))
     if step.ledger.waits_for_victim(pod.key):
-        return  # another pod must leave its place first (victims.py)
+        return  # other pods must leave their places first (victims.py)
     if reserved.owner is Owner.BINDER:
         step.effects.append(Bind(pod, placement.node, step.cluster.generation))
     else:
@@ -211,7 +245,8 @@ def pods_unplaced(step: Step, event: PodsUnplaced) -> None:
         delivery = delivery_of(policy)
         if delivery.owner is None:
             continue
-        step.ledger.release_hold(pod)
+        if pod.key in step.ledger.held:
+            victims.give_up(step, step.ledger.reservations[pod.key])
         text = unplaced.reason
         if unplaced.planned:
             rejected = backoff.rejected_nodes(step.cluster, step.ledger, pod, step.now)

@@ -8,7 +8,6 @@ from enum import Enum
 import msgspec
 
 from flowcore.model.pods import Pod
-from flowcore.model.resources import Amounts
 from thalweg_operator.reservations.permit_groups import PermitKey
 from thalweg_operator.reservations.transitions import Phase
 
@@ -33,10 +32,11 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         id: no other reservation of the ledger has it.
         phase: how far it has come.
-        victim: the pod whose place it takes, until that one has left: what both need at most is counted.
-        generation: of the cluster, when it was planned there; for those that wait for a victim.
-        waits_since, eviction_asked: since when it waits for its victim, and when the eviction was last asked for.
-        eviction_problem: why the API server does not evict the victim.
+        victims: keys of the pods that must leave before it comes and have not left yet (``Ledger.victims``).
+        waiting_group: name of the atomic group that waits for victims as a whole; "": it waits by itself, or not.
+        optional: the group does without it.
+        generation: of the cluster, when it was planned there; for those that wait for victims.
+        waits_since: since when it waits for its victims.
         since: when its nomination came into its phase, by the monotonic clock; NEVER: nobody looks after it yet.
         group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.
         wave: chain and wave of a nomination.
@@ -54,11 +54,11 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     owner: Owner
     phase: Phase
     id: int
-    victim: Pod | None = None
+    victims: tuple[str, ...] = ()
+    waiting_group: str = ""
+    optional: bool = False
     generation: int = 0
     waits_since: float = NEVER
-    eviction_asked: float = 0.0
-    eviction_problem: str = ""
     since: float = NEVER
     group: PermitKey | None = None
     wave: tuple[int, int] = (0, 0)
@@ -69,8 +69,3 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     clearing: bool = False
     crowded: bool = False
     rejected: bool = False
-
-    @property
-    def counted_usage(self) -> Amounts | None:
-        """Room that is not counted for it: its victim holds it still."""
-        return None if self.victim is None else self.victim.usage

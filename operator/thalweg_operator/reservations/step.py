@@ -41,6 +41,6 @@ class Step:
         self.effects.append(WriteCondition(pod, reason, code, steered))
 
     def evict(self, effect: Evict) -> None:
-        """Asks for an eviction, which is then under way until it is answered."""
-        self.ledger.evicting.add(effect.pod.uid)
+        """Asks for an eviction or its dry run, which is then under way until it is answered."""
+        (self.ledger.checking if effect.dry_run else self.ledger.evicting).add(effect.pod.uid)
         self.effects.append(effect)

@@ -23,8 +23,8 @@ class Phase(Enum):
 
 
 MEANINGS: dict[Phase, str] = {
-    Phase.AWAITING_VICTIM: "a victim holds its place and must leave first",
-    Phase.HELD: "the victim has left; the place is kept until a round confirms it",
+    Phase.AWAITING_VICTIM: "victims hold its place, or that of a pod of its gang, and must leave first",
+    Phase.HELD: "the victims have left; the place is kept until a round confirms it",
     Phase.BINDING: "our binding is under way",
     Phase.PAUSED: "the API server refused our binding; the pod's gang has begun, so the place is kept for another try",
     Phase.QUEUED: "it waits for its wave",
@@ -44,10 +44,10 @@ class IllegalTransition(OperatorError):
 TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (None, Phase.BINDING): "a plan of delivery Binder has a node for the pod",
     (None, Phase.QUEUED): "a plan of delivery Extender has a node for the pod",
-    (None, Phase.AWAITING_VICTIM): "the plan has the pod take the place of another one",
+    (None, Phase.AWAITING_VICTIM): "the plan has the pod, or a pod of its gang, take the place of running ones",
     (None, Phase.NOMINATED): "the watch shows our nomination, written before a restart",
     (None, Phase.FOREIGN): "the watch shows somebody else's nomination",
-    (Phase.AWAITING_VICTIM, Phase.HELD): "the victim is gone or has ended",
+    (Phase.AWAITING_VICTIM, Phase.HELD): "all victims are gone or have ended",
     (Phase.HELD, Phase.BINDING): "a round confirms the place, delivery Binder",
     (Phase.HELD, Phase.QUEUED): "a round confirms the place, delivery Extender",
     (Phase.BINDING, Phase.PAUSED): "the API server refuses to bind the pod, and its gang has begun",

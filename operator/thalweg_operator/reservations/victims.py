@@ -1,96 +1,258 @@
-"""Pods that take the place of running ones: the victim is evicted, and leaves only when its successor can start.
+"""Pods that take the room of running ones: the victims are evicted, and leave only when the pods can start.
 
-The successor has a reservation in phase AWAITING_VICTIM. Here its victim is evicted, and what is not wanted any more is
-given up; also where the node, or what runs there, is no longer what the successor was planned with: then the victim
-stays, and the next round judges again. Once the victim has left, its room is kept (HELD) and the successor comes into a
-round again, which judges it by every filter as things are then; only then is it bound, or nominated. Nothing of this is
-written down: after a restart the victim is there, and all begins anew, or it is being deleted and waited for, or it is
-gone and the successor is placed like any other pod.
+A pod with victims has a reservation in phase AWAITING_VICTIM, and so has every pod of its atomic group: they wait as
+one group. Here the victims of a group are evicted. Where there are several, the API server is first asked whether it
+would evict each of them; if it refuses one, nobody leaves. What is not wanted any more is given up; also where a node,
+or what runs there, is no longer what the pod was planned with: then the victims stay, and the next round judges again.
+Once all victims of a group have left, its places are kept (HELD) and its pods come into a round again, which judges
+them by every filter as things are then; only then are they bound, or nominated for good.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.snapshot import Victim
 from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
 from flowcore.explain.codes import REPLACEMENT
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Policy
+from flowcore.model.policies import Policy, PreemptionMode
+from thalweg_operator.reservations import unevictable
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Evict, WriteCondition
-from thalweg_operator.reservations.feasibility import holds
+from thalweg_operator.reservations.effects import Departure, Evict, Nominate, WriteCondition
+from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.feasibility import holds, may_come
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.nominations import withdraw
 from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.step import Step
+from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.victim_record import Stage, VictimRecord
+from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
-#: Seconds that the API server may refuse an eviction before the successor's room is given back for a while.
+#: Seconds that the API server may take to evict the victims before the room is given back for a while.
 EVICTION_TIMEOUT = 60.0
+#: Seconds beyond its grace period that a preempted pod may take to terminate.
+TERMINATION_SLACK = 30.0
 #: Seconds after which an eviction that came to nothing is asked for again.
 _RETRY_SECONDS = 5.0
+#: Victims that a message names.
+_MAX_NAMED = 3
 
 
 def look_after_victims(step: Step) -> None:
     """Begins what is new, gives up what is not wanted or takes too long."""
+    cluster, ledger = step.cluster, step.ledger
+    for key in sorted(ledger.awaiting | ledger.held):
+        reservation = ledger.reservations.get(key)
+        if reservation is None:
+            continue  # given up with its group
+        if not ledger.is_whole(reservation) or not may_take_place(cluster, ledger, reservation):
+            give_up(step, reservation)
+    settle(step, ledger.awaiting)
+    seen: set[str] = set()
+    for key in sorted(ledger.awaiting):
+        if key in seen or key not in ledger.awaiting:
+            continue
+        members = ledger.members_of(ledger.reservations[key])
+        seen.update(each.pod.key for each in members)
+        _wait(step, members)
+    unevictable.forget(ledger, step.now)
+
+
+def settle(step: Step, keys: Iterable[str]) -> None:
+    """Keeps the places of groups whose victims have all left, for the next round to confirm.
+
+    Args:
+        keys: of pods that wait, or waited just now.
+    """
     ledger = step.ledger
-    for key in dict.fromkeys([*ledger.successor_by_victim.values(), *ledger.held]):
-        reservation = ledger.reservations[key]
-        if not may_take_place(step.cluster, ledger, reservation):
-            ledger.release(key, reservation.pod.uid)
-        elif reservation.victim is not None:
-            _wait(step, reservation, reservation.victim)
+    for key in sorted(keys):
+        if key not in ledger.awaiting:
+            continue
+        members = ledger.members_of(ledger.reservations[key])
+        if all(not each.victims and may_come(step.cluster, ledger, each) for each in members):
+            for each in members:
+                ledger.change(each.pod.key, phase=Phase.HELD)
+            ledger.round_wanted = True
 
 
-def _wait(step: Step, reservation: Reservation, victim: Pod) -> None:
-    pod, now, ledger = reservation.pod, step.now, step.ledger
-    steered = _is_steered(reservation)
-    if reservation.waits_since == NEVER:
-        reservation = ledger.change(pod.key, waits_since=now, eviction_asked=now - _RETRY_SECONDS)
-        step.effects.append(WriteCondition(pod, _waits(reservation, victim), REPLACEMENT, steered))
-    if step.cluster.pods[victim.key].deleting:
-        return  # it will go, however long it takes
-    if now - reservation.waits_since > EVICTION_TIMEOUT:
-        why = reservation.eviction_problem or "the API server does not answer"
-        ledger.release(pod.key, pod.uid)
-        step.pod_refused(pod, f"{_waits(reservation, victim)} {_not_now(why)}", REPLACEMENT, steered=steered)
-    elif now - reservation.eviction_asked >= _RETRY_SECONDS and victim.uid not in ledger.evicting:
-        ledger.change(pod.key, eviction_asked=now)
-        step.evict(Evict(victim, f"{pod.key} replaces this pod.", pod.key, pod.uid))
+def give_up(step: Step, reservation: Reservation) -> None:
+    """Ends a reservation that waits for victims, or is held: a group as a whole, unless it does without the pod."""
+    ledger = step.ledger
+    for each in [reservation] if reservation.optional else ledger.members_of(reservation):
+        pod = step.cluster.waiting.get(each.pod.key)
+        ledger.release(each.pod.key, each.pod.uid)
+        if pod is not None and pod.uid == each.pod.uid and each.node == pod.nominated_node == pod.planned_node:
+            ledger.add(pod, each.node, Owner.STEERING, Phase.NOMINATED)
+            ledger.change(pod.key, since=step.now)
+            withdraw(step, pod)
 
 
-def eviction_refused(step: Step, write: Evict, reason: str) -> None:
-    """The API server refused to evict a victim: its successor is told so."""
-    reservation = step.ledger.reservations.get(write.successor)
-    if reservation is not None and is_eviction_wanted(step.cluster, step.ledger, write):
-        step.ledger.change(write.successor, eviction_problem=reason)
-        text = f"{_waits(reservation, write.pod)} {_not_now(reason)}"
-        step.effects.append(WriteCondition(reservation.pod, text, REPLACEMENT, _is_steered(reservation)))
+def _wait(step: Step, members: list[Reservation]) -> None:
+    ledger, now = step.ledger, step.now
+    records = _records(ledger, members)
+    for reservation in members:
+        if reservation.waits_since == NEVER:
+            ledger.change(reservation.pod.key, waits_since=now)
+            _tell(step, reservation, "")
+    for record in records:
+        if record.pod.deleting and record.leaving_since is None:
+            record.leaving_since = now
+        if _is_stuck(record, now):
+            _cannot_leave(step, record, f"it did not terminate within its grace period and {TERMINATION_SLACK:.0f} s")
+            return
+    staying = [record for record in records if not record.pod.deleting]
+    if not staying:
+        return  # they will go
+    if now - max(ledger.reservations[each.pod.key].waits_since for each in members) > EVICTION_TIMEOUT:
+        why = next((record.problem for record in staying if record.problem), "the API server does not answer")
+        _not_in_time(step, members, why)
+        return
+    _ask(step, members, staying)
+
+
+def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) -> None:
+    ledger, now = step.ledger, step.now
+    for record in staying:
+        if record.stage is Stage.PLANNED and len(staying) == 1:
+            record.stage = Stage.CHECKED  # a refusal of the eviction itself does as well as that of a dry run
+        uid, is_late = record.pod.uid, now - record.asked >= _RETRY_SECONDS
+        if record.stage in (Stage.PLANNED, Stage.CHECKING) and is_late:
+            record.stage, record.asked = Stage.CHECKING, now
+            if uid not in ledger.checking:
+                step.evict(_eviction(record, dry_run=True))
+    if any(record.stage in (Stage.PLANNED, Stage.CHECKING) for record in staying):
+        return
+    if _are_nominated(step, members):
+        for record in staying:
+            if record.stage is Stage.CHECKED or now - record.asked >= _RETRY_SECONDS:
+                record.stage, record.asked = Stage.ASKED, now
+                if record.pod.uid not in ledger.evicting:
+                    step.evict(_eviction(record, dry_run=False))
+
+
+def _are_nominated(step: Step, members: list[Reservation]) -> bool:
+    """Whether the nominations of pods that wait were answered; those that are not written yet are written.
+
+    Autoscalers and kube-scheduler must know that room comes free for a pod. After a restart so must we, or others would
+    be evicted for it.
+    """
+    answered = True
+    for reservation in members:
+        if _replaces(reservation, step.ledger):
+            continue  # its annotation says it
+        if reservation.write == 0:
+            after = step.ledger.change(reservation.pod.key, write=1, writing=True)
+            step.effects.append(Nominate(after.pod, after.node, after.id, after.write))
+        answered &= not step.ledger.reservations[reservation.pod.key].writing
+    return answered
+
+
+def nomination_answered(ledger: Ledger, write: Nominate) -> None:
+    """The nomination of a pod that waits was answered. Refused or not, its victims may go now."""
+    reservation = ledger.reservations.get(write.pod.key)
+    if reservation is not None and (reservation.id, reservation.write) == (write.reservation, write.write):
+        ledger.change(write.pod.key, writing=False)
+        ledger.victims_seen = NEVER
+
+
+def _eviction(record: VictimRecord, *, dry_run: bool) -> Evict:
+    names = ", ".join(sorted(record.for_pods)[:_MAX_NAMED])
+    more = len(record.for_pods) - _MAX_NAMED
+    names += f" and {more} more" if more > 0 else ""
+    if record.departure is Departure.REPLACEMENT:
+        message = f"{names} replaces this pod."
+    else:
+        message = f"Evicted from node {record.pod.node_name} for {names}."
+    if record.to:
+        message += f" Room for its replacement is reserved on node {record.to}."
+    return Evict(record.pod, message, record.departure, dry_run)
+
+
+def eviction_answered(step: Step, write: Evict, answer: Answer, reason: str) -> None:
+    """An eviction of a victim, or its dry run, was answered."""
+    record = step.ledger.victims.get(write.pod.key)
+    if record is None or record.pod.uid != write.pod.uid:
+        return
+    if write.dry_run and record.stage is Stage.CHECKING and answer in (Answer.DONE, Answer.UNWANTED):
+        record.stage = Stage.CHECKED if answer is Answer.DONE else Stage.PLANNED
+    if answer not in (Answer.REFUSED, Answer.RETRYING):
+        return
+    if record.departure is Departure.REPLACEMENT:
+        # The place is named: the pod waits for it, for some time.
+        if is_eviction_wanted(step.cluster, step.ledger, write):
+            record.problem = reason
+            for key in sorted(record.for_pods):
+                _tell(step, step.ledger.reservations[key], reason)
+    else:
+        _cannot_leave(step, record, reason)
+
+
+def _cannot_leave(step: Step, record: VictimRecord, reason: str) -> None:
+    """A victim does not leave: those that wait for it are planned anew, without it."""
+    ledger = step.ledger
+    unevictable.refused(ledger, record.pod.uid, reason, step.now)
+    for key in sorted(record.for_pods):
+        reservation = ledger.reservations.get(key)
+        if reservation is None:
+            continue  # given up with its group
+        _tell(step, reservation, f"{record.pod.key}: {reason}")
+        give_up(step, reservation)
+
+
+def _not_in_time(step: Step, members: list[Reservation], why: str) -> None:
+    """The API server evicts nobody: the pods pause."""
+    for reservation in members:
+        text = f"{_waits(step.ledger, reservation)} {_not_now(why)}"
+        step.pod_refused(reservation.pod, text, _code(step.ledger, reservation), steered=_is_steered(reservation))
+    for reservation in members:
+        if reservation.pod.key in step.ledger.awaiting:
+            give_up(step, reservation)
+
+
+def _is_stuck(record: VictimRecord, now: float) -> bool:
+    """Whether a preempted pod takes too long to terminate. A pod that is replaced is waited for, however long."""
+    return (
+        record.departure is not Departure.REPLACEMENT
+        and record.leaving_since is not None
+        and now - record.leaving_since > record.pod.grace_period + TERMINATION_SLACK
+    )
+
+
+def _records(ledger: Ledger, members: Iterable[Reservation]) -> list[VictimRecord]:
+    """The victims of these reservations, by key."""
+    return [ledger.victims[key] for key in sorted({key for each in members for key in each.victims})]
 
 
 def is_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict) -> bool:
-    """Whether a victim is still to be evicted. Its successor may have been planned there once more meanwhile."""
-    reservation = ledger.reservations.get(write.successor)
-    if reservation is None or reservation.victim is None:
+    """Whether a victim is still to be evicted. Pods may have been planned there once more meanwhile."""
+    record = ledger.victims.get(write.pod.key)
+    if record is None or record.pod.uid != write.pod.uid:
         return False
-    if (reservation.pod.uid, reservation.victim.uid) != (write.successor_uid, write.pod.uid):
+    if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
-    return may_take_place(cluster, ledger, reservation)
+    waiting = [ledger.reservations[key] for key in record.for_pods]
+    return any(ledger.is_whole(each) and may_take_place(cluster, ledger, each) for each in waiting)
 
 
 def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> bool:
-    """Whether a pod is still to have its victim's place, and by the same delivery."""
+    """Whether a pod is still to have its place, and by the same delivery."""
     pod = cluster.waiting.get(reservation.pod.key)
     if pod is None or pod.uid != reservation.pod.uid or pod.blocked_reason:
-        return False
-    victim = reservation.victim
-    if victim is not None and victim_key(pod) != victim.key:
         return False
     policy = cluster.policies.of(pod, cluster.namespaces)
     if policy is None or delivery_of(policy).owner is not reservation.owner:
         return False
-    if victim is None or cluster.pods[victim.key].deleting:
-        return True  # a pod that leaves anyhow is waited for: what then becomes of its place a round says
-    current = cluster.pods[victim.key]
-    if forbidden_reason(pod, current, policy, cluster.policies.of(current, cluster.namespaces)):
+    records = [ledger.victims[key] for key in reservation.victims]
+    if any(each.departure is Departure.REPLACEMENT and each.pod.key != victim_key(pod) for each in records):
+        return False
+    if reservation.phase is Phase.HELD or any(
+        each.pod.deleting for each in _records(ledger, ledger.members_of(reservation))
+    ):
+        return True  # who leaves anyhow is waited for: what then becomes of the place a round says
+    if not all(_may_evict(cluster, each, pod, policy) for each in records):
         return False
     planned = reservation.pod
     return (
@@ -99,6 +261,19 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
         and not cluster.node_changed_since(reservation.node, reservation.generation)
         and holds(cluster, ledger, pod.key)
     )
+
+
+def _may_evict(cluster: Cluster, record: VictimRecord, pod: Pod, policy: Policy) -> bool:
+    """Whether a victim may still be evicted for this pod."""
+    victim = record.pod
+    match record.departure:
+        case Departure.REPLACEMENT:
+            return not forbidden_reason(pod, victim, policy, cluster.policies.of(victim, cluster.namespaces))
+        case Departure.PREEMPTION:
+            lower = victim.pod_class.priority < pod.pod_class.priority
+            return lower and pod.preempts and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
+        case _:
+            return True
 
 
 def victim_of(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy) -> Victim | None:
@@ -128,19 +303,45 @@ def named_victim(cluster: Cluster, ledger: Ledger, pod: Pod) -> Victim | None:
     if pod.replaces is None:
         return None
     key = victim_key(pod)
-    if key in ledger.successor_by_victim:
-        return Victim(unschedulable_reason=f"{ledger.successor_by_victim[key]} already replaces {key}")
+    record = ledger.victims.get(key)
+    if record is not None:
+        replaces = record.departure is Departure.REPLACEMENT
+        first = min(record.for_pods)
+        reason = f"{first} already replaces {key}" if replaces else f"{key} already leaves for {first}"
+        return Victim(unschedulable_reason=reason)
     victim = cluster.pods.get(key)
     usage = cluster.occupancy.usage_of("" if victim is None else victim.node_name)
     return find_victim(pod, cluster.pods, usage.ports, usage.volumes)
 
 
-def _waits(reservation: Reservation, victim: Pod) -> str:
-    return f"Waiting for {victim.key} to terminate on {reservation.node}."
+def _tell(step: Step, reservation: Reservation, problem: str) -> None:
+    text = _waits(step.ledger, reservation)
+    if problem:
+        text += f" {_not_now(problem)}"
+    code = _code(step.ledger, reservation)
+    step.effects.append(WriteCondition(reservation.pod, text, code, _is_steered(reservation)))
+
+
+def _waits(ledger: Ledger, reservation: Reservation) -> str:
+    own = [ledger.victims[key] for key in reservation.victims]
+    records = own or _records(ledger, ledger.members_of(reservation))
+    if len(records) == 1:
+        return f"Waiting for {records[0].pod.key} to terminate on {records[0].pod.node_name}."
+    names = ", ".join(record.pod.key for record in records[:_MAX_NAMED])
+    more = len(records) - _MAX_NAMED
+    return f"Waiting for {len(records)} pods to terminate: {names}{f' and {more} more' if more > 0 else ''}."
 
 
 def _not_now(why: str) -> str:
     return f"It cannot be evicted now: {why}"
+
+
+def _replaces(reservation: Reservation, ledger: Ledger) -> bool:
+    return any(ledger.victims[key].departure is Departure.REPLACEMENT for key in reservation.victims)
+
+
+def _code(ledger: Ledger, reservation: Reservation) -> str:
+    return REPLACEMENT if _replaces(reservation, ledger) else WAITING_FOR_VICTIMS
 
 
 def _is_steered(reservation: Reservation) -> bool:

@@ -22,11 +22,14 @@ NEEDS_KUBE_SCHEDULER: Final = "NeedsKubeScheduler"
 GATE_OPENING: Final = "GateOpening"
 #: A write for the pod was refused, or kube-scheduler is at its node: it pauses.
 BACKING_OFF: Final = "BackingOff"
+#: Pods that are evicted for it must leave first.
+WAITING_FOR_VICTIMS: Final = "WaitingForVictims"
 #: Rounds with the pod failed.
 QUARANTINED: Final = "Quarantined"
 
 ALL_CODES: Final = CODES | {
-    TERMINATING, GATED, INVALID, UNSUPPORTED, NEEDS_KUBE_SCHEDULER, GATE_OPENING, BACKING_OFF, QUARANTINED,
+    TERMINATING, GATED, INVALID, UNSUPPORTED, NEEDS_KUBE_SCHEDULER, GATE_OPENING, BACKING_OFF,
+    WAITING_FOR_VICTIMS, QUARANTINED,
 }  # fmt: skip
 """All values of the label ``reason`` of the metrics."""
 

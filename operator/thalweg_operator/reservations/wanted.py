@@ -39,7 +39,7 @@ def is_wanted(cluster: Cluster, ledger: Ledger, write: Write, now: float) -> boo
             return (
                 reservation is not None
                 and (reservation.id, reservation.write) == (write.reservation, write.write)
-                and reservation.phase is Phase.NOMINATED
+                and reservation.phase in (Phase.NOMINATED, Phase.AWAITING_VICTIM)
                 and not reservation.rejected
             )
         case ClearNomination():

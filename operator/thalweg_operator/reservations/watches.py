@@ -7,15 +7,17 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import Labels
-from thalweg_operator.reservations import nomination_events
+from thalweg_operator.reservations import nomination_events, victims
 from thalweg_operator.reservations.events import (
     DeviceClassSet,
+    DisruptionBudgetSet,
     NamespaceSet,
     NodePut,
     NodeRemoved,
     ObjectEvent,
     PodGroupPut,
     PodGroupRemoved,
+    QueueSet,
     StoragePut,
     StorageRemoved,
 )
@@ -23,6 +25,9 @@ from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.reservation import Owner
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
+
+#: Phases in which kube-scheduler may nominate the plan's node itself, because the extender told it the victims there.
+_TOLD = frozenset({Phase.AWAITING_VICTIM, Phase.HELD})
 
 
 def pod_put(step: Step, pod: Pod) -> None:
@@ -34,9 +39,12 @@ def pod_put(step: Step, pod: Pod) -> None:
         if pod.node_name != before.node or pod.terminal:
             ledger.round_wanted = True  # room came free
     ledger.in_flight.seen(key, "" if pod.node_name or pod.terminal else pod.uid)
-    if key in ledger.successor_by_victim and not _is_awaited(ledger, pod):
-        ledger.victim_left(key)
+    waited = ledger.victim_left(key) if key in ledger.victims and not _is_awaited(ledger, pod) else []
     change = cluster.put_pod(pod)
+    if key in ledger.victims:
+        ledger.victim_changed(pod, step.now)
+    if waited:
+        victims.settle(step, waited)
     _count_drift(ledger, change)
     if key not in cluster.waiting or (change.old is not None and change.old.uid != pod.uid):
         ledger.forget_waiting(key)
@@ -62,9 +70,10 @@ def pod_removed(step: Step, key: str) -> None:
     """A pod is gone."""
     ledger = step.ledger
     before = ledger.reservations.get(key)
-    if key in ledger.successor_by_victim:
-        ledger.victim_left(key)
+    waited = ledger.victim_left(key) if key in ledger.victims else []
     change = step.cluster.remove_pod(key)
+    if waited:
+        victims.settle(step, waited)
     _count_drift(ledger, change)
     ledger.in_flight.seen(key)
     ledger.forget_waiting(key)
@@ -95,8 +104,12 @@ def object_event(step: Step, event: ObjectEvent) -> None:
             ledger.round_wanted |= cluster.put_storage(value)
         case StorageRemoved(storage_key):
             ledger.round_wanted |= cluster.remove_storage(storage_key)
+        case DisruptionBudgetSet(budget_key, budget):
+            ledger.round_wanted |= cluster.set_disruption_budget(budget_key, budget)
         case DeviceClassSet(name, device_class):
             ledger.round_wanted |= cluster.set_device_class(name, device_class)
+        case QueueSet(name, queue):
+            ledger.round_wanted |= cluster.queues.put(name, queue)
         case PodGroupPut(group):
             ledger.round_wanted |= cluster.put_pod_group(group)
         case PodGroupRemoved(group_key):
@@ -128,6 +141,8 @@ def _follow_nomination(cluster: Cluster, ledger: Ledger, pod: Pod) -> None:
     key = pod.key
     reservation = ledger.reservations.get(key)
     foreign = pod.nominated_node if pod.nominated_node != pod.planned_node else ""
+    if reservation is not None and reservation.phase in _TOLD and reservation.node == foreign:
+        return
     if reservation is not None and reservation.owner is Owner.OTHERS and reservation.node != foreign:
         ledger.drop(key)
         ledger.round_wanted = True
@@ -145,5 +160,5 @@ def _follow_nomination(cluster: Cluster, ledger: Ledger, pod: Pod) -> None:
 
 
 def _is_awaited(ledger: Ledger, pod: Pod) -> bool:
-    victim = ledger.reservations[ledger.successor_by_victim[pod.key]].victim
-    return victim is not None and (victim.uid, victim.node_name) == (pod.uid, pod.node_name) and not pod.terminal
+    victim = ledger.victims[pod.key].pod
+    return (victim.uid, victim.node_name) == (pod.uid, pod.node_name) and not pod.terminal

@@ -16,7 +16,10 @@ from flowcore.model.nodes import Node, Report
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import Policy
+from flowcore.model.policies import DuringExecution, Policy
+from flowcore.model.queues import Queue, QueueShare, QueueUsage
+from flowcore.model.resources import Amounts
+from flowcore.model.running_pods import EvictionKind, GangDisruption, RecentMove, RunningPod
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageKey, StorageObject
 from flowcore.problem.result import Bounded
@@ -33,6 +36,9 @@ _CHUNKED_FIELDS: Final = (
     "removed_storage",
     "pending",
     "signatures",
+    "classes",
+    "running",
+    "removed_running",
 )
 _CHUNK_SIZE: Final = 1000
 
@@ -61,6 +67,70 @@ class PendingEntry(msgspec.Struct, array_like=True):
     gangs: tuple[str, ...] = ()
     victim: Victim | None = None
     plannable_since: float = 0.0
+    queue: str = ""
+    preempts: bool = True
+
+
+class RunningEntry(msgspec.Struct, array_like=True):
+    """A running pod (model/running_pods.py RunningPod); class and signature as positions in the request's lists."""
+
+    key: str
+    uid: str
+    node: str
+    pod_class: int
+    usage: Amounts
+    signature: int
+    started: float
+    policy: str
+    owner: str
+    gang: str
+    budgets: tuple[str, ...]
+    immovable_reason: str
+    unevictable_reason: str
+    queue: str
+    during_execution: DuringExecution
+
+
+_CLASS_AT, _SIGNATURE_AT = (RunningEntry.__struct_fields__.index(name) for name in ("pod_class", "signature"))
+
+
+def to_running_entry(
+    pod: RunningPod, classes: dict[PodClass, int], signatures: dict[PodSignature, int]
+) -> RunningEntry:
+    """A running pod; a new class or signature gets the next position."""
+    values = list(msgspec.structs.astuple(pod))
+    values[_CLASS_AT] = classes.setdefault(pod.pod_class, len(classes))
+    values[_SIGNATURE_AT] = signatures.setdefault(pod.signature, len(signatures))
+    return RunningEntry(*values)
+
+
+def to_running_pod(entry: RunningEntry, request: RoundRequest) -> RunningPod:
+    """The running pod of an entry of a request."""
+    values = list(msgspec.structs.astuple(entry))
+    values[_CLASS_AT] = request.classes[entry.pod_class]
+    values[_SIGNATURE_AT] = request.signatures[entry.signature]
+    return RunningPod(*values)
+
+
+class RunningState(msgspec.Struct):
+    """What a round reads beside the running pods (model/running_pods.py RunningPods)."""
+
+    budgets: dict[str, int] = {}
+    gangs: dict[str, GangDisruption] = {}
+    moves: tuple[RecentMove, ...] = ()
+
+
+class EvictionEntry(msgspec.Struct, array_like=True):
+    """A running pod that leaves its node (problem/result.py Eviction); ``for_pods`` as positions in ``pending``."""
+
+    key: str
+    uid: str
+    node: str
+    kind: EvictionKind
+    for_pods: tuple[int, ...] = ()
+    to: str = ""
+    reason: str = ""
+    by_controller: bool = False
 
 
 class RoundRequest(msgspec.Struct):
@@ -80,6 +150,9 @@ class RoundRequest(msgspec.Struct):
         gangs: all gangs of the pending pods.
         persistent_usage: usage that does not come free (model/persistent_usage.py); None: unchanged.
         backfill_history: how long room has been held for gangs, from the last reply.
+        queues, queue_usage: all FlowQueues, and what their pods hold, by name.
+        running, removed_running: running pods that are new or changed, and keys of those that are gone.
+        running_state: None: nobody may be evicted in this round.
     """
 
     number: int
@@ -105,8 +178,13 @@ class RoundRequest(msgspec.Struct):
     gangs: list[Gang] = []
     persistent_usage: tuple[PersistentUsage, ...] | None = None
     backfill_history: BackfillHistory = BackfillHistory()
+    queues: list[Queue] = []
+    queue_usage: dict[str, QueueUsage] = {}
     deadline: float = 0.0
     record_in: str = ""
+    running: list[RunningEntry] = []
+    removed_running: list[str] = []
+    running_state: RunningState | None = None
     #: Whether more parts follow (see ``split_request``).
     has_more: bool = False
 
@@ -119,11 +197,12 @@ def split_request(request: RoundRequest) -> Iterator[RoundRequest]:
         if start:
             lists |= {
                 "policies": [],
-                "classes": [],
                 "removed_nodes": [],
                 "images": [],
                 "gangs": [],
                 "persistent_usage": None,
+                "queues": [],
+                "queue_usage": {},
             }
         has_more = start + _CHUNK_SIZE < longest
         yield msgspec.structs.replace(request, **lists, has_more=has_more)
@@ -149,7 +228,8 @@ class RoundReply(msgspec.Struct, Bounded):
 
     Attributes:
         placements: in commit order: pod, node, price, (chain, wave) (topology/waves.py), position in
-            ``atomic_groups`` (-1: none), and whether the pod is optional (problem/result.py Placement).
+            ``atomic_groups`` (-1: none), whether the pod is optional (problem/result.py Placement), and its victims as
+            positions in ``evictions``.
         unplaced: pod and reason.
         codes: the code of each of ``reasons`` (explain/codes.py).
         more_nodes_help: for each of ``reasons``, whether another node may take the pod.
@@ -159,7 +239,9 @@ class RoundReply(msgspec.Struct, Bounded):
         cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
         scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
             name (planning/scores.py). They are encoded twice, since most are never read.
+        queue_shares: shares of all accepted queues once the plan is carried out.
         contradictions: position of a policy that rules some of its own pods out, and how.
+        evictions: running pods that leave.
         seconds: how long it took.
         phases: phases of these seconds, in order.
         filter_seconds: how long these phases waited for filters.
@@ -168,7 +250,7 @@ class RoundReply(msgspec.Struct, Bounded):
 
     number: int
     generation: int
-    placements: list[tuple[int, str, int, tuple[int, int], int, bool]]
+    placements: list[tuple[int, str, int, tuple[int, int], int, bool, tuple[int, ...]]]
     unplaced: list[tuple[int, int]]
     reasons: list[str]
     costs: list[int]
@@ -187,7 +269,9 @@ class RoundReply(msgspec.Struct, Bounded):
     scores: list[tuple[int, bytes]] = []
     atomic_groups: list[str] = []
     contradictions: list[tuple[int, str]] = []
+    evictions: list[EvictionEntry] = []
     backfill_history: BackfillHistory = BackfillHistory()
+    queue_shares: list[QueueShare] = []
     problem: str = ""
     cause: str = ""
 

@@ -11,9 +11,12 @@ from flowcore.classes.columns import CacheStats
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.explain import Reason
+from flowcore.model.queues import QueueShare
 from flowcore.planning import Round, RoundResult, run_round
+from flowcore.problem.result import Eviction
+from flowcore.shares.shares import Shares
 from thalweg_operator.planning.phases import Stopwatch
-from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
 from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
@@ -37,7 +40,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
     if observed_pods:
         # Nobody acts on this plan, so it gets the first steps only, and no search.
         with stopwatch.phase("observed"):
-            rest = replace(results[0].after, pending=observed_pods)
+            rest = replace(results[0].after, pending=observed_pods, running=None)
             results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
     with stopwatch.phase("scores"):
         scores = _encode_scores(request, planned, [node.name for node in results[0].after.table.nodes])
@@ -63,6 +66,8 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
             gangs=waiting.gangs,
             victim=waiting.victim,
             plannable_since=waiting.plannable_since,
+            queue=waiting.queue,
+            preempts=waiting.preempts,
         )
         (delivered_pods if policy.delivery.acts else observed_pods).append(pod)
     return tuple(delivered_pods), tuple(observed_pods)
@@ -91,6 +96,26 @@ def _run_steps(planning_round: Round, steps: int, is_late: Callable[[], bool]) -
             break
 
 
+def _queue_shares(result: RoundResult) -> list[QueueShare]:
+    if result.after.queues is None:
+        return []
+    waiting = tuple(each.pod for each in result.unplaced)
+    return list(Shares(replace(result.after, pending=waiting)).report())
+
+
+def _to_entry(eviction: Eviction, position_by_key: Mapping[str, int]) -> EvictionEntry:
+    return EvictionEntry(
+        eviction.pod.key,
+        eviction.pod.uid,
+        eviction.pod.node,
+        eviction.kind,
+        tuple(position_by_key[key] for key in eviction.for_pods),
+        eviction.to,
+        eviction.reason,
+        eviction.by_controller,
+    )
+
+
 def _to_reply(
     request: RoundRequest,
     results: list[RoundResult],
@@ -103,6 +128,8 @@ def _to_reply(
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
     policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
     placements, unplaced = [], []
+    # Nobody is evicted for pods that are only observed.
+    victims = {eviction.pod.key: place for place, eviction in enumerate(results[0].evictions)}
     for result in results:
         for placement in result.placements:
             unit = (
@@ -110,7 +137,8 @@ def _to_reply(
             )
             place = position_by_key[placement.pod.key]
             turn = placement.chain, placement.wave
-            placements.append((place, placement.node, placement.price, turn, unit, placement.optional))
+            leaving = tuple(victims[key] for key in placement.victims)
+            placements.append((place, placement.node, placement.price, turn, unit, placement.optional, leaving))
             costs[placement.pod.policy] += placement.price
         for out in result.unplaced:
             reason = Reason(out.reason, out.code, out.more_nodes_help)
@@ -135,6 +163,8 @@ def _to_reply(
         scores=scores,
         atomic_groups=list(atomic_groups),
         backfill_history=results[0].holds,
+        queue_shares=_queue_shares(results[0]),
+        evictions=[_to_entry(eviction, position_by_key) for eviction in results[0].evictions],
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
         ),

@@ -9,7 +9,14 @@ from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.cluster.tables import ChangedRows, ClusterTables, TableChanges
 from flowcore.model.nodes import Report
 from flowcore.model.persistent_usage import PersistentUsage
-from thalweg_operator.planning.worker.messages import RoundRequest, to_node_report
+from flowcore.model.queues import QueueState
+from flowcore.model.running_pods import RunningPod, RunningPods
+from thalweg_operator.planning.worker.messages import (
+    RoundRequest,
+    to_node_report,
+    to_running_entry,
+    to_running_pod,
+)
 from thalweg_operator.planning.worker.timed_verdicts import TimedVerdictCache
 
 #: What no round of so many, and none of as many before, asked for is dropped.
@@ -28,6 +35,7 @@ class Replica:
         self.cache = TimedVerdictCache()
         self.tables = ClusterTables()
         self._persistent_usage: tuple[PersistentUsage, ...] | None = None
+        self._running: dict[str, RunningPod] = {}
         self._round_count = 0
 
     def apply(self, request: RoundRequest) -> None:
@@ -39,6 +47,10 @@ class Replica:
         self._invalidate(self.tables.apply(_to_changes(request)))
         if request.persistent_usage is not None:
             self._persistent_usage = request.persistent_usage
+        for key in request.removed_running:
+            self._running.pop(key, None)
+        for entry in request.running:
+            self._running[entry.key] = to_running_pod(entry, request)
 
     def _invalidate(self, rows: ChangedRows) -> None:
         if self.tables.table is not rows.table_before:
@@ -58,6 +70,7 @@ class Replica:
 
     def to_snapshot(self, request: RoundRequest, pending: tuple[PendingPod, ...]) -> Snapshot:
         """The cluster as it is now, with these pods waiting."""
+        state = request.running_state
         snapshot = self.tables.to_snapshot(
             generation=request.generation,
             now=request.now,
@@ -65,6 +78,10 @@ class Replica:
             gangs=request.gangs,
             persistent_usage=self._persistent_usage,
             backfill_history=request.backfill_history,
+            queues=QueueState(tuple(request.queues), request.queue_usage) if request.queues else None,
+            running=None
+            if state is None
+            else RunningPods(tuple(self._running.values()), state.budgets, state.gangs, state.moves),
         )
         self.cache.follow(snapshot)
         return snapshot
@@ -73,6 +90,12 @@ class Replica:
         """The request as a worker that knows nothing would need it."""
         changes = self.tables.full_changes()
         signatures = {signature: place for place, signature in enumerate(request.signatures)}
+        pod_deltas = [
+            (signatures.setdefault(signature, len(signatures)), node, count)
+            for signature, node, count in changes.pod_deltas
+        ]
+        classes = {pod_class: place for place, pod_class in enumerate(request.classes)}
+        running = [to_running_entry(pod, classes, signatures) for pod in self._running.values()]
         images: dict[tuple[str, int], int] = {}
         return msgspec.structs.replace(
             request,
@@ -81,16 +104,16 @@ class Replica:
             removed_nodes=[],
             usage=list(changes.usage),
             namespaces=dict(changes.namespaces),
-            pod_deltas=[
-                (signatures.setdefault(signature, len(signatures)), node, count)
-                for signature, node, count in changes.pod_deltas
-            ],
+            pod_deltas=pod_deltas,
             signatures=list(signatures),
             reports=[to_node_report(node, report, images) for node, report in changes.reports],
             images=list(images),
             storage=list(changes.storage),
             removed_storage=[],
             persistent_usage=self._persistent_usage,
+            classes=list(classes),
+            running=running,
+            removed_running=[],
         )
 
 

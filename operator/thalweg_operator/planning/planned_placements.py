@@ -1,0 +1,32 @@
+"""The placements of a reply as the ledger takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flowcore.model.pods import Pod
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.reservations.effects import Departure
+from thalweg_operator.reservations.events import PlannedEviction, PlannedPlacement
+
+
+def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PlannedPlacement]:
+    """The placements, each with the running pods that leave for it.
+
+    Args:
+        pods: the pods of ``request.pending``, in this order.
+    """
+    evictions = [PlannedEviction(each.key, each.uid, Departure(each.kind), each.to) for each in reply.evictions]
+    victims: dict[int, dict[int, PlannedEviction]] = {}
+    for place, (eviction, entry) in enumerate(zip(evictions, reply.evictions, strict=True)):
+        for index in entry.for_pods if not entry.by_controller else ():
+            victims.setdefault(index, {})[place] = eviction
+    for index, *_, places in reply.placements:
+        victims.setdefault(index, {}).update({place: evictions[place] for place in places})
+    groups = (*reply.atomic_groups, "")
+    waiting = {groups[group] for index, _, _, _, group, _, _ in reply.placements if victims.get(index) and group >= 0}
+    for index, node, _price, wave, group, optional, _ in reply.placements:
+        policy = request.policies[request.pending[index].policy]
+        leaving = tuple(victims.get(index, {}).values())
+        waits = bool(leaving) or groups[group] in waiting
+        yield PlannedPlacement(pods[index], policy, node, wave, groups[group], optional, leaving, waits)

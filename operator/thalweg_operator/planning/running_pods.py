@@ -1,0 +1,167 @@
+"""Sends running pods to the worker, in rounds that may evict some: first all of them, then what changed.
+
+A round without such pods costs nothing here. One with them looks at every pod, most of which are as they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.running import BudgetIndex, budgets_left, gang_disruption, is_running, to_running_pod
+from flowcore.explain.codes import UNRESOLVABLE
+from flowcore.model.pods import Pod
+from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
+from flowcore.model.running_pods import RunningPod
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, RunningState
+from thalweg_operator.planning.yielding import yielding
+from thalweg_operator.reservations import unevictable
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.ledger import Ledger
+
+#: Seconds for which running pods are sent on after they were needed: more urgent pods may come.
+_NEEDED_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class RunningChanges:
+    """Changes of the running pods since the last request."""
+
+    put: list[RunningPod] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    state: RunningState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What running pods are read with."""
+
+    policies: tuple[Policy, ...]
+    budgets: BudgetIndex
+    reasons: Mapping[str, str]
+    now: float
+
+
+class RunningPodsTracker:
+    """See the module."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        budgets_known: Callable[[], bool],
+    ) -> None:
+        """``budgets_known``: whether PodDisruptionBudgets are watched now. While they are not, nobody is evicted."""
+        self._cluster, self._ledger, self._clock, self._wall_clock = cluster, ledger, clock, wall_clock
+        self._budgets_known = budgets_known
+        self._needed_until = float("-inf")
+        self._sent: dict[str, tuple[Pod, RunningPod]] = {}
+        #: Sent pods that may read otherwise though they do not change: too young to move, or refused to leave.
+        self._passing: set[str] = set()
+        self._policies: tuple[Policy, ...] = ()
+        self._selectors: object = None
+
+    def need(self) -> bool:
+        """Running pods may have to leave for others; whether the last request had none and the next one will."""
+        was_needed = self._is_needed()
+        self._needed_until = self._clock() + _NEEDED_SECONDS
+        return not was_needed and self._budgets_known()
+
+    def _is_needed(self) -> bool:
+        if self._clock() < self._needed_until or self._cluster.watched_pods:
+            return True
+        return any(
+            policy.rescheduling.mode is not ReschedulingMode.OFF
+            or policy.during_execution is not DuringExecution.IGNORE
+            for policy in self._cluster.policies.ordered
+        )
+
+    async def update(self, changed_namespaces: Collection[str], *, fresh: bool) -> RunningChanges:
+        """What the worker needs for the next round.
+
+        Args:
+            changed_namespaces: those whose labels changed since the last request.
+            fresh: whether the worker has no state.
+        """
+        cluster, changes = self._cluster, RunningChanges()
+        if fresh:
+            self._sent, self._passing = {}, set()
+        if not (self._is_needed() and self._budgets_known()):
+            if changed_namespaces:
+                self._selectors = None  # policies may govern other pods
+            return changes
+        policies = tuple(cluster.policies.ordered)
+        selectors = {key: budget.selector for key, budget in cluster.disruption_budgets.items()}
+        anew = policies != self._policies or selectors != self._selectors or bool(changed_namespaces)
+        self._policies, self._selectors = policies, selectors
+        read = _Read(
+            policies,
+            BudgetIndex(cluster.disruption_budgets.values()),
+            unevictable.reasons(self._ledger, self._clock()),
+            self._wall_clock(),
+        )
+        async for pod in yielding(list(cluster.pods.values())):
+            key = pod.key
+            known = self._sent.get(key)
+            if not self._may_leave(key):
+                continue
+            if known is not None and known[0] is pod and not (anew or key in self._passing or pod.uid in read.reasons):
+                continue
+            running = self._to_running_pod(pod, read)
+            self._sent[key] = (pod, running)
+            if known is None or known[1] != running:
+                changes.put.append(running)
+        changes.removed = [key for key in self._sent if not self._may_leave(key)]
+        for key in changes.removed:
+            del self._sent[key]
+            self._passing.discard(key)
+        # Some may have gone while this ran.
+        changes.put = [running for running in changes.put if running.key in self._sent]
+        gangs = {pod.gang.key for pod, _ in self._sent.values() if pod.gang is not None}
+        changes.state = RunningState(
+            budgets_left(cluster), {key.display_name: gang_disruption(cluster, key) for key in gangs}
+        )
+        return changes
+
+    def _may_leave(self, key: str) -> bool:
+        """Whether there is a pod of this name that runs and does not leave already."""
+        ledger = self._ledger
+        pod = self._cluster.pods.get(key)
+        return (
+            pod is not None
+            and is_running(self._cluster, pod)
+            and key not in ledger.victims
+            and pod.uid not in ledger.evicting
+        )
+
+    def _to_running_pod(self, pod: Pod, read: _Read) -> RunningPod:
+        cluster = self._cluster
+        policy = cluster.policies.of(pod, cluster.namespaces)
+        gang = "" if pod.gang is None else pod.gang.key.display_name
+        reason = read.reasons.get(pod.uid, "")
+        running = to_running_pod(pod, policy, read.budgets.of(pod), gang, read.now, reason)
+        moves = policy is not None and policy.rescheduling.mode is not ReschedulingMode.OFF
+        (self._passing.add if reason or (moves and running.immovable_reason) else self._passing.discard)(pod.key)
+        return running
+
+
+def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> bool:
+    """Whether pods of lower priority could make room for a pod that a round left without a node."""
+    lowest = min(cluster.bound_priorities, default=None)
+    if lowest is None:
+        return False
+    for index, reason in reply.unplaced:
+        entry = request.pending[index]
+        policy = request.policies[entry.policy]
+        if (
+            entry.preempts
+            and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
+            and delivery_of(policy).owner is not None
+            and request.classes[entry.pod_class].priority > lowest
+            and reply.codes[reason] not in UNRESOLVABLE
+        ):
+            return True
+    return False

@@ -1,0 +1,47 @@
+"""What is remembered of a running pod that is to leave its node for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from flowcore.model.pods import Pod
+from thalweg_operator.reservations.effects import Departure
+from thalweg_operator.reservations.reservation import NEVER
+
+
+class Stage(Enum):
+    """How far the eviction of a victim has come."""
+
+    #: Nothing was asked of the API server.
+    PLANNED = "planned"
+    #: A dry run is under way.
+    CHECKING = "checking"
+    #: The API server would evict the pod.
+    CHECKED = "checked"
+    #: The eviction is asked for.
+    ASKED = "asked"
+
+
+@dataclass(slots=True)
+class VictimRecord:
+    """One running pod that is to leave; times are seconds of the monotonic clock.
+
+    Attributes:
+        pod: as it is now.
+        departure: why it leaves.
+        to: the node where room for its replacement is reserved; "": none.
+        for_pods: keys of the pods that wait for its room.
+        asked: when the eviction was last asked for.
+        leaving_since: when it was first seen to be deleted; None: it is not.
+        problem: why the API server does not evict it.
+    """
+
+    pod: Pod
+    departure: Departure
+    to: str = ""
+    for_pods: set[str] = field(default_factory=set)
+    stage: Stage = Stage.PLANNED
+    asked: float = NEVER
+    leaving_since: float | None = None
+    problem: str = ""

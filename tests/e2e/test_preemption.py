@@ -1,0 +1,138 @@
+"""Pods of a lower priority leave for urgent ones on the real API server: evictions, conditions, Events, a restart."""
+
+from typing import Any
+
+import pytest
+from support.cluster_scenario import ClusterScenario
+from support.operator import until
+from support.steering import count
+
+from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLANE = {"controller_manager": True, "scheduler": True, "kwok": True}
+STEERED: dict[str, str] = {}
+BOTH = pytest.mark.parametrize("scheduler", [SCHEDULER_NAME, STEERED_NAME], ids=["binder", "extender"])
+FINALIZER = "example.com/slow"
+
+
+async def full_nodes(
+    scene: ClusterScenario, *names: str, labels: dict[str, str] | None = None, slow: bool = False
+) -> None:
+    """Nodes that are full of two pods each, such as ``m0-a``; slow ones stay until their finalizer is taken away."""
+    await scene.policy("own", selects={"podSelector": {}})
+    await scene.api.apply(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
+    )
+    await scene.nodes(*names, cpu="4")
+    for node in names:
+        for letter in "ab":
+            pod = scene.pod(f"{node}-{letter}", "2", scheduler=SCHEDULER_NAME, labels=labels, nodeName=node)
+            if slow:
+                pod["metadata"]["finalizers"] = [FINALIZER]
+            await scene.api.create(pod)
+            await scene.api.wait_for(
+                scene.path(f"{node}-{letter}"), lambda each: each["status"].get("phase") == "Running"
+            )
+
+
+async def leaving(scene: ClusterScenario) -> list[dict[str, Any]]:
+    """Pods that are being deleted."""
+    return [each for each in await scene.pods() if "deletionTimestamp" in each["metadata"]]
+
+
+def condition(pod: dict[str, Any], kind: str) -> dict[str, Any]:
+    """A condition of a pod; empty where it has none of this type."""
+    return next((each for each in pod["status"].get("conditions", []) if each["type"] == kind), {})
+
+
+async def create_urgent(scene: ClusterScenario, name: str, cpu: str, scheduler: str, **spec: Any) -> None:
+    """An urgent pod is created."""
+    await scene.create(name, cpu, scheduler=scheduler, priorityClassName="urgent", **spec)
+
+
+async def budget(scene: ClusterScenario, at_least: int, labels: dict[str, str]) -> None:
+    """A PodDisruptionBudget that keeps so many pods."""
+    name = next(iter(labels.values()))
+    await scene.api.create(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": name, "namespace": scene.namespace},
+            "spec": {"minAvailable": at_least, "selector": {"matchLabels": labels}},
+        }
+    )
+    path = f"/apis/policy/v1/namespaces/{scene.namespace}/poddisruptionbudgets/{name}"
+    await scene.api.wait_for(path, lambda each: each.get("status", {}).get("currentHealthy") == 2)
+
+
+@BOTH
+async def test_a_restart_while_victims_terminate(scene: ClusterScenario, scheduler: str) -> None:
+    """One victim is evicted, and told for whom. The new operator evicts nobody else; the pod comes when it is gone."""
+    await full_nodes(scene, "m0", "m1", slow=True)
+    await create_urgent(scene, "u", "1", scheduler)
+    await until(lambda: leaving(scene), 60, lambda: "a victim to be evicted")
+    (victim,) = await leaving(scene)
+    name, node = victim["metadata"]["name"], victim["spec"]["nodeName"]
+    told = await scene.api.wait_for(
+        scene.path(name), lambda each: condition(each, "DisruptionTarget").get("reason") == "PreemptionByScheduler"
+    )
+    message = f"Evicted from node {node} for {scene.namespace}/u."
+    assert condition(told, "DisruptionTarget")["message"] == message
+
+    async def heard() -> bool:
+        return ("Preempted", message) in [(each["reason"], each["message"]) for each in await scene.events_of(name)]
+
+    await until(heard, 30, lambda: "the Event Preempted")
+    await scene.api.wait_for(scene.path("u"), lambda each: each["status"].get("nominatedNodeName") == node)
+    if scheduler == SCHEDULER_NAME:
+        await scene.api.wait_for(
+            scene.path("u"), lambda each: condition(each, "PodScheduled").get("reason") == "WaitingForVictims"
+        )
+    await scene.operator.kill()
+    await scene.operator.start()
+    await scene.wait_for_round("later")
+    assert "nodeName" not in (await scene.get("u"))["spec"]
+    assert [each["metadata"]["name"] for each in await leaving(scene)] == [name]
+    await scene.api.patch(scene.path(name), {"metadata": {"finalizers": None}})
+    assert await scene.node_of("u") == node
+    for each in await scene.pods():
+        if each["metadata"].get("finalizers"):
+            assert "deletionTimestamp" not in each["metadata"], "a second wave"
+            await scene.api.patch(scene.path(each["metadata"]["name"]), {"metadata": {"finalizers": None}})
+
+
+@BOTH
+async def test_budgets_are_kept(scene: ClusterScenario, scheduler: str) -> None:
+    """A pod that needs two victims of a budget that allows one evicts nobody; where two may go, both do."""
+    await full_nodes(scene, "m0", labels={"app": "few"})
+    await budget(scene, 1, {"app": "few"})
+    await create_urgent(scene, "u", "3", scheduler)
+    if scheduler == SCHEDULER_NAME:
+        await scene.reason_of("u", "Insufficient cpu")
+    await scene.wait_for_round("later")
+    assert not await leaving(scene)
+    await full_nodes(scene, "m1", labels={"app": "many"})
+    before = await count(scene.operator, "thalweg_eviction_dry_runs_total", "allowed")
+    await budget(scene, 0, {"app": "many"})
+    assert await scene.node_of("u") == "m1"
+    assert {each["metadata"]["name"] for each in await scene.pods()} >= {"m0-a", "m0-b", "u"}
+    assert await count(scene.operator, "thalweg_eviction_dry_runs_total", "allowed") == before + 2
+
+
+async def test_a_pod_that_preempts_nobody(scene: ClusterScenario) -> None:
+    """Its preemptionPolicy is Never: it waits, and says for what."""
+    await full_nodes(scene, "m0")
+    await scene.api.apply(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "polite"},
+            "value": 1000,
+            "preemptionPolicy": "Never",
+        }
+    )
+    await scene.create("polite", "1", scheduler=SCHEDULER_NAME, priorityClassName="polite")
+    await scene.reason_of("polite", "Insufficient cpu")
+    assert not await leaving(scene)

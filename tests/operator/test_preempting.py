@@ -1,0 +1,265 @@
+"""Running pods leave for waiting ones of a higher priority: only by a plan, only as a whole, and nobody in vain."""
+
+from typing import Any
+
+import pytest
+from support.driven_ledger import DrivenLedger
+from support.eviction_scene import EvictionScene
+from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.victims import TERMINATION_SLACK
+from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
+
+from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import STEERED_NAME
+from flowcore.model.selectors import LabelSelector
+
+BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
+
+
+def sized(cpu: int, priority: int) -> PodClass:
+    """A class of pods that ask for so much, of a priority."""
+    return PodClass(requests=(("cpu", cpu),), priority=priority)
+
+
+def urgent(scene: EvictionScene, name: str, cpu: int, **fields: Any) -> Pod:
+    """An urgent pod waits."""
+    return scene.pod(name, cpu, pod_class=sized(cpu, 1000), **fields)
+
+
+def full_nodes(count: int, pods: int = 2) -> EvictionScene:
+    """Nodes that are full of pods of priority 0, such as ``n0-1``."""
+    scene = EvictionScene()
+    for node in range(count):
+        scene.node(f"n{node}")
+        for pod in range(pods):
+            cpu = 1000 // pods
+            scene.pod(f"n{node}-{pod}", cpu, node_name=f"n{node}", started=float(node))
+    return scene
+
+
+@BOTH
+async def test_an_urgent_pod_gets_its_room(scheduler: str) -> None:
+    """One victim is enough, so no dry run is sent; the pod is nominated while it waits, and bound when it has left."""
+    scene = full_nodes(1)
+    urgent(scene, "u", 400, scheduler_name=scheduler)
+    await scene.turn(2)
+    (victim,) = scene.evictions()
+    assert not scene.dry_runs()
+    assert scene.nominated == {"ns/u": "n0"}
+    assert scene.told["u"] == f"Waiting for ns/{victim} to terminate on n0."
+    assert scene.codes["u"] == WAITING_FOR_VICTIMS
+    assert scene.asked[0].write.message == "Evicted from node n0 for ns/u."
+    scene.change(victim, deleting=True)
+    await scene.turn()
+    assert not scene.bound
+    scene.gone(victim)
+    await scene.turn()
+    assert scene.bound == {"ns/u": "n0"}
+
+
+async def test_no_second_wave_while_victims_terminate() -> None:
+    """However many rounds go by, nobody else is evicted for the pod, and nobody else gets the room."""
+    scene = full_nodes(2)
+    urgent(scene, "u", 400)
+    await scene.turn(2)
+    (victim,) = scene.evictions()
+    scene.change(victim, deleting=True, grace_period=600.0)
+    scene.pod("small", 100)
+    for _ in range(5):
+        scene.now += 20
+        await scene.turn(1)
+    assert [each.pod.name for each in scene.asked] == [victim]
+    assert not scene.bound
+    scene.gone(victim)
+    await scene.turn()
+    assert scene.bound["ns/u"] == "n0"
+
+
+async def test_nobody_leaves_unless_all_victims_may() -> None:
+    """Of two victims one may not be evicted, says its dry run: both stay, and the pod is planned elsewhere."""
+    scene = full_nodes(2)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    first, second = scene.dry_runs()
+    node = first.pod.node_name
+    assert second.pod.node_name == node
+    assert not scene.evictions()
+    first.done()
+    second.refused("no", Answer.REFUSED)
+    scene.tick()
+    assert not scene.evictions()
+    assert not scene.state.victims
+    await scene.turn()
+    again = scene.dry_runs()
+    assert {each.pod.node_name for each in again} == {"n0", "n1"} - {node}
+    for each in again:
+        each.done()
+    scene.tick()
+    assert sorted(scene.evictions()) == sorted(each.pod.name for each in again)
+
+
+async def test_who_was_refused_may_be_asked_again() -> None:
+    """After a pause, which grows: the budget may allow it then."""
+    scene = full_nodes(1, pods=1)
+    urgent(scene, "u", 400)
+    await scene.turn(2)
+    scene.asked.pop().refused("the budget", Answer.REFUSED)
+    await scene.turn()
+    assert not scene.asked
+    assert scene.state.ledger.unevictable
+    assert "u" in scene.told
+    scene.now += 5.1
+    await scene.turn()
+    assert scene.evictions() == ["n0-0"]
+
+
+async def test_a_budget_that_allows_nothing() -> None:
+    """Nobody is asked to leave; the pod learns why it waits."""
+    scene = full_nodes(1)
+    budget = DisruptionBudget("ns", "b", LabelSelector(), allowed=0)
+    scene.state.cluster.set_disruption_budget(budget.key, budget)
+    urgent(scene, "u", 400)
+    await scene.turn(3)
+    assert not scene.asked
+    assert "Insufficient cpu" in scene.told["u"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"preempts": False}, {"pod_class": sized(400, 0)}],
+    ids=["preemptionPolicy Never", "of the same priority"],
+)
+async def test_who_may_not_preempt(fields: dict[str, Any]) -> None:
+    """Nobody leaves, and running pods are not even sent to the worker."""
+    scene = full_nodes(1)
+    scene.pod("u", 400, **{"pod_class": sized(400, 1000), **fields})
+    await scene.turn(3)
+    assert not scene.asked
+    assert not scene.replica._running
+
+
+async def test_a_victim_that_does_not_terminate() -> None:
+    """Past its grace period and some more its room is not counted on: the pod is planned on the other node."""
+    scene = full_nodes(2, pods=1)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    (victim,) = scene.evictions()
+    scene.change(victim, deleting=True, grace_period=10.0)
+    scene.tick()
+    scene.now += 10.0 + TERMINATION_SLACK + 1.0
+    scene.tick()
+    assert "it did not terminate within its grace period" in scene.told["u"]
+    await scene.turn(2)
+    assert [each.pod.name for each in scene.asked] == [victim, *({"n0-0", "n1-0"} - {victim})]
+
+
+def of_gang(count: int) -> GangRef:
+    """Membership of a gang that needs so many pods."""
+    return GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=count))
+
+
+@BOTH
+async def test_a_gang_waits_as_a_whole(scheduler: str) -> None:
+    """Its pods need victims on two nodes, one has free room: nobody is bound before all can be."""
+    scene = full_nodes(2, pods=1)
+    scene.node("n2")
+    for name in ("g0", "g1", "g2"):
+        urgent(scene, name, 900, gang=of_gang(3), scheduler_name=scheduler)
+    await scene.turn(2)
+    calls = scene.dry_runs()
+    assert sorted(each.pod.name for each in calls) == ["n0-0", "n1-0"]
+    assert {each.phase for each in scene.state.reservations.values()} == {Phase.AWAITING_VICTIM}
+    for each in calls:
+        each.done()
+    scene.tick()
+    assert sorted(scene.evictions()) == ["n0-0", "n1-0"]
+    scene.gone("n0-0")
+    await scene.turn()
+    assert not scene.bound
+    scene.gone("n1-0")
+    await scene.turn()
+    assert sorted(scene.bound) == ["ns/g0", "ns/g1", "ns/g2"]
+    assert sorted(scene.bound.values()) == ["n0", "n1", "n2"]
+
+
+async def test_a_gang_that_loses_a_pod_evicts_nobody() -> None:
+    """A pod of it is deleted between dry run and eviction: the others do not come, so nobody leaves for them."""
+    scene = full_nodes(2, pods=1)
+    for name in ("g0", "g1"):
+        urgent(scene, name, 900, gang=of_gang(2))
+    await scene.turn(2)
+    calls = scene.dry_runs()
+    assert len(calls) == 2
+    scene.gone("g1")
+    for each in calls:
+        each.done()
+    scene.tick()
+    assert not scene.evictions()
+    assert not scene.state.reservations
+
+
+async def test_one_victim_for_two_pods() -> None:
+    """A large victim makes room for two pods: it is evicted once, and both come."""
+    scene = full_nodes(1, pods=1)
+    urgent(scene, "u0", 400)
+    urgent(scene, "u1", 500)
+    await scene.turn(2)
+    assert scene.evictions() == ["n0-0"]
+    assert scene.state.victims["ns/n0-0"].for_pods == {"ns/u0", "ns/u1"}
+    scene.gone("n0-0")
+    await scene.turn()
+    assert scene.bound == {"ns/u0": "n0", "ns/u1": "n0"}
+
+
+async def test_a_preemptor_that_goes() -> None:
+    """Its victims stay, if they have not left yet."""
+    scene = full_nodes(1)
+    urgent(scene, "u", 400)
+    await scene.turn(2)
+    assert len(scene.evictions()) == 1
+    scene.gone("u")
+    assert not scene.evictions()
+    assert not scene.state.victims
+
+
+async def test_a_nomination_that_is_given_up_is_cleared() -> None:
+    """The eviction is refused after the pod was nominated: nobody is to count on that node."""
+    scene = full_nodes(1, pods=1)
+    urgent(scene, "u", 400)
+    await scene.turn(2)
+    assert scene.nominated == {"ns/u": "n0"}
+    scene.change("u", nominated_node="n0", planned_node="n0")
+    scene.asked.pop().refused("no", Answer.REFUSED)
+    assert scene.cleared == ["u"]
+    scene.change("u", nominated_node="", planned_node="")
+    for _ in range(3):
+        scene.now += 5.0
+        scene.tick()
+    await scene.turn()
+    assert scene.evictions() == ["n0-0"]
+
+
+def test_a_restart_while_victims_terminate() -> None:
+    """A nominated pod that fits once they have left waits for them; it takes its place then."""
+    ledger = DrivenLedger()
+    ledger.set_namespace("ns", ())
+    ledger.policies.offer("own", "u", 1, {"selects": {"podSelector": {}}})
+    ledger.upsert_node(Node("n", allocatable=(("cpu", 1000), ("pods", 10))))
+    ledger.upsert_pod(Pod("ns", "v", "uv", sized(800, 0), node_name="n", usage=(("cpu", 800),), deleting=True))
+    ledger.upsert_pod(
+        Pod("ns", "u", "uu", sized(900, 1000), scheduler_name="thalweg", nominated_node="n", planned_node="n")
+    )
+    ledger.sync()
+    reservation = ledger.reservations["ns/u"]
+    assert (reservation.phase, reservation.victims) == (Phase.AWAITING_VICTIM, ("ns/v",))
+    assert not ledger.plannable()
+    ledger.look_after()
+    assert not ledger.taken(Evict)
+    ledger.delete_pod("ns/v")
+    assert ledger.reservations["ns/u"].phase is Phase.HELD
+    assert [pod.name for pod in ledger.plannable()] == ["u"]
