@@ -19,6 +19,7 @@ from thalweg_operator.planning.yielding import yielding
 from thalweg_operator.reservations import unevictable
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.replacements import place_key, recent_moves
 
 #: Seconds for which running pods are sent on after they were needed: more urgent pods may come.
 _NEEDED_SECONDS = 60.0
@@ -63,6 +64,7 @@ class RunningPodsTracker:
         self._passing: set[str] = set()
         self._policies: tuple[Policy, ...] = ()
         self._selectors: object = None
+        self._queues: object = None
 
     def need(self) -> bool:
         """Running pods may have to leave for others; whether the last request had none and the next one will."""
@@ -95,8 +97,11 @@ class RunningPodsTracker:
             return changes
         policies = tuple(cluster.policies.ordered)
         selectors = {key: budget.selector for key, budget in cluster.disruption_budgets.items()}
-        anew = policies != self._policies or selectors != self._selectors or bool(changed_namespaces)
-        self._policies, self._selectors = policies, selectors
+        tree = cluster.queues.tree
+        anew = (policies, selectors, tree) != (self._policies, self._selectors, self._queues) or bool(
+            changed_namespaces
+        )
+        self._policies, self._selectors, self._queues = policies, selectors, tree
         read = _Read(
             policies,
             BudgetIndex(cluster.disruption_budgets.values()),
@@ -105,14 +110,14 @@ class RunningPodsTracker:
         )
         async for pod in yielding(list(cluster.pods.values())):
             key = pod.key
-            known = self._sent.get(key)
+            sent = self._sent.get(key)
             if not self._may_leave(key):
                 continue
-            if known is not None and known[0] is pod and not (anew or key in self._passing or pod.uid in read.reasons):
+            if sent is not None and sent[0] is pod and not (anew or key in self._passing or pod.uid in read.reasons):
                 continue
             running = self._to_running_pod(pod, read)
             self._sent[key] = (pod, running)
-            if known is None or known[1] != running:
+            if sent is None or sent[1] != running:
                 changes.put.append(running)
         changes.removed = [key for key in self._sent if not self._may_leave(key)]
         for key in changes.removed:
@@ -122,7 +127,9 @@ class RunningPodsTracker:
         changes.put = [running for running in changes.put if running.key in self._sent]
         gangs = {pod.gang.key for pod, _ in self._sent.values() if pod.gang is not None}
         changes.state = RunningState(
-            budgets_left(cluster), {key.display_name: gang_disruption(cluster, key) for key in gangs}
+            budgets_left(cluster),
+            {key.display_name: gang_disruption(cluster, key) for key in gangs},
+            recent_moves(cluster, self._ledger, self._clock()),
         )
         return changes
 
@@ -134,6 +141,8 @@ class RunningPodsTracker:
             pod is not None
             and is_running(self._cluster, pod)
             and key not in ledger.victims
+            and key not in ledger.moves.without_place
+            and place_key(pod) not in ledger.reservations
             and pod.uid not in ledger.evicting
         )
 
@@ -142,14 +151,15 @@ class RunningPodsTracker:
         policy = cluster.policies.of(pod, cluster.namespaces)
         gang = "" if pod.gang is None else pod.gang.key.display_name
         reason = read.reasons.get(pod.uid, "")
-        running = to_running_pod(pod, policy, read.budgets.of(pod), gang, read.now, reason)
+        queue = cluster.queues.of(pod, cluster.namespaces)
+        running = to_running_pod(pod, policy, read.budgets.of(pod), gang, read.now, reason, queue)
         moves = policy is not None and policy.rescheduling.mode is not ReschedulingMode.OFF
         (self._passing.add if reason or (moves and running.immovable_reason) else self._passing.discard)(pod.key)
         return running
 
 
 def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> bool:
-    """Whether pods of lower priority could make room for a pod that a round left without a node."""
+    """Whether others could make room for a pod that a round left: of lower priority, or of a queue above its share."""
     lowest = min(cluster.bound_priorities, default=None)
     if lowest is None:
         return False
@@ -160,7 +170,7 @@ def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> b
             entry.preempts
             and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
             and delivery_of(policy).owner is not None
-            and request.classes[entry.pod_class].priority > lowest
+            and (request.classes[entry.pod_class].priority > lowest or entry.queue)
             and reply.codes[reason] not in UNRESOLVABLE
         ):
             return True

@@ -242,6 +242,7 @@ class RoundReply(msgspec.Struct, Bounded):
         queue_shares: shares of all accepted queues once the plan is carried out.
         contradictions: position of a policy that rules some of its own pods out, and how.
         evictions: running pods that leave.
+        proposals: moves of policies that propose them, each with the policy's position; by pod.
         seconds: how long it took.
         phases: phases of these seconds, in order.
         filter_seconds: how long these phases waited for filters.
@@ -270,6 +271,7 @@ class RoundReply(msgspec.Struct, Bounded):
     atomic_groups: list[str] = []
     contradictions: list[tuple[int, str]] = []
     evictions: list[EvictionEntry] = []
+    proposals: list[tuple[int, EvictionEntry]] = []
     backfill_history: BackfillHistory = BackfillHistory()
     queue_shares: list[QueueShare] = []
     problem: str = ""

@@ -11,6 +11,7 @@ from flowcore.classes.columns import CacheStats
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.explain import Reason
+from flowcore.model.policies import ReschedulingMode
 from flowcore.model.queues import QueueShare
 from flowcore.planning import Round, RoundResult, run_round
 from flowcore.problem.result import Eviction
@@ -116,6 +117,22 @@ def _to_entry(eviction: Eviction, position_by_key: Mapping[str, int]) -> Evictio
     )
 
 
+def _to_proposals(
+    request: RoundRequest, result: RoundResult, position_by_key: Mapping[str, int]
+) -> list[tuple[int, EvictionEntry]]:
+    """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
+    places = {policy.name: place for place, policy in enumerate(request.policies)}
+    found: list[tuple[int, EvictionEntry]] = []
+    for eviction in sorted(result.proposals, key=lambda each: each.pod.key):
+        entry = _to_entry(eviction, position_by_key)
+        own = [places[eviction.pod.policy]] if eviction.pod.policy in places else []
+        for place in (*own, *(request.pending[index].policy for index in entry.for_pods)):
+            if request.policies[place].rescheduling.mode is ReschedulingMode.PROPOSE:
+                found.append((place, entry))
+                break
+    return found
+
+
 def _to_reply(
     request: RoundRequest,
     results: list[RoundResult],
@@ -168,6 +185,7 @@ def _to_reply(
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
         ),
+        proposals=_to_proposals(request, results[0], position_by_key),
         cache_tallies=[
             (name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()
         ],
