@@ -5,13 +5,15 @@ Those who come at once are placed first. Replacements have their room then, all 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from flowcore.cluster.snapshot import Snapshot
 from flowcore.evictions.fit_checks import is_plain
 from flowcore.evictions.state import Arrival, EvictionState
 from flowcore.filters import run_filters
+
+_NO_NODE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +33,20 @@ class ArrivalOrder:
 
 def order_arrivals(state: EvictionState) -> ArrivalOrder:
     """Splits the arrivals of a plan; within each part they keep their order."""
-    everybody = _before(state, state.arrivals)
-    plain = frozenset(
-        at
-        for at in {arrival.demand for arrival in state.arrivals}
-        if is_plain(state.demands[at].group.pod_class, state.demands[at].group.signature, everybody)
-    )
+    plain = plain_demands(state, {arrival.demand for arrival in state.arrivals})
     at_once: list[Arrival] = []
     later: list[Arrival] = []
     for arrival in state.arrivals:
         now = arrival.at_once and (arrival.demand in plain or _passes(state, arrival, _before(state, at_once)))
         (at_once if now else later).append(arrival)
     return ArrivalOrder(tuple(at_once), tuple(later), plain)
+
+
+def plain_demands(state: EvictionState, demands: Collection[int]) -> frozenset[int]:
+    """Demands whose pods only resources decide about, whoever leaves and comes."""
+    everybody = _before(state, state.arrivals)
+    groups = {at: state.demands[at].group for at in demands}
+    return frozenset(at for at, group in groups.items() if is_plain(group.pod_class, group.signature, everybody))
 
 
 def first_rejected(state: EvictionState, order: ArrivalOrder) -> Arrival | None:
@@ -56,19 +60,26 @@ def first_rejected(state: EvictionState, order: ArrivalOrder) -> Arrival | None:
 
 
 def waited_for(state: EvictionState, order: ArrivalOrder) -> dict[str, tuple[int, ...]]:
-    """Whose leaving each pod waits for, by the pod's key: those of its node, or all where they do not suffice."""
+    """Whose leaving each pod waits for, by the pod's key.
+
+    These are the leavers of its node; where rules decide about it, also those from whose node nobody gains room, or all
+    where these do not suffice.
+    """
     leavers = [at for at, leaving in state.leaving.items() if leaving.kind is not None]
+    gaining = {arrival.node for arrival in state.arrivals}
     by_node: dict[int, list[int]] = {}
     for at in leavers:
-        by_node.setdefault(int(state.residents.nodes[at]), []).append(at)
+        node = int(state.residents.nodes[at])
+        by_node.setdefault(node if node in gaining else _NO_NODE, []).append(at)
     found: dict[str, tuple[int, ...]] = {}
     for place, arrival in enumerate(order.later):
-        here = by_node.get(arrival.node, [])
+        chosen = by_node.get(arrival.node, [])
         if arrival.demand not in order.plain:
             there = [*order.at_once, *order.later[:place]]
-            if not here or not _passes(state, arrival, _before(state, there, here)):
-                here = leavers
-        found[arrival.pod.key] = tuple(here)
+            chosen = [*chosen, *by_node.get(_NO_NODE, ())]
+            if not chosen or not _passes(state, arrival, _before(state, there, chosen)):
+                chosen = leavers
+        found[arrival.pod.key] = tuple(chosen)
     return found
 
 

@@ -11,7 +11,7 @@ from flowcore.cluster.snapshot import Snapshot
 from flowcore.costs.model import Load
 from flowcore.evictions.broken_rules import BrokenRule, broken_rules
 from flowcore.evictions.eligibility import MoveEligibility, may_preempt
-from flowcore.evictions.order import ArrivalOrder, first_rejected, order_arrivals, waited_for
+from flowcore.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.evictions.reclaims import ReclaimEligibility
 from flowcore.evictions.residents import Residents
 from flowcore.evictions.rules import evict_for_rules
@@ -97,6 +97,8 @@ class _EvictionRound:
             demands = [(at, pods, waiting.group) for waiting in self._waiting for at, pods in waiting.demands]
             search.improve(checkpoint, demands, self._problem.snapshot.generation)
         order = self._drop_what_breaks_rules(groups)
+        if self._try_again(search):
+            order = self._drop_what_breaks_rules(groups)
         take_back(self._state, lambda: first_rejected(self._state, order) is None)
         search.find_replacements()
         return self._build(groups, order)
@@ -124,16 +126,18 @@ class _EvictionRound:
         return before
 
     def _place(self, search: Search, waiting: Waiting) -> None:
-        if any(arrival.pod.key == waiting.demands[0][1][0].key for arrival in self._state.arrivals):
-            return  # on room that was held for it
+        arrived = {arrival.pod.key for arrival in self._state.arrivals}
         if waiting.group < 0:
             ((at, pods),) = waiting.demands
             policy, now = self._policy(at), self._problem.snapshot.now
-            preempting = [pod for pod in pods if may_preempt(pod, policy, now)]
-            others = [pod for pod in pods if not may_preempt(pod, policy, now)]
+            left = [pod for pod in pods if pod.key not in arrived]
+            preempting = [pod for pod in left if may_preempt(pod, policy, now)]
+            others = [pod for pod in left if not may_preempt(pod, policy, now)]
             search.place_all(at, preempting, preempts=True)
             if others:
                 search.place_all(at, others, preempts=False)
+            return
+        if waiting.demands[0][1][0].key in arrived:
             return
         checkpoint = self._state.checkpoint()
         for nodes in waiting.allowed or (None,):
@@ -143,6 +147,15 @@ class _EvictionRound:
             ):
                 return
             self._state.roll_back(checkpoint)
+
+    def _try_again(self, search: Search) -> bool:
+        """Places pods that rules kept out: others have left and come since. Whether there were any."""
+        demands = {at for waiting in self._waiting for at, _ in waiting.demands}
+        ruled = demands - plain_demands(self._state, demands)
+        again = [waiting for waiting in self._waiting if any(at in ruled for at, _ in waiting.demands)]
+        for waiting in again:
+            self._place(search, waiting)
+        return bool(again)
 
     def _may_all_preempt(self, waiting: Waiting) -> bool:
         now = self._problem.snapshot.now

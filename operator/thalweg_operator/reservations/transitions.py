@@ -26,7 +26,7 @@ class Phase(Enum):
 MEANINGS: dict[Phase, str] = {
     Phase.AWAITING_VICTIM: "victims hold its place, or that of a pod of its gang, and must leave first",
     Phase.AWAITING_REPLACEMENT: "a running pod leaves its node; its controller's next pod comes here",
-    Phase.HELD: "the victims have left; the place is kept until a round confirms it",
+    Phase.HELD: "its victims have left, or it replaces a pod that leaves; the place is kept until a round confirms it",
     Phase.BINDING: "our binding is under way",
     Phase.PAUSED: "the API server refused our binding; the pod's gang has begun, so the place is kept for another try",
     Phase.QUEUED: "it waits for its wave",

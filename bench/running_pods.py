@@ -1,0 +1,221 @@
+"""What running pods cost a round, and how few of them move.
+
+    python bench/running_pods.py
+    python bench/running_pods.py --only gang --nodes 40 -o json
+
+No cluster takes part. `cpu`: 5,000 nodes with 50,000 running pods, of which 20,000 may be moved, and 500 waiting pods:
+all of them fit, or 100 of them fit only if somebody leaves; with and without the running pods in the snapshot. `gang`:
+nodes of 8 GPUs with pods of 1, 2 and 4 of them, and a gang of 8 pods of 8 GPUs: moves of the plan, beside the fewest by
+CP-SAT, which may move pods in any order and onto room that other moves make. `quiet`: rounds in which nobody waits.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from dataclasses import asdict, dataclass, replace
+
+import click
+import msgspec
+from harness.conditions import conditions
+from harness.tables import console, print_conditions
+from ortools.sat.python import cp_model
+from rich.table import Table
+
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.model.gangs import Gang
+from flowcore.model.nodes import Node
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import BUILT_IN, ReschedulingMode, ReschedulingPolicy
+from flowcore.model.running_pods import EvictionKind, RunningPod, RunningPods
+from flowcore.planning import RoundResult, run_round
+
+PARTS = ("cpu", "gang", "quiet")
+GPU = "nvidia.com/gpu"
+_MOST = 100_000
+_ACTS = msgspec.structs.replace(
+    BUILT_IN,
+    rescheduling=ReschedulingPolicy(ReschedulingMode.ACT, 0, _MOST, _MOST, _MOST, _MOST, _MOST),
+)
+_POLICIES = {BUILT_IN.name: _ACTS}
+_NOW = 1_000_000.0
+_GANG, _GPUS = 8, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement; ``fewest``: moves that any plan needs, -1 where nobody asked."""
+
+    part: str
+    case: str
+    placed: int
+    left: int
+    preempted: int
+    moved: int
+    seconds: float
+    fewest: int = -1
+
+
+def _running(name: str, node: str, amounts: dict[str, int], priority: int, *, moves: bool) -> RunningPod:
+    requests = tuple(sorted(amounts.items()))
+    return RunningPod(
+        key=f"bench/{name}",
+        uid=name,
+        node=node,
+        pod_class=PodClass(requests=requests, priority=priority),
+        usage=requests,
+        started=1.0,
+        policy=BUILT_IN.name,
+        owner=f"owner of {name}",
+        immovable_reason="" if moves else "the benchmark says so",
+    )
+
+
+def _snapshot(nodes: list[Node], running: list[RunningPod], pending: list[PendingPod]) -> Snapshot:
+    snapshot = build_snapshot(
+        generation=1,
+        now=_NOW,
+        table=NodeTable.of(nodes),
+        running=[(pod.node, pod.usage, ()) for pod in running],
+        pending=tuple(pending),
+    )
+    return replace(snapshot, running=RunningPods(tuple(running)))
+
+
+def _row(part: str, case: str, result: RoundResult, seconds: float, fewest: int = -1) -> Row:
+    kinds = [each.kind for each in result.evictions]
+    preempted, moved = kinds.count(EvictionKind.PREEMPTION), kinds.count(EvictionKind.MIGRATION)
+    return Row(part, case, len(result.placements), len(result.unplaced), preempted, moved, seconds, fewest)
+
+
+def cpu(nodes: int, repeat: int) -> list[Row]:
+    """CPU time of rounds; ten running pods a node, four of which may be moved."""
+    table = [Node(f"n{at:05}", allocatable=(("cpu", 64_000), ("memory", 2**38), ("pods", 110))) for at in range(nodes)]
+    running = [
+        _running(f"r{at}-{i}", f"n{at:05}", {"cpu": 5_500 if at % 2 else 6_000}, 10 * (i % 3), moves=i < 4)
+        for at in range(nodes)
+        for i in range(10)
+    ]
+    small = [PendingPod(f"bench/s{i}", f"s{i}", PodClass((("cpu", 4_000),), priority=100), BUILT_IN.name)
+             for i in range(nodes // 10)]  # fmt: skip
+    large = [PendingPod(f"bench/l{i}", f"l{i}", PodClass((("cpu", 12_000),), priority=100), BUILT_IN.name)
+             for i in range(nodes // 50)]  # fmt: skip
+    all_fit = _snapshot(table, running, small)
+    cases = {
+        "all fit, running pods not known": (replace(all_fit, running=None), {BUILT_IN.name: BUILT_IN}),
+        "all fit": (all_fit, _POLICIES),
+        f"{len(large)} do not fit, victims only": (
+            _snapshot(table, running, [*small[len(large) :], *large]),
+            {BUILT_IN.name: BUILT_IN},
+        ),
+        f"{len(large)} do not fit, moves first": (
+            _snapshot(table, running, [*small[len(large) :], *large]),
+            _POLICIES,
+        ),
+    }
+    rows = []
+    for case, (snapshot, policies) in cases.items():
+        seconds = []
+        for _ in range(repeat):
+            before = time.process_time()
+            result = run_round(snapshot, policies)
+            seconds.append(time.process_time() - before)
+        rows.append(_row("cpu", f"{nodes:,} nodes, {case}", result, statistics.median(seconds)))
+    return rows
+
+
+def gang(nodes: int, seed: int) -> Row:
+    """A gang of whole nodes on a cluster in pieces."""
+    draw = random.Random(seed)
+    table = [Node(f"n{at:03}", allocatable=((GPU, _GPUS), ("pods", 110))) for at in range(nodes)]
+    running = []
+    for at in range(nodes):
+        free = _GPUS
+        for i in range(draw.randrange(1, 4)):
+            size = draw.choice((1, 1, 2, 4))
+            if size <= free:
+                running.append(_running(f"r{at}-{i}", f"n{at:03}", {GPU: size}, 0, moves=True))
+                free -= size
+    name = "bench/whole"
+    wanted = PodClass(((GPU, _GPUS),))
+    pending = [PendingPod(f"bench/g{i}", f"g{i}", wanted, BUILT_IN.name, gangs=(name,)) for i in range(_GANG)]
+    snapshot = replace(_snapshot(table, running, pending), gangs={name: Gang(name, min_placed=_GANG)})
+    before = time.process_time()
+    result = run_round(snapshot, _POLICIES)
+    seconds = time.process_time() - before
+    return _row("gang", f"{nodes} nodes, seed {seed}", result, seconds, _fewest_moves(nodes, running))
+
+
+def _fewest_moves(nodes: int, running: list[RunningPod]) -> int:
+    """The fewest pods that change their node so that so many nodes are empty; -1: that cannot be, or is not known."""
+    model = cp_model.CpModel()
+    empty = [model.new_bool_var("") for _ in range(nodes)]
+    model.add(sum(empty) == _GANG)
+    homes = [int(pod.node[1:]) for pod in running]
+    sizes = [dict(pod.usage)[GPU] for pod in running]
+    at = [[model.new_bool_var("") for _ in range(nodes)] for _ in running]
+    for places in at:
+        model.add_exactly_one(places)
+    for node in range(nodes):
+        used = sum(size * places[node] for size, places in zip(sizes, at, strict=True))
+        model.add(used + _GPUS * empty[node] <= _GPUS)
+    model.minimize(sum(1 - places[home] for places, home in zip(at, homes, strict=True)))
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds, solver.parameters.num_workers = 20.0, 2
+    return int(solver.objective_value) if solver.solve(model) == cp_model.OPTIMAL else -1
+
+
+def quiet(rounds: int) -> Row:
+    """Rounds on a cluster in pieces whose policy moves pods, but where nobody waits."""
+    draw = random.Random(1)
+    table = [Node(f"n{at:03}", allocatable=((GPU, _GPUS), ("pods", 110))) for at in range(200)]
+    running = [
+        _running(f"r{at}-{i}", f"n{at:03}", {GPU: draw.choice((1, 2))}, 0, moves=True)
+        for at in range(200)
+        for i in range(3)
+    ]
+    snapshot = _snapshot(table, running, [])
+    before, left = time.process_time(), 0
+    for number in range(rounds):
+        result = run_round(replace(snapshot, generation=number, now=_NOW + number), _POLICIES)
+        left += len(result.evictions)
+    seconds = (time.process_time() - before) / rounds
+    return Row("quiet", f"{rounds:,} rounds, 600 running pods", 0, 0, 0, left, seconds)
+
+
+@click.command()
+@click.option("--only", type=click.Choice(PARTS), help="One part.")
+@click.option("--nodes", default=5_000, show_default=True, type=click.IntRange(min=50), help="Of part cpu.")
+@click.option("--gang-nodes", default=30, show_default=True, type=click.IntRange(min=10), help="Of part gang.")
+@click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="Clusters of part gang.")
+@click.option("--rounds", default=1_000, show_default=True, type=click.IntRange(min=1), help="Of part quiet.")
+@click.option("-n", "--repeat", default=3, show_default=True, type=click.IntRange(min=1), help="Rounds of part cpu.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def main(only: str | None, nodes: int, gang_nodes: int, seeds: int, rounds: int, repeat: int, output: str) -> None:
+    """Measures rounds that may evict and move."""
+    parts = PARTS if only is None else (only,)
+    rows: list[Row] = []
+    if "cpu" in parts:
+        rows += cpu(nodes, repeat)
+    if "gang" in parts:
+        rows += [gang(gang_nodes, seed) for seed in range(1, seeds + 1)]
+    if "quiet" in parts:
+        rows.append(quiet(rounds))
+    if output == "json":
+        click.echo(msgspec.json.encode({"conditions": conditions(), "rows": [asdict(row) for row in rows]}))
+        return
+    table = Table(title="Running pods")
+    for column in ("part", "case", "placed", "left", "preempted", "moved", "fewest", "CPU s a round"):
+        table.add_column(column, justify="left" if column in ("part", "case") else "right")
+    for row in rows:
+        fewest = "" if row.fewest < 0 else str(row.fewest)
+        counts = (str(count) for count in (row.placed, row.left, row.preempted, row.moved))
+        table.add_row(row.part, row.case, *counts, fewest, f"{row.seconds:.4f}")
+    console.print(table)
+    print_conditions(conditions())
+
+
+if __name__ == "__main__":
+    main()
