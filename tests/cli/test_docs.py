@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ def example(page: str, heading: str = "") -> list[Manifest]:
     if heading:
         section = section.partition(f"## {heading}\n")[2]
     return list(yaml.safe_load_all(re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[0]))
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text()
 
 
 def in_zone(name: str, zone: str) -> Manifest:
@@ -64,6 +69,36 @@ def test_a_gang_without_any_object() -> None:
     answer = simulate(*nodes, *pods[:3])
     assert {each["reason"] for each in answer["pending"].values()} == {"Gang default/train: 3 of 4 pods exist."}
     assert "`Gang ml/train: 3 of 5 pods exist.`" in (DOCS / "reference" / "gangs.md").read_text()
+
+
+def test_an_urgent_pod_evicts_another() -> None:
+    """With the class of the page. A pod of the page's policy has to wait before anybody leaves for it."""
+    (urgent_class,) = example("how-to/preemption.md")
+    (policy,) = yaml.safe_load_all(re.findall(r"```yaml\n(.*?)```", page("how-to/preemption.md"), re.DOTALL)[1])
+    low = of({"metadata": {}, "spec": {}}, "low", "n1", cpu="3")
+    urgent = {"metadata": {}, "spec": {"priorityClassName": urgent_class["metadata"]["name"]}}
+    answer = simulate(node("n1"), low, urgent_class, of(urgent, "new", cpu="3"))
+    assert answer["evictions"].keys() == {"default/low"}
+    urgent["metadata"] = {"labels": {"tier": "web"}, "creationTimestamp": datetime.now(UTC).isoformat()}
+    urgent["spec"]["schedulerName"] = "thalweg"
+    answer = simulate(node("n1"), low, urgent_class, policy, of(urgent, "new", cpu="3"))
+    assert answer["evictions"] == {}
+
+
+def test_rules_that_hold_while_pods_run() -> None:
+    """The page's policy replaces a pod whose node lost its label."""
+    (policy,) = example("how-to/keep-rules-while-pods-run.md")
+    template: Manifest = {
+        "metadata": {
+            "labels": {"tier": "web"},
+            "ownerReferences": [{"kind": "ReplicaSet", "uid": "u", "controller": True}],
+        },
+        "spec": {"schedulerName": "thalweg", "nodeSelector": {"topology.kubernetes.io/zone": "b"}},
+    }
+    nodes = [in_zone("a1", "a"), in_zone("b1", "b")]
+    assert simulate(*nodes, of(template, "web", "a1"))["evictions"] == {}
+    (leaves,) = simulate(*nodes, policy, of(template, "web", "a1"))["evictions"].values()
+    assert (leaves["kind"], leaves["to"]) == ("Rule", "b1")
 
 
 def test_constraints_across_pods() -> None:

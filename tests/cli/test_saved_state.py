@@ -20,7 +20,9 @@ from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node, 
 from flowcore.api.kinds import KINDS
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.saved_state import VERSION, put_lines, to_lines
+from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.policies import Policy
+from flowcore.model.selectors import LabelSelector
 
 #: Plural, as drawn cases name them -> kind.
 STORAGE = {kind.plural.casefold(): kind.kind for kind in KINDS}
@@ -46,6 +48,14 @@ def cluster_of(case: Case) -> Cluster:
 def read_again(cluster: Cluster) -> tuple[Cluster, list[Policy]]:
     again = Cluster()
     return again, put_lines([line.decode() for line in to_lines(cluster, {}, 0.0)], again)
+
+
+def test_budgets_are_read_again() -> None:
+    """A dump of the operator says who may be evicted."""
+    cluster = Cluster()
+    budget = DisruptionBudget("shop", "web", LabelSelector(), 2, ("web-1",))
+    cluster.set_disruption_budget(budget.key, budget)
+    assert read_again(cluster)[0].disruption_budgets == {"shop/web": budget}
 
 
 @settings(max_examples=examples(60))

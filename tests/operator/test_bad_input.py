@@ -9,6 +9,7 @@ from thalweg_operator.api.sinks import pod_decoder
 from thalweg_operator.metrics import Metrics
 
 from flowcore.api import Interner
+from flowcore.model.policies import DURING_EXECUTION, DuringExecution
 
 
 def test_logged_once_for_each_kind_and_field_and_counted_always():
@@ -47,6 +48,19 @@ def test_gang_annotations_that_cannot_be_read_are_counted() -> None:
         ("annotation scheduling.thalweg/gang-min-member", "default/two"),
     ]
     assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", {"kind": "pod", "field": field}) == 3
+
+
+def test_an_unknown_value_of_during_execution_is_counted() -> None:
+    """The pod counts as one that ignores broken rules, and is planned like any other."""
+    metrics = Metrics()
+    decode = pod_decoder(Interner(), BadInput(metrics))
+    with capture_logs() as logs:
+        bad, good = (decode(_pod(value, {DURING_EXECUTION: value})) for value in ("Sometimes", "Evict"))
+    assert (bad.during_execution, bad.blocked_reason) == (DuringExecution.IGNORE, "")
+    assert good.during_execution is DuringExecution.EVICT
+    field = f"annotation {DURING_EXECUTION}"
+    assert [(each["field"], each["name"]) for each in logs] == [(field, "default/Sometimes")]
+    assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", {"kind": "pod", "field": field}) == 1
 
 
 def _pod(name: str, annotations: dict[str, str]) -> bytes:

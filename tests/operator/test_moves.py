@@ -401,6 +401,17 @@ def test_a_pod_leaves_though_its_replacement_has_no_place() -> None:
 
 
 @pytest.mark.parametrize("to", ["b", ""])
+def test_a_policy_that_observes_evicts_nobody(to: str) -> None:
+    """Whether its replacement has a place or not, the plan is not carried out."""
+    scene = Scene()
+    scene.state.policies.offer("own", "u", 3, {"selects": {"podSelector": {}}, "delivery": "Observe"})
+    plan_alone(scene, to)
+    assert not scene.evictions()
+    assert not scene.ledger.reservations
+    assert not scene.ledger.moves.without_place
+
+
+@pytest.mark.parametrize("to", ["b", ""])
 def test_a_refused_eviction_of_a_pod_by_itself(to: str) -> None:
     """The pod stays, does not count as moved, and no plan evicts it for a while."""
     scene = Scene()

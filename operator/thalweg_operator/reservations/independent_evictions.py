@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations import unevictable
+from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer, PlannedEviction
 from thalweg_operator.reservations.ledger import Ledger
@@ -42,7 +43,10 @@ def plan_evictions(step: Step, evictions: Sequence[PlannedEviction], generation:
             reserve_place(step, victim, eviction, generation)
         elif eviction.to:
             reserve_place(step, victim, eviction, generation, [record])
-        elif eviction.departure is Departure.RULE and (policy := step.policy_of(victim)) is not None:
+        elif eviction.departure is Departure.RULE:
+            policy = step.policy_of(victim)
+            if policy is None or delivery_of(policy).owner is None:
+                continue  # a policy that only observes evicts nobody
             ledger.moves.without_place[victim.key] = record
             ledger.moves.past[place_key(victim)] = Move(victim, policy.name, eviction.departure, left=step.now)
 

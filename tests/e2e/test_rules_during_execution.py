@@ -1,4 +1,4 @@
-"""NoExecute taints on the real control plane: whom the taint-eviction controller evicts, and where no pod is sent."""
+"""Rules that hold while pods run, and NoExecute taints, on the real control plane."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from support.cli import simulate
 from support.cluster_scenario import ClusterScenario
 from support.operator import until
+from support.steering import count
 
 from flowcore.api import Interner, WirePod, to_pod
 from flowcore.cluster.node_matching import seconds_before_eviction
@@ -32,6 +33,76 @@ def seconds_of(found: dict[str, Any], *taints: Taint) -> int | None:
     """How long a pod of the API server stays beside taints, as Thalweg reads it."""
     pod = to_pod(msgspec.convert(found, WirePod), Interner())
     return seconds_before_eviction(pod.pod_class.tolerations, taints)
+
+
+async def replica(scene: ClusterScenario, **spec: Any) -> dict[str, Any]:
+    """The one pod of a ReplicaSet, once it runs."""
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": scene.pod("template", "2", **spec)["spec"]}
+    await scene.api.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {"name": "web", "namespace": scene.namespace},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        }
+    )
+    found: list[dict[str, Any]] = []
+
+    async def runs() -> bool:
+        found[:] = [each for each in await scene.pods() if each["status"].get("phase") == "Running"]
+        return bool(found)
+
+    await until(runs, 60, lambda: "the replica to run")
+    return found[0]
+
+
+async def replacement_of(scene: ClusterScenario, old: dict[str, Any]) -> str:
+    """Node of the pod that the ReplicaSet made in place of another, once it has one."""
+    node = ""
+
+    async def bound() -> bool:
+        nonlocal node
+        others = [each for each in await scene.pods() if each["metadata"]["uid"] != old["metadata"]["uid"]]
+        web = [each for each in others if each["metadata"].get("labels") == {"app": "web"}]
+        node = next((each["spec"]["nodeName"] for each in web if each["spec"].get("nodeName")), "")
+        return bool(node)
+
+    await until(bound, 90, lambda: "the replacement to be bound")
+    return node
+
+
+async def test_a_pod_whose_node_lost_its_label_is_replaced(scene: ClusterScenario) -> None:
+    """Not under Ignore, the default. Under Replace it is evicted once another node has room for its replacement."""
+    await scene.policy("own", selects={"podSelector": {}})
+    await scene.nodes("n0", labels={"zone": "a"})
+    old = await replica(scene, nodeSelector={"zone": "a"})
+    await scene.api.patch("/api/v1/nodes/n0", {"metadata": {"labels": {"zone": "b"}}})
+    await scene.policy("own", selects={"podSelector": {}}, duringExecution={"rules": "Replace"})
+    await scene.wait_for_round("later")
+    assert not scene.history.deleted
+    await scene.nodes("n1", labels={"zone": "a"})
+    assert await replacement_of(scene, old) == "n1"
+
+
+async def test_room_is_kept_for_the_replacement_before_a_taint_evicts(scene: ClusterScenario) -> None:
+    """While the pod still runs nobody else gets that room; the controller evicts it, and its replacement comes."""
+    await scene.policy("own", selects={"podSelector": {}}, duringExecution={"rules": "Replace"})
+    await scene.nodes("n0", cpu="2")
+    old = await replica(scene, **tolerates(15))
+    await scene.nodes("n1", cpu="2")
+    await scene.api.wait_for("/api/v1/nodes/n1", lambda each: not each["spec"].get("taints"))
+    evicted = await count(scene.operator, "thalweg_evictions_total")
+    await scene.api.patch("/api/v1/nodes/n0", {"spec": {"taints": [DRAIN]}})
+
+    async def reserved() -> bool:
+        return (await scene.operator.metrics())["thalweg_reservations"] == 1
+
+    await until(reserved, 60, lambda: "room for the replacement")
+    await scene.create("other", "2")
+    assert await replacement_of(scene, old) == "n1"
+    await scene.reason_of("other", "Insufficient cpu")
+    assert await count(scene.operator, "thalweg_evictions_total") == evicted
 
 
 async def test_no_pod_is_sent_where_it_would_be_evicted_at_once(scene: ClusterScenario) -> None:
