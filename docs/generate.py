@@ -28,7 +28,8 @@ from flowcore.classes.invalidation import INVALIDATES
 DOCS = Path(__file__).parent
 RIGHTS = DOCS.parent / "rights"
 ALERTS = DOCS.parent / "charts" / "thalweg" / "files" / "alerts.yaml"
-CRD = DOCS.parent / "crds" / "flowschedulingpolicies.scheduling.thalweg.yaml"
+CRDS = DOCS.parent / "crds"
+POLICY, QUEUE = "flowschedulingpolicies", "flowqueues"
 VALUES = DOCS.parent / "charts" / "thalweg" / "values.yaml"
 #: Keywords of the schema that limit a value, and what the page calls them.
 _BOUNDS = {
@@ -37,10 +38,11 @@ _BOUNDS = {
 }  # fmt: skip
 
 
-def schema() -> Mapping[str, Any]:
-    """The CRD's schema of a FlowSchedulingPolicy."""
-    (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]
-    return version["schema"]["openAPIV3Schema"]["properties"]
+def schema(plural: str) -> Mapping[str, Any]:
+    """The schema of a kind."""
+    crd = yaml.safe_load((CRDS / f"{plural}.scheduling.thalweg.yaml").read_text())
+    (version,) = crd["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]
 
 
 def fields(of: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
@@ -59,6 +61,8 @@ def fields(of: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str,
 def _type(field: Mapping[str, Any]) -> str:
     if "matchLabels" in field.get("properties", {}):
         return "label selector"
+    if "additionalProperties" in field:
+        return "amounts of resources"
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
     if field["type"] == "array":
@@ -70,12 +74,12 @@ def _bounds(field: Mapping[str, Any]) -> str:
     return ", ".join(f"{text} {field[key]:,}" for key, text in _BOUNDS.items() if key in field)
 
 
-def policy_fields(part: str) -> Callable[[], str]:
+def fields_of(plural: str, part: str) -> Callable[[], str]:
     """The table of all fields below ``spec`` or ``status``."""
 
     def table() -> str:
         rows = ["| field | type | default | limits | meaning |", "|---|---|---|---|---|"]
-        for path, field, required in fields(schema()[part], part):
+        for path, field, required in fields(schema(plural)["properties"][part], part):
             default = "required" if required else _default(field)
             text = " ".join(str(field.get("description", "")).split())
             rows.append(f"| `{path}` | {_type(field)} | {default} | {_bounds(field)} | {text} |")
@@ -91,8 +95,8 @@ def _default(field: Mapping[str, Any]) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def policy_rules() -> str:
-    """The messages of the schema's rules, in the order of the schema."""
+def rules_of(plural: str) -> Callable[[], str]:
+    """The messages of a schema's rules, in the order of the schema."""
 
     def found(of: Any) -> Iterator[str]:
         if isinstance(of, dict):
@@ -101,7 +105,7 @@ def policy_rules() -> str:
             for value in of.values():
                 yield from found(value)
 
-    return "\n".join(f"- `{message}`" for message in dict.fromkeys(found(schema())))
+    return lambda: "\n".join(f"- `{message}`" for message in dict.fromkeys(found(schema(plural))))
 
 
 def commands() -> str:
@@ -231,9 +235,12 @@ def reason_codes() -> str:
 
 #: Each generated part: its page, its name in the marks, and what makes it.
 PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
-    ("reference/policy-fields.md", "spec", policy_fields("spec")),
-    ("reference/policy-fields.md", "status", policy_fields("status")),
-    ("reference/policy-fields.md", "rules", policy_rules),
+    ("reference/policy-fields.md", "spec", fields_of(POLICY, "spec")),
+    ("reference/policy-fields.md", "status", fields_of(POLICY, "status")),
+    ("reference/policy-fields.md", "rules", rules_of(POLICY)),
+    ("reference/queue-fields.md", "spec", fields_of(QUEUE, "spec")),
+    ("reference/queue-fields.md", "status", fields_of(QUEUE, "status")),
+    ("reference/queue-fields.md", "rules", rules_of(QUEUE)),
     ("reference/command-line.md", "commands", commands),
     ("reference/metrics.md", "metrics", metrics),
     ("reference/chart-values.md", "values", chart_values),

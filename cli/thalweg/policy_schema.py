@@ -1,4 +1,4 @@
-"""Validation of FlowSchedulingPolicy objects by the CRD's schema, and its defaults, as in the API server.
+"""Validation of Thalweg's own objects by the CRD's schema, and its defaults, as in the API server.
 
 Unknown fields are refused, as under strict field validation, kubectl's default. The CRD's CEL rules are not evaluated
 here: ``flowcore.api.policies.parse_policy`` has the same rules.
@@ -14,7 +14,7 @@ from typing import Any, cast
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 
-from flowcore.api.policies import GROUP, PLURAL, VERSION
+from flowcore.api.policies import GROUP, VERSION
 from flowcore.model.errors import PolicyError
 from thalweg.crds import custom_resource_definitions
 
@@ -34,7 +34,7 @@ _MAX_MESSAGE = 300
 
 
 def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The validated spec of a policy with the schema's defaults.
+    """The validated spec of a policy or queue with the schema's defaults.
 
     Args:
         manifest: the whole object. Its status is ignored, as in the API server.
@@ -42,9 +42,10 @@ def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
     Raises:
         PolicyError: the API server would refuse the object; the message names the field.
     """
+    kind = str(manifest["kind"])
     try:
-        complete = _with_defaults({key: value for key, value in manifest.items() if key != "status"}, _schema())
-        error = min(_validator().iter_errors(complete), key=lambda each: _path(each.absolute_path), default=None)
+        complete = _with_defaults({key: value for key, value in manifest.items() if key != "status"}, _schema(kind))
+        error = min(_validator(kind).iter_errors(complete), key=lambda each: _path(each.absolute_path), default=None)
     except RecursionError as error:
         raise PolicyError("", "nested too deeply") from error
     if error is not None:
@@ -54,8 +55,8 @@ def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _schema() -> Schema:
-    crd = next(each for each in custom_resource_definitions() if each["metadata"]["name"] == f"{PLURAL}.{GROUP}")
+def _schema(kind: str) -> Schema:
+    crd = next(each for each in custom_resource_definitions() if each["spec"]["names"]["kind"] == kind)
     version = next(each for each in crd["spec"]["versions"] if each["name"] == VERSION)
     root = dict(version["schema"]["openAPIV3Schema"])
     served = {
@@ -68,8 +69,8 @@ def _schema() -> Schema:
 
 
 @cache
-def _validator() -> Draft7Validator:
-    return Draft7Validator(_schema())
+def _validator(kind: str) -> Draft7Validator:
+    return Draft7Validator(_schema(kind))
 
 
 def _without_unknown_fields(schema: Schema) -> Schema:

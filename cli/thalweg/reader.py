@@ -16,15 +16,17 @@ from flowcore.api import (
     WireNode,
     WirePod,
     WirePodGroup,
+    WireQueue,
     to_device_class,
     to_disruption_budget,
     to_labels,
     to_node,
     to_pod,
     to_pod_group,
+    to_queue,
     to_storage_object,
 )
-from flowcore.api.kinds import DISRUPTION_BUDGET, KINDS, PRIORITY_CLASS, ObjectKind
+from flowcore.api.kinds import DISRUPTION_BUDGET, KINDS, PRIORITY_CLASS, QUEUE, ObjectKind
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
 from flowcore.model.errors import ModelError
@@ -193,6 +195,9 @@ class _Reader:
             spec = item.get("spec")
             if not isinstance(spec, dict):
                 raise DumpError(f"{shown}: spec: expected an object, got {json_type(spec)}")
+            if kind == QUEUE.kind:
+                self._add_queue(msgspec.convert(item | {"spec": checked_spec(item)}, WireQueue), shown)
+                return
             name = item["metadata"]["name"]
             self._dump.policies[name] = parse_policy(name, checked_spec(item), find_models().known)
 
@@ -210,6 +215,12 @@ class _Reader:
         self._dump.cluster.set_disruption_budget(budget.key, budget)
         if wire.status is None:
             self._dump.warnings.append(f"{shown}: it has no status, so none of its pods is evicted or moved")
+
+    def _add_queue(self, wire: WireQueue, shown: str) -> None:
+        queue = to_queue(wire)
+        if queue.problem:
+            raise DumpError(f"{shown}: {queue.problem}")
+        self._dump.cluster.queues.put(queue.name, queue)
 
     def _skip(self, item: dict[str, Any], kind: str) -> None:
         self._skipped[kind] += 1

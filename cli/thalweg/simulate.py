@@ -18,6 +18,7 @@ from rich.table import Table
 
 from flowcore.classes import group
 from flowcore.cluster.assembly import to_snapshot
+from flowcore.cluster.queue_usage import queue_state
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.explain import node_reasons
 from flowcore.planning import Placement, RoundResult, run_round
@@ -79,6 +80,7 @@ def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str =
             created=pod.created,
             plannable_since=pod.unschedulable_since,
             signature=pod.signature,
+            queue=dump.cluster.queues.of(pod, dump.cluster.namespaces),
             victim=governed.victim_of(pod),
             gangs=gang_names[pod.key],
             preempts=pod.preempts,
@@ -92,6 +94,7 @@ def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str =
         pending=pending,
         gangs=gangs,
         persistent_usage=governed.persistent_usage(),
+        queues=queue_state(dump.cluster),
         running=governed.running_pods(now, {pod.victim.key for pod in pending if pod.victim is not None}),
     )
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan

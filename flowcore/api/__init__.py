@@ -13,6 +13,7 @@ from flowcore.api.gangs import WirePodGroup, to_pod_group, to_unreadable_pod_gro
 from flowcore.api.nodes import WireNamespace, WireNode, to_node
 from flowcore.api.pod_objects import WirePod
 from flowcore.api.pods import to_pod, to_unreadable_pod
+from flowcore.api.queues import WireQueue, to_queue
 from flowcore.api.selectors import WireLabelSelector, to_label_selector
 from flowcore.api.storage_objects import STORAGE_KINDS, storage_decoder, to_storage_object
 
@@ -26,6 +27,7 @@ __all__ = [
     "WireNode",
     "WirePod",
     "WirePodGroup",
+    "WireQueue",
     "storage_decoder",
     "to_device_class",
     "to_disruption_budget",
@@ -34,6 +36,7 @@ __all__ = [
     "to_node",
     "to_pod",
     "to_pod_group",
+    "to_queue",
     "to_storage_object",
     "to_unreadable_pod",
     "to_unreadable_pod_group",

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from flowcore.api import queues
 from flowcore.api.policies import GROUP, KIND, PLURAL, VERSION
 from flowcore.model.gang_spec import GangSource
 
@@ -31,6 +32,11 @@ class ObjectKind(msgspec.Struct, frozen=True):
         """Where the API server lists all objects of the kind, the newest version first."""
         prefix = f"/apis/{self.group}" if self.group else "/api"
         return tuple(f"{prefix}/{version}/{self.plural}" for version in self.versions)
+
+    @property
+    def api_version(self) -> str:
+        """Group and newest version, as objects write it."""
+        return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
 
     @property
     def is_core(self) -> bool:
@@ -64,6 +70,9 @@ POD_GROUPS: Final = {
     )
 }
 POLICY: Final = ObjectKind(KIND, PLURAL, GROUP, (VERSION,))
+QUEUE: Final = ObjectKind(queues.KIND, queues.PLURAL, GROUP, (VERSION,))
 
 #: All of them.
-KINDS: Final = (NODE, POD, NAMESPACE, *STORAGE, DEVICE_CLASS, DISRUPTION_BUDGET, *POD_GROUPS.values(), POLICY)
+KINDS: Final = (
+    NODE, POD, NAMESPACE, *STORAGE, DEVICE_CLASS, DISRUPTION_BUDGET, *POD_GROUPS.values(), POLICY, QUEUE,
+)  # fmt: skip

@@ -30,7 +30,7 @@ _NO_GANGS: Mapping[str, Gang] = {}
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pods of one class under one policy, the longest waiting first.
+    """Pods of one class under one policy and of one queue, the longest waiting first.
 
     Within a group pods are interchangeable, so those that waited longest are placed first.
 
@@ -63,7 +63,8 @@ def group(
     one_domain = {name for name, gang in gangs.items() if gang.topology_key}
     readers = _LabelReaders(pending, pod_index)
     found: dict[
-        tuple[PodClass, str, InterPodConstraints | None, str, frozenset[_Reader], tuple[str, ...]], list[PendingPod]
+        tuple[PodClass, str, InterPodConstraints | None, str, frozenset[_Reader], tuple[str, ...], str],
+        list[PendingPod],
     ] = {}
     for pod in pending:
         constraints = pod.signature.constraints
@@ -76,7 +77,7 @@ def group(
         pod_class = classes.get(pod.pod_class, pod.pod_class)
         own_gangs = tuple(name for name in pod.gangs if name in one_domain) if one_domain else ()
         found.setdefault(
-            (pod_class, pod.policy, constraints, namespace, readers.of(pod.signature), own_gangs), []
+            (pod_class, pod.policy, constraints, namespace, readers.of(pod.signature), own_gangs, pod.queue), []
         ).append(pod)
     return tuple(
         Group(pod_class, policy, pods[0].signature, tuple(sorted(pods, key=lambda p: (p.waiting_since, p.key))))

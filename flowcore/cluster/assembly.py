@@ -13,6 +13,7 @@ from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.queues import QueueState
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import RunningPods
 
@@ -26,6 +27,7 @@ def to_snapshot(
     gangs: Iterable[Gang] = (),
     persistent_usage: tuple[PersistentUsage, ...] | None = (),
     running: RunningPods | None = None,
+    queues: QueueState | None = None,
 ) -> Snapshot:
     """A cluster as it stands, with these pods waiting; see Snapshot for the arguments.
 
@@ -42,6 +44,7 @@ def to_snapshot(
         gangs=gangs,
         persistent_usage=persistent_usage,
         running=running,
+        queues=queues,
     )
 
 

@@ -16,6 +16,7 @@ from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange
 from flowcore.cluster.gang_registry import GangRegistry
 from flowcore.cluster.occupancy import Occupancy
 from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.queue_index import QueueIndex
 from flowcore.cluster.storage_index import StorageIndex
 from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
@@ -53,6 +54,7 @@ class Cluster:
         disruption_budgets: PodDisruptionBudgets by key.
         bound_priorities: how many pods with a node have each priority.
         watched_pods: how many pods with a node say themselves that they must not stay where their rules are broken.
+        queues: FlowQueues, and which pods count for them.
         gangs: which pods belong together.
         occupancy: what is taken on each node.
     """
@@ -71,6 +73,7 @@ class Cluster:
         self.disruption_budgets: dict[str, DisruptionBudget] = {}
         self.bound_priorities: Counter[int] = Counter()
         self.watched_pods = 0
+        self.queues = QueueIndex()
         self.gangs = GangRegistry()
         self.occupancy = Occupancy()
         self._node_versions: dict[str, int] = {}

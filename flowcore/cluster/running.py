@@ -33,7 +33,13 @@ class BudgetIndex:
 
 
 def to_running_pod(
-    pod: Pod, policy: Policy | None, budgets: tuple[str, ...], gang: str, now: float, unevictable_reason: str = ""
+    pod: Pod,
+    policy: Policy | None,
+    budgets: tuple[str, ...],
+    gang: str,
+    now: float,
+    unevictable_reason: str = "",
+    queue: str = "",
 ) -> RunningPod:
     """A pod with a node as a round reads it.
 
@@ -42,6 +48,7 @@ def to_running_pod(
         budgets: keys of the PodDisruptionBudgets that protect it.
         gang: name of its gang; "": none.
         unevictable_reason: why it may not be evicted just now; "": nothing is known against it.
+        queue: name of the FlowQueue that it counts for; "": none.
     """
     if not unevictable_reason and pod.static:
         unevictable_reason = "it is a static pod"
@@ -61,6 +68,7 @@ def to_running_pod(
         budgets=budgets,
         immovable_reason=_immovable_reason(pod, policy, now),
         unevictable_reason=unevictable_reason,
+        queue=queue,
         during_execution=_during_execution(pod, policy),
     )
 
@@ -117,7 +125,8 @@ def running_pods(
             if gang not in gangs:
                 gangs[gang] = gang_disruption(cluster, pod.gang.key)
         reason = unevictable_reasons.get(pod.uid, "")
-        pods.append(to_running_pod(pod, policy_of(pod), index.of(pod), gang, now, reason))
+        queue = cluster.queues.of(pod, cluster.namespaces)
+        pods.append(to_running_pod(pod, policy_of(pod), index.of(pod), gang, now, reason, queue))
     return RunningPods(tuple(pods), budgets_left(cluster), gangs, moves)
 
 

@@ -17,6 +17,7 @@ from flowcore.model.gang_spec import PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.queues import Queue
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageObject
 
@@ -78,6 +79,10 @@ class _SavedPolicy(_Line, frozen=True, tag="Policy"):
     policy: Policy
 
 
+class _SavedQueue(_Line, frozen=True, tag="Queue"):
+    queue: Queue
+
+
 _Object = (
     _SavedNode
     | _SavedPod
@@ -87,6 +92,7 @@ _Object = (
     | _SavedDisruptionBudget
     | _SavedPodGroup
     | _SavedPolicy
+    | _SavedQueue
 )
 _encoder = msgspec.json.Encoder()
 _header = msgspec.json.Decoder(Header)
@@ -110,6 +116,7 @@ def to_lines(cluster: Cluster, planned: Mapping[str, str], now: float) -> Iterat
         *(_SavedDisruptionBudget(each) for each in cluster.disruption_budgets.values()),
         *(_SavedPodGroup(each) for each in cluster.gangs.groups.values()),
         *(_SavedPolicy(each) for each in cluster.policies.ordered if each != BUILT_IN),
+        *(_SavedQueue(each) for each in cluster.queues.objects.values()),
         *(_SavedPod(each, planned.get(each.key, "")) for each in cluster.pods.values()),
     ]
     yield _encoder.encode(Header(VERSION, now)) + b"\n"
@@ -163,5 +170,7 @@ def _put(line: _Object, cluster: Cluster, policies: list[Policy]) -> None:
             cluster.set_disruption_budget(budget.key, budget)
         case _SavedPodGroup():
             cluster.put_pod_group(line.pod_group)
+        case _SavedQueue(queue):
+            cluster.queues.put(queue.name, queue)
         case _SavedPolicy():
             policies.append(line.policy)

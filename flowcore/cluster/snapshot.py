@@ -22,6 +22,7 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.queues import QueueState
 from flowcore.model.resources import CPU, MEMORY, PODS, Amounts
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.selectors import Labels, value_of
@@ -174,6 +175,7 @@ class PendingPod:
         victim: the running pod whose place it takes and which leaves for it.
         plannable_since: when it could first be planned; 0: unknown, then ``created`` counts.
         preempts: whether running pods may be evicted for it (spec.preemptionPolicy).
+        queue: name of the FlowQueue that it counts for; "": none.
     """
 
     key: str
@@ -186,6 +188,7 @@ class PendingPod:
     victim: Victim | None = None
     plannable_since: float = 0.0
     preempts: bool = True
+    queue: str = ""
 
     @property
     def waiting_since(self) -> float:
@@ -210,6 +213,7 @@ class Snapshot:
         persistent_usage: the part of ``used`` that does not come free for waiting gangs; None: unknown, so all of it.
         backfill_history: how long room has been held for gangs so far.
         running: running pods that may leave their nodes; None: nobody may. ``used`` counts them in either case.
+        queues: the FlowQueues, and what their pods hold; None: there are none.
     """
 
     generation: int
@@ -228,6 +232,7 @@ class Snapshot:
     persistent_usage: tuple[PersistentUsage, ...] | None = ()
     backfill_history: BackfillHistory = NO_BACKFILL_HISTORY
     running: RunningPods | None = None
+    queues: QueueState | None = None
 
     @property
     def free(self) -> Int64s:

@@ -22,6 +22,7 @@ from flowcore.model.nodes import Node, Report
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort
+from flowcore.model.queues import QueueState
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.selectors import Labels
@@ -246,6 +247,7 @@ class ClusterTables:
         persistent_usage: tuple[PersistentUsage, ...] | None = (),
         backfill_history: BackfillHistory = NO_BACKFILL_HISTORY,
         running: RunningPods | None = None,
+        queues: QueueState | None = None,
     ) -> Snapshot:
         """The cluster as it is now, with these pods waiting; see Snapshot for the arguments."""
         return Snapshot(
@@ -265,6 +267,7 @@ class ClusterTables:
             persistent_usage=persistent_usage,
             backfill_history=backfill_history,
             running=running,
+            queues=queues,
         )
 
     def full_changes(self) -> TableChanges:

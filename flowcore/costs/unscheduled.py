@@ -1,4 +1,4 @@
-"""What leaving a pod pending costs, by its policy, priority and waiting time.
+"""What leaving a pod pending costs, by its policy, priority, waiting time and the share of its queue.
 
 Without this arc an oversubscribed network is infeasible; with a constant cost nobody would age
 (design: predecessors, hole 13).
@@ -6,6 +6,9 @@ Without this arc an oversubscribed network is infeasible; with a constant cost n
 Waiting lifts no pod over one of a higher priority, unless its policy says so. Instead of holding the older pod down,
 which would end ageing among its equals, all pods of higher priorities are lifted by as much as age lifts any that could
 be placed: by size, as pods age, so that they keep their order among themselves (docs/decisions/0023).
+
+Where pods have queues, those within the fair share of their queue are dearer than those beyond it, whatever their sizes
+and ages. This too stays within one priority (docs/decisions/0041).
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ _LIMIT = 10**13
 #: No pod ages faster than one that takes a hundred mean nodes would.
 _MAX_SIZE = 1000.0
 _MAX_WAIT = 10**8
+#: Pods smaller than so many tenths of a mean node count as of this size where queues share.
+_SMALLEST = 0.01
+_NO_URGENCIES: Mapping[str, float] = {}
 
 
 def unscheduled_prices(
@@ -33,6 +39,7 @@ def unscheduled_prices(
     policies: Mapping[str, Policy],
     now: float,
     floor: int,
+    urgencies: Mapping[str, float] = _NO_URGENCIES,
 ) -> tuple[Int64s, ...]:
     """Price of leaving each pod pending, int64[pods] a group, falling: the longest waiting first.
 
@@ -45,12 +52,13 @@ def unscheduled_prices(
         now: seconds since the epoch.
         floor: dearest way to place any pod of the round. All prices are lifted together until the lowest is above
             it: a pod that has room is never left out for being cheap to leave, and the order of pods stays.
+        urgencies: of the pods of queues, 0..1.25, by key (shares/urgency.py); others count as 1. Empty: no queues.
     """
     terms = [policies[found.policy].unscheduled for found in groups]
     scales = [max(1.0, min(size, _MAX_SIZE)) for size in sizes]
-    aged = _lifted(
-        groups, scales, placeable, terms, [_aged(*each, now) for each in zip(groups, scales, terms, strict=True)]
-    )
+    ages = [_aged(*each, now) for each in zip(groups, scales, terms, strict=True)]
+    due = _due(groups, sizes, terms, ages, urgencies) if urgencies else [np.zeros_like(each) for each in ages]
+    aged = _lifted(groups, scales, placeable, terms, ages, due)
     prices = []
     for found, price, extra in zip(groups, terms, aged, strict=True):
         fixed = price.base + price.per_priority * found.pod_class.priority
@@ -67,22 +75,49 @@ def _aged(found: Group, scale: float, price: UnscheduledPrice, now: float) -> In
     return np.minimum(waited * price.per_waiting_second * scale, _LIMIT).astype(np.int64)
 
 
+def _due(
+    groups: Sequence[Group],
+    sizes: Sequence[float],
+    terms: Sequence[UnscheduledPrice],
+    ages: Sequence[Int64s],
+    urgencies: Mapping[str, float],
+) -> list[Int64s]:
+    """int64[pods] a group: what the share of its queue adds to the price of each pod, by size.
+
+    The urgencies of pods that are due to their queue and of those that are not are at least a half apart. So a pod that
+    is due adds twice as much as smaller ones cost that are not due and take the same room.
+    """
+    found: list[Int64s] = [np.zeros(0, dtype=np.int64)] * len(groups)
+    widths = [max(_SMALLEST, min(size, _MAX_SIZE)) for size in sizes]
+    for tier in {each.pod_class.priority for each in groups}:
+        mine = [at for at, each in enumerate(groups) if each.pod_class.priority == tier]
+        dearest = max(
+            max(0, terms[at].base + terms[at].per_priority * tier) + int(ages[at].max(initial=0)) for at in mine
+        )
+        unit = min(8.0 * dearest / min(widths[at] for at in mine), _LIMIT / (8 * max(widths[at] for at in mine)))
+        for at in mine:
+            wanted = np.array([urgencies.get(pod.key, 1.0) for pod in groups[at].pods])
+            found[at] = (wanted * unit * widths[at]).astype(np.int64)
+    return found
+
+
 def _lifted(
     groups: Sequence[Group],
     scales: Sequence[float],
     placeable: Sequence[bool],
     terms: Sequence[UnscheduledPrice],
     aged: Sequence[Int64s],
+    due: Sequence[Int64s],
 ) -> list[Int64s]:
-    """int64[pods] a group: what age adds to each price, and what makes up for the age of pods of lower priorities."""
+    """int64[pods] a group: what age and shares add to each price, and what makes up for that of lower priorities."""
     tiers = sorted({found.pod_class.priority for found in groups})
     if len(tiers) < 2:
-        return list(aged)
+        return [age + more for age, more in zip(aged, due, strict=True)]
     ratio = 1
     while True:
         # Ages saturate where the highest price would not fit, those of the lowest priorities most.
         most = [_LIMIT // (len(tiers) * ratio**above) for above in reversed(range(len(tiers)))]
-        lifted = _lifted_within(dict(zip(tiers, most, strict=True)), groups, scales, placeable, terms, aged)
+        lifted = _lifted_within(dict(zip(tiers, most, strict=True)), groups, scales, placeable, terms, aged, due)
         if lifted is not None:
             return lifted
         ratio *= 10
@@ -95,6 +130,7 @@ def _lifted_within(
     placeable: Sequence[bool],
     terms: Sequence[UnscheduledPrice],
     aged: Sequence[Int64s],
+    due: Sequence[Int64s],
 ) -> list[Int64s] | None:
     """The same with ages up to a limit for each priority, lowest first; None where a price does not fit."""
     lifted: list[Int64s] = [np.zeros(0, dtype=np.int64)] * len(groups)
@@ -104,14 +140,15 @@ def _lifted_within(
         made_up = 0
         for at in mine:
             made = math.ceil(most * scales[at])
-            own = np.minimum(aged[at], limit)
+            own = np.minimum(aged[at] + due[at], limit)
             if made + int(own.max(initial=0)) > _LIMIT:
                 return None
             lifted[at] = own + made
             if not placeable[at]:
                 continue
             # What a policy lets cross is not made up for.
-            counted = np.full_like(own, made) if terms[at].aging_crosses_priorities else lifted[at]
+            kept = np.minimum(due[at], limit) + made
+            counted = kept if terms[at].aging_crosses_priorities else lifted[at]
             made_up = max(made_up, int(counted.max()))
             for pod, extra in zip(groups[at].pods, np.sort(counted)[::-1].tolist(), strict=True):
                 for name in pod.gangs:

@@ -1,7 +1,7 @@
 """Small searches are decided once more by an integer program, which sees all waiting pods and all moves at once.
 
-It knows resources only: searches with rules between pods, gangs among the residents that leave, or several priorities
-stay as they were found.
+It knows resources only: searches with rules between pods, gangs among the residents that leave, shares that are taken
+back, or several priorities stay as they were found.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ExactSearch:
         return (
             all(each.fit_check.by_node for each in candidates)
             and all(arrival.pod.key in known for arrival in found.arrivals)
-            and not any(pods[at].gang for at, _ in found.leaving)
+            and not any(pods[at].gang or leaving.kind is EvictionKind.RECLAIM for at, leaving in found.leaving)
         )
 
     def _nodes(self, found: Decisions, candidates: Sequence[Candidates]) -> tuple[int, ...]:

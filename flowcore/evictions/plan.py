@@ -11,7 +11,8 @@ from flowcore.cluster.snapshot import Snapshot
 from flowcore.costs.model import Load
 from flowcore.evictions.broken_rules import BrokenRule, broken_rules
 from flowcore.evictions.eligibility import MoveEligibility, may_preempt
-from flowcore.evictions.fit_checks import is_plain
+from flowcore.evictions.order import ArrivalOrder, first_rejected, order_arrivals, waited_for
+from flowcore.evictions.reclaims import ReclaimEligibility
 from flowcore.evictions.residents import Residents
 from flowcore.evictions.rules import evict_for_rules
 from flowcore.evictions.search import Search
@@ -19,12 +20,12 @@ from flowcore.evictions.state import Checkpoint, EvictionState
 from flowcore.evictions.take_back import take_back
 from flowcore.evictions.waiting import Waiting, waiting_after
 from flowcore.explain.codes import ROOM_TAKEN
-from flowcore.filters import run_filters
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.problem import Problem
 from flowcore.problem.result import Eviction, Placement, RoundResult, Unplaced
+from flowcore.shares.reclaim import Reclaim
 from flowcore.topology.constraints import UNCONSTRAINED
 
 _ACT = (ReschedulingMode.ACT,)
@@ -75,13 +76,16 @@ class _EvictionRound:
         free = candidate.free_for_others(problem.demands)
         self._state, self._held = EvictionState(result.after, free, residents, problem.demands), candidate.held
         self._moves = MoveEligibility(self._state, problem.policies, modes)
-        self._anyone = self._moves.any or bool((residents.priorities < highest).any())
+        self._reclaims = None
+        if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
+            self._reclaims = ReclaimEligibility(self._state, Reclaim(problem.snapshot), result.placements)
+        self._anyone = self._moves.any or self._reclaims is not None or bool((residents.priorities < highest).any())
 
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
         if not self._broken and not (self._waiting and self._anyone):
             return self._first
-        search = Search(self._state, self._problem.policies, self._problem.cache, self._moves)
+        search = Search(self._state, self._problem.policies, self._problem.cache, self._moves, self._reclaims)
         evict_for_rules(self._state, search.destinations, self._moves, self._broken)
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
@@ -92,10 +96,10 @@ class _EvictionRound:
         if all(self._may_all_preempt(waiting) and waiting.allowed is None for waiting in self._waiting):
             demands = [(at, pods, waiting.group) for waiting in self._waiting for at, pods in waiting.demands]
             search.improve(checkpoint, demands, self._problem.snapshot.generation)
-        self._drop_what_breaks_rules(groups)
-        take_back(self._state, self._holds)
+        order = self._drop_what_breaks_rules(groups)
+        take_back(self._state, lambda: first_rejected(self._state, order) is None)
         search.find_replacements()
-        return self._build(groups)
+        return self._build(groups, order)
 
     # --- search ---
 
@@ -149,36 +153,19 @@ class _EvictionRound:
 
     # --- verification ---
 
-    def _rejected(self) -> int:
-        """The first arrival that a filter rejects, in the order in which they come; -1: none."""
-        state = self._state
-        for place, arrival in enumerate(state.arrivals):
-            group = state.demands[arrival.demand].group
-            if self._is_plain(arrival.demand):
-                continue
-            snapshot = state.snapshot(arrivals=place)
-            if not run_filters(group.pod_class, snapshot, group.signature).fits[arrival.node]:
-                return place
-        return -1
-
-    def _is_plain(self, at: int) -> bool:
-        group = self._problem.demands[at].group
-        return is_plain(group.pod_class, group.signature, self._first.after)
-
-    def _holds(self) -> bool:
-        return self._rejected() < 0
-
-    def _drop_what_breaks_rules(self, groups: Mapping[str, Waiting]) -> None:
+    def _drop_what_breaks_rules(self, groups: Mapping[str, Waiting]) -> ArrivalOrder:
         """Pods that a filter rejects after all, with the rest of their group; who left for them is taken back later."""
-        while (place := self._rejected()) >= 0:
-            key = self._state.arrivals[place].pod.key
-            waiting = groups.get(key)
-            dropped = {key} if waiting is None else {pod.key for _, pods in waiting.demands for pod in pods}
-            self._state.drop_arrivals(dropped)
+        order = order_arrivals(self._state)
+        while (arrival := first_rejected(self._state, order)) is not None:
+            waiting = groups.get(arrival.pod.key)
+            pods = [arrival.pod] if waiting is None else [pod for _, pods in waiting.demands for pod in pods]
+            self._state.drop_arrivals({pod.key for pod in pods})
+            order = order_arrivals(self._state)
+        return order
 
     # --- result ---
 
-    def _build(self, groups: Mapping[str, Waiting]) -> RoundResult:
+    def _build(self, groups: Mapping[str, Waiting], order: ArrivalOrder) -> RoundResult:
         state, first = self._state, self._first
         if not state.arrivals and not state.leaving:
             return first
@@ -194,40 +181,38 @@ class _EvictionRound:
             self._unplaced_again(each, revoked[each.pod.key]) for each in first.placements if each.pod.key in revoked
         )
         unplaced = tuple(each for each in first.unplaced if each.pod.key not in arrived)
-        more = self._placements(after, groups)
+        victims = waited_for(state, order)
+        more = self._placements(after, groups, order, victims)
         cost = sum(each.price for each in (*placements, *more)) + sum(each.price for each in (*unplaced, *revoked_pods))
         return replace(
             first,
             placements=(*placements, *more),
             unplaced=(*unplaced, *revoked_pods),
-            evictions=self._evictions(),
+            evictions=self._evictions(victims),
             cost=cost,
             # The bound of the first part holds only while nobody leaves.
             lower_bound=min(0, cost),
             after=after,
         )
 
-    def _placements(self, after: Snapshot, groups: Mapping[str, Waiting]) -> list[Placement]:
+    def _placements(
+        self, after: Snapshot, groups: Mapping[str, Waiting], order: ArrivalOrder, victims: Mapping[str, Sequence[int]]
+    ) -> list[Placement]:
         state, names = self._state, [node.name for node in after.table.nodes]
         load = Load.of(after)
-        leavers: dict[int, list[str]] = {}
-        for at, leaving in state.leaving.items():
-            if leaving.kind is not None:
-                leavers.setdefault(int(state.residents.nodes[at]), []).append(state.residents.pods[at].key)
         found = []
-        for arrival in state.arrivals:
+        for arrival in (*order.at_once, *order.later):
             demand = state.demands[arrival.demand]
             here = load.at(np.array([arrival.node], dtype=np.int64))
             price = int(demand.arc[arrival.node]) + int(demand.potential.increase(here, demand.size)[0])
             group = groups.get(arrival.pod.key)
-            waits = not (arrival.at_once and self._is_plain(arrival.demand))
             found.append(
                 Placement(
                     arrival.pod,
                     names[arrival.node],
                     max(0, price),
                     atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
-                    victims=tuple(leavers.get(arrival.node, ())) if waits else (),
+                    victims=tuple(state.residents.pods[at].key for at in victims.get(arrival.pod.key, ())),
                 )
             )
         return found
@@ -241,13 +226,13 @@ class _EvictionRound:
         text = f"Its room on {placement.node} goes to {others} of a higher priority."
         return Unplaced(placement.pod, text, price, ROOM_TAKEN, more_nodes_help=True)
 
-    def _evictions(self) -> tuple[Eviction, ...]:
+    def _evictions(self, victims: Mapping[str, Sequence[int]]) -> tuple[Eviction, ...]:
         state, names = self._state, [node.name for node in self._first.after.table.nodes]
         return tuple(
             Eviction(
                 state.residents.pods[at],
                 leaving.kind,
-                tuple(dict.fromkeys(leaving.for_pods)) or self._waiting_at(int(state.residents.nodes[at])),
+                tuple(dict.fromkeys(leaving.for_pods)) or tuple(key for key, others in victims.items() if at in others),
                 names[leaving.to] if leaving.to >= 0 else "",
                 leaving.reason,
                 leaving.by_controller,
@@ -255,10 +240,6 @@ class _EvictionRound:
             for at, leaving in state.leaving.items()
             if leaving.kind is not None
         )
-
-    def _waiting_at(self, node: int) -> tuple[str, ...]:
-        """Keys of the pods that come to a node."""
-        return tuple(arrival.pod.key for arrival in self._state.arrivals if arrival.node == node)
 
 
 def _revocable(problem: Problem, result: RoundResult, priority: int) -> list[Placement]:

@@ -110,6 +110,7 @@ def _as_running(placement: Placement) -> RunningPod:
         signature=pod.signature,
         started=np.inf,
         policy=pod.policy,
+        queue=pod.queue,
     )
 
 

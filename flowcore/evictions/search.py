@@ -18,6 +18,7 @@ from flowcore.evictions.exact import Candidates, ExactSearch
 from flowcore.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
 from flowcore.evictions.ladders import Ladders
 from flowcore.evictions.node_search import NodeSearch
+from flowcore.evictions.reclaims import ReclaimEligibility
 from flowcore.evictions.state import Checkpoint, EvictionState
 from flowcore.evictions.victims import Victims, choose_victims
 from flowcore.model.policies import Policy
@@ -39,9 +40,11 @@ class Search:
         policies: Mapping[str, Policy],
         cache: VerdictCache,
         moves: MoveEligibility,
+        reclaims: ReclaimEligibility | None = None,
     ) -> None:
+        """``reclaims``: None: there are no queues."""
         self._state, self._cache, self._moves = state, cache, moves
-        self._eligibility = Eligibility(state)
+        self._eligibility, self._reclaims = Eligibility(state), reclaims
         self._ladders = Ladders(state.residents)
         self._before = state.snapshot()
         self._fit_checks: dict[int, FitCheck] = {}
@@ -82,12 +85,16 @@ class Search:
             return 1
         if not preempts:
             return 0
-        found = this.best(self._eligibility, len(pods))
+        eligibility = self._eligibility
+        found = this.best(eligibility, len(pods))
+        if found is None and self._reclaims is not None:
+            eligibility = self._reclaims
+            found = self._reclaims.best(this, pods[0])
         if found is None:
             return 0
         chosen = pods[: found.count]
         for at in found.members:
-            self._state.let_leave(at, self._eligibility.kind, [pod.key for pod in chosen])
+            self._state.let_leave(at, eligibility.kind, [pod.key for pod in chosen])
         for pod in chosen:
             self._state.arrive(pod, this.number, found.node)
         this.changed({found.node, *self._nodes_of(found.members)})

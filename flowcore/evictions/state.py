@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -252,14 +252,14 @@ class EvictionState:
         return bool((demand.requests[asked] <= self.free[node][asked]).all())
 
     def snapshot(
-        self, without: Iterable[int] = (), *, leavers_stay: bool = False, arrivals: int | None = None
+        self, without: Iterable[int] = (), *, leavers_stay: bool = False, arrivals: Sequence[Arrival] | None = None
     ) -> Snapshot:
         """The cluster with all decisions: without those that leave, with all arrivals and replacements.
 
         Args:
             without: residents that are left out too.
             leavers_stay: those that leave are still there.
-            arrivals: only so many of the waiting pods have come; None: all.
+            arrivals: the waiting pods that have come; None: all.
         """
         residents, before = self.residents, self._snapshot
         names = [node.name for node in before.table.nodes]
@@ -295,7 +295,7 @@ class EvictionState:
             if leaving.to >= 0 and at not in without:
                 pod = residents.pods[at]
                 add(pod.pod_class, pod.signature, leaving.to, residents.usage[at])
-        for arrival in self.arrivals[:arrivals]:
+        for arrival in self.arrivals if arrivals is None else arrivals:
             add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
         found = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
 

@@ -26,16 +26,17 @@ GANG_WITHOUT_ROOM: Final = "GangWithoutRoom"
 ROOM_HELD: Final = "RoomHeld"
 #: The pod may not take the place of the pod that it names.
 REPLACEMENT: Final = "Replacement"
-
+#: The limit of the pod's FlowQueue, or of one above it, leaves too little for the pod or its gang.
+QUEUE_LIMIT: Final = "QueueLimit"
 #: Its room goes to a pod of a higher priority.
 ROOM_TAKEN: Final = "RoomTaken"
 
-_OTHERS: Final = (NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, ROOM_TAKEN)
+_OTHERS: Final = (NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, QUEUE_LIMIT, ROOM_TAKEN)
 CODES: Final = frozenset((*_OTHERS, *(each.name for each in IN_ORDER)))
 """All codes of pods that a round leaves unplaced."""
 
 UNRESOLVABLE: Final = frozenset((
-    NO_NODES, GANG_INCOMPLETE, REPLACEMENT, NODE_UNREADABLE, node_unschedulable.NAME, node_name.NAME,
+    NO_NODES, GANG_INCOMPLETE, REPLACEMENT, QUEUE_LIMIT, NODE_UNREADABLE, node_unschedulable.NAME, node_name.NAME,
     taint_toleration.NAME, node_affinity.NAME, node_declared_features.NAME,
 ))  # fmt: skip
 """Codes of pods for which nobody needs to leave: no node would take them even if it were empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from flowcore.classes import VerdictCache
 from flowcore.cluster.snapshot import Int64s, PendingPod, Snapshot
@@ -21,6 +22,7 @@ from flowcore.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
     FormConstraintGangs,
+    KeepQueueLimits,
     PlaceReplacements,
     RestrictToGangDomains,
     WithoutAtomicGroups,
@@ -29,6 +31,7 @@ from flowcore.problem.passes import (
 )
 from flowcore.problem.problem import Problem, is_better
 from flowcore.problem.result import RoundResult
+from flowcore.shares.after_round import with_plan
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
 #: Steps of a round without a budget: every quick method, and some neighbourhoods.
@@ -58,6 +61,7 @@ class Round:
         self._passes = (
             CompileConstraints(),
             FormConstraintGangs(),
+            KeepQueueLimits(),
             PlaceReplacements(),
             RestrictToGangDomains(),
             ReserveBackfill(),
@@ -134,7 +138,12 @@ class Round:
         result = build_result(
             self._problem, candidate, bound, steps=self._steps, solves=portfolio.solves, arcs=portfolio.arcs
         )
-        return plan_evictions(self._problem, result, candidate)
+        result = plan_evictions(self._problem, result, candidate)
+        queues = self._problem.snapshot.queues
+        if queues is None:
+            return result
+        placed, evicted = (each.pod for each in result.placements), (each.pod for each in result.evictions)
+        return replace(result, after=replace(result.after, queues=with_plan(queues, placed, evicted)))
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""

@@ -18,6 +18,7 @@ from flowcore.filters import round_invariant_fits
 from flowcore.filters.registry import PORTS
 from flowcore.model.policies import Policy
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS
+from flowcore.shares.urgency import urgencies
 from flowcore.topology.build_constraints import topology_constraints_of
 from flowcore.topology.constraints import TopologyConstraints
 
@@ -169,7 +170,7 @@ def demands_of(
     tenths = [10 * float((each * offering / everything).max()) for each in requests]
     counts = [_counts(found, nodes, snapshot, cache) for found, nodes in zip(groups, allowed, strict=True)]
     placeable = [bool(each.any()) for each in counts]
-    prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, dearest)
+    prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, dearest, urgencies(snapshot))
     dominant_shares = [float((each / everything).max()) for each in requests]
     queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -dominant_shares[at], at))
     constraints = topology_constraints_of([(found.pod_class, found.signature) for found in groups], snapshot)

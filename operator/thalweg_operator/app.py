@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from thalweg_listener import CannotListen, listening
 
+from flowcore.api.kinds import POLICY, QUEUE
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
@@ -25,14 +26,15 @@ from thalweg_operator.api.leader_election import LeaderElector
 from thalweg_operator.api.lease_watch import watch_lease
 from thalweg_operator.api.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.delivery.binder import Binder
+from thalweg_operator.delivery.condition_events import ConditionEvents
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.delivery.handlers import handlers
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
-from thalweg_operator.delivery.policy_events import PolicyEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
+from thalweg_operator.delivery.queue_status import QueueStatus
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.find_tracer import find_tracer
 from thalweg_operator.health import LEASE, PAGE_LIMITS, STALE, Liveness, kind_problems, pages, watch_event_loop
@@ -150,8 +152,10 @@ class Operator:
             self._policies,
             self._round_loop.reports,
             self._gate_admission,
-            on_written=PolicyEvents(self._events).status_written,
+            on_written=ConditionEvents(self._events, POLICY).status_written,
         )
+        on_written = ConditionEvents(self._events, QUEUE).status_written
+        self._queue_status = QueueStatus(api_client, cluster, self._round_loop.reports, on_written)
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
         for kind, reflector in self._reflectors.items():
             self.metrics.watch_age.labels(kind).set_function(reflector.age)
@@ -321,6 +325,7 @@ class Operator:
         self._start_task("evictor", self._evictor.run())
         self._start_task("gates", self._gate_admission.run())
         self._start_task("policy status", self._policy_status.run())
+        self._start_task("queue status", self._queue_status.run())
         # What a gang of which not all were nominated still holds must not be planned with.
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):

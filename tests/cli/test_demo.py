@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 from support.cli import thalweg
 from support.safety import check_plan, plan_and_check
-from thalweg.demo import constraints, pods, replacements
+from thalweg.demo import constraints, pods, preemption, replacements
 from thalweg.demo.extender import Exchange, answer_text, exchanges
 from thalweg.demo.extender import claim as extender_claim
 from thalweg.demo.outcome import ClaimError, Outcome
@@ -23,7 +23,8 @@ from flowcore.planning import RoundResult, run_one_by_one, run_round
 
 FIRST = first_scenes()
 COMPARED = (*FIRST, *more_scenes())
-TITLES = [*(scene.title for scene in COMPARED), "Through kube-scheduler", "In the place of another"]
+URGENT = "An urgent pod on a full cluster"
+TITLES = [*(scene.title for scene in COMPARED), "Through kube-scheduler", "In the place of another", URGENT]
 #: Scenes with pods of which all are placed or none; one by one, no pod heeds that.
 ATOMIC = {"Two gangs, room for one": ("red", "blue"), "All in one rack, or none": ("ring",)}
 
@@ -365,3 +366,19 @@ def test_the_one_replaced_leaves_where_the_new_one_can_start() -> None:
     nothing_new = run_round(pods.mixed_sizes().snapshot())
     with pytest.raises(ClaimError):
         replacements.claim(nothing_new)
+
+
+def test_urgent_pods_share_a_victim() -> None:
+    """The page shows who leaves in each plan, and its claim is made from that; two equal plans do not support it."""
+    header, *table = cells(pages(printed("--all"))[URGENT])
+    assert header == ["POD", "ASKS FOR", "THALWEG", "ONE BY ONE"]
+    leavers = [[row[0] for row in table if row[column].startswith("leaves")] for column in (2, 3)]
+    assert leavers == [["batch-1"], ["batch-2", "batch-3"]]
+    assert {row[0]: row[2] for row in table if row[0].startswith("urgent")} == {
+        "urgent-1": "node-1",
+        "urgent-2": "node-1",
+    }
+    assert gain(URGENT) == "2 urgent pods run after 1 eviction, not 2; batch-1 goes to node-4."
+    alone = preemption.one_by_one()
+    with pytest.raises(ClaimError):
+        preemption.claim(alone, alone)

@@ -6,20 +6,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from thalweg.crds import custom_resource_definitions
 
 from flowcore.api import STORAGE_KINDS
-from flowcore.api.kinds import DEVICE_CLASS, KINDS, NODE, POD_GROUPS, POLICY, STORAGE
-from flowcore.api.policies import GROUP, PLURAL, VERSION, parse_policy
+from flowcore.api.kinds import DEVICE_CLASS, KINDS, NODE, POD_GROUPS, POLICY, QUEUE, STORAGE
+from flowcore.api.policies import PLURAL, parse_policy
+from flowcore.api.queues import WireQueue, to_queue
 from flowcore.costs import BUILT_IN_MODELS, MODELS
 from flowcore.model.gang_spec import GangSource
 from flowcore.model.policies import CostWeights, Delivery, Policy, Selects, UnscheduledPrice
+from flowcore.model.queues import Queue
 
 ROOT = Path(__file__).parents[2]
 
 
-def _schema() -> dict[str, Any]:
-    (version,) = custom_resource_definitions()[0]["spec"]["versions"]
+def _schema(plural: str = PLURAL) -> dict[str, Any]:
+    (definition,) = (each for each in custom_resource_definitions() if each["spec"]["names"]["plural"] == plural)
+    (version,) = definition["spec"]["versions"]
     return version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
 
 
@@ -45,11 +49,12 @@ def test_importing_operator_gives_the_standard_librarys() -> None:
 
 def test_the_definitions_travel_with_the_package() -> None:
     """``thalweg up`` finds them, and they are those of the group that the operator watches."""
-    (definition,) = custom_resource_definitions()
-    assert definition["spec"]["group"] == GROUP
-    assert definition["spec"]["names"]["plural"] == PLURAL
-    assert definition["metadata"]["name"] == f"{PLURAL}.{GROUP}"
-    assert [version["name"] for version in definition["spec"]["versions"]] == [VERSION]
+    for definition, kind in zip(custom_resource_definitions(), (QUEUE, POLICY), strict=True):
+        assert definition["spec"]["group"] == kind.group
+        assert definition["spec"]["names"]["plural"] == kind.plural
+        assert definition["spec"]["names"]["kind"] == kind.kind
+        assert definition["metadata"]["name"] == f"{kind.plural}.{kind.group}"
+        assert tuple(version["name"] for version in definition["spec"]["versions"]) == kind.versions
 
 
 def test_defaults_in_the_schema_are_the_cores() -> None:
@@ -85,6 +90,13 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
         "agingCrossesPriorities": UnscheduledPrice().aging_crosses_priorities,
     }
     assert _defaults(price) == prices
+
+
+def test_a_queue_with_the_schemas_defaults_is_the_queue_without() -> None:
+    """The same of queues, whose fields all have a default of the core's."""
+    filled = {name: _defaults(field) for name, field in _schema(QUEUE.plural).items() if "default" in field}
+    for spec in ({}, filled):
+        assert to_queue(msgspec.convert({"metadata": {"name": "q"}, "spec": spec}, WireQueue)) == Queue("q")
 
 
 def test_a_policy_with_the_schemas_defaults_is_the_policy_without() -> None:

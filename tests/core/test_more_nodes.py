@@ -12,7 +12,15 @@ from support.model import amounts, node, pod, snapshot
 
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.cluster.snapshot import NodeTable, Snapshot
-from flowcore.explain.codes import CODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, NO_NODES, REPLACEMENT, ROOM_HELD
+from flowcore.explain.codes import (
+    CODES,
+    GANG_INCOMPLETE,
+    GANG_WITHOUT_ROOM,
+    NO_NODES,
+    REPLACEMENT,
+    ROOM_HELD,
+    ROOM_TAKEN,
+)
 from flowcore.explain.more_nodes import CURES, more_nodes_help
 from flowcore.filters import run_filters
 from flowcore.model.constraint_limits import HOSTNAME
@@ -28,7 +36,7 @@ TOO_LARGE = 5000
 
 def test_every_filter_is_classified() -> None:
     """A filter that is added needs a line in the table, and a code that is none of a filter's a look at its reasons."""
-    assert set(CURES) == CODES - {NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT}
+    assert set(CURES) == CODES - {NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, ROOM_TAKEN}
 
 
 def by_hostname(constraints: InterPodConstraints | None) -> InterPodConstraints | None:

@@ -50,6 +50,7 @@ INTERNAL = {
     "not started",
     "own terms",
     "policy status",
+    "queue status",
     "running pods' terms",
     "scheduling gates",
     "the worker",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from support.cluster_scenario import POLICIES, ClusterScenario, install_crds, running_scenario
+from support.cluster_scenario import POLICIES, QUEUES, ClusterScenario, install_crds, running_scenario
 from support.controlplane import SharedPlane, binaries, oracle, shared_plane
 from support.operator import Operator, free_address, running_operator
 from support.operator_logs import pytest_runtest_makereport
@@ -67,7 +67,7 @@ async def plane(
 
 async def _is_littered(api: Api) -> bool:
     """Whether a module left something behind that the next one would meet."""
-    return any([await api.list(path) for path in ("/api/v1/pods", "/api/v1/nodes", POLICIES)])
+    return any([await api.list(path) for path in ("/api/v1/pods", "/api/v1/nodes", POLICIES, QUEUES)])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 from support import virtual_time
 from thalweg_operator.api.outages import Outages
-from thalweg_operator.delivery.policy_events import PolicyEvents
+from thalweg_operator.delivery.condition_events import ConditionEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.policies.store import PolicyRecord, PolicyStore
 
+from flowcore.api.kinds import POLICY
 from flowcore.cluster.cluster import Cluster
 
 
@@ -91,7 +92,7 @@ def test_a_change_of_a_condition_is_an_event() -> None:
             written.append((subject.name, message, warning))
             return True
 
-    events, record = PolicyEvents(Events()), PolicyRecord("batch", "u", 1, None, 0, "")  # type: ignore[arg-type]
+    events, record = ConditionEvents(Events(), POLICY), PolicyRecord("batch", "u", 1, None, 0, "")  # type: ignore[arg-type]
     good = {"conditions": [{"type": "Accepted", "status": "True", "reason": "Valid", "message": "Fine."}]}
     bad = {"conditions": [{"type": "Accepted", "status": "False", "reason": "Invalid", "message": "Not so."}]}
     events.status_written(record, None, good)

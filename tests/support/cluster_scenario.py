@@ -21,6 +21,7 @@ from thalweg_controlplane.objects import node, pod
 from flowcore.model.policies import SCHEDULER_NAME
 
 POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
+QUEUES = "/apis/scheduling.thalweg/v1alpha1/flowqueues"
 _WITHIN = 90.0
 #: Until thousands of pods are gone.
 _GONE_WITHIN = 300.0
@@ -172,11 +173,11 @@ class ClusterScenario:
             check_legal(oracle, nodes, judged, await self.api.list("/api/v1/namespaces"), scheduler)
 
     async def clean_up(self) -> None:
-        """Deletes nodes, policies, workloads and pods, and waits until they are gone."""
+        """Deletes nodes, policies, queues, workloads and pods, and waits until they are gone."""
         for kind in _WORKLOADS:
             path = f"/apis/{kind.replace('/', f'/v1/namespaces/{self.namespace}/')}"
             await self.api.delete(path, propagationPolicy="Background")
-        for path in (POLICIES, "/api/v1/nodes"):
+        for path in (POLICIES, QUEUES, "/api/v1/nodes"):
             try:
                 await self.api.delete(path)
             except ApiError as error:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support import draw_volumes
 from support.draw import Case, Drawn, Manifest, cases
 
-#: One in so many pods has a rule about others.
-_SELDOM, _OFTEN = 6, 2
+#: One in so many pods has a rule about others; 0: none has.
+SELDOM, OFTEN, NEVER = 6, 2, 0
 #: Of running pods: most are below the urgent pods', some are not.
 PRIORITIES = (0, 0, 0, 0, 5, 5, 5, -10, -10, 50, 50, 100, 1000, 2_000_001_000)
 STARTS = tuple(f"2026-01-0{day}T00:00:00Z" for day in range(1, 5))
@@ -27,8 +27,8 @@ _app: Drawn[str] = st.sampled_from(APPS)
 
 
 def _rarely(drawn: Drawn[Any], one_in: int = 10) -> Drawn[Any]:
-    """``drawn`` once in so many times, else None."""
-    return st.integers(1, one_in).flatmap(lambda at: drawn if at == one_in else st.none())
+    """``drawn`` once in so many times, else None; 0: never."""
+    return st.none() if not one_in else st.integers(1, one_in).flatmap(lambda at: drawn if at == one_in else st.none())
 
 
 def _rule(kind: str, app: str, topology: str) -> Manifest:
@@ -103,7 +103,7 @@ def _running(draw: st.DrawFn, name: str, node: str, cpu: int, memory: int, rules
 
 
 @st.composite
-def _neighbours(draw: st.DrawFn, node: Manifest, rules: int) -> list[Manifest]:
+def _pods_on(draw: st.DrawFn, node: Manifest, rules: int) -> list[Manifest]:
     """Pods that a node has room for."""
     name = node["metadata"]["name"]
     cpu, memory, pods = 4000, 8192, int(node["status"]["allocatable"]["pods"])
@@ -120,7 +120,7 @@ def _neighbours(draw: st.DrawFn, node: Manifest, rules: int) -> list[Manifest]:
 
 
 @st.composite
-def _urgent(draw: st.DrawFn, name: str, priority: Drawn[int], rules: int = _SELDOM) -> Manifest:
+def _urgent(draw: st.DrawFn, name: str, priority: Drawn[int], rules: int = SELDOM) -> Manifest:
     return _pod(
         name,
         draw(_app),
@@ -161,9 +161,9 @@ def _budgets(selectors: Drawn[Any], namespaces: Drawn[str]) -> Drawn[list[Manife
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> list[Manifest]:
-    """5 to 30 pods of one to three kinds, all equally urgent."""
-    kinds = [draw(_urgent(f"p{at}", st.just(100))) for at in range(draw(st.integers(1, 3)))]
+def batches(draw: st.DrawFn, rules: int = SELDOM, most_kinds: int = 3) -> list[Manifest]:
+    """5 to 30 pods of one or some kinds, all equally urgent."""
+    kinds = [draw(_urgent(f"p{at}", st.just(100), rules)) for at in range(draw(st.integers(1, most_kinds)))]
     return [
         _renamed(kind, f"{kind['metadata']['name']}-{copy}")
         for kind in kinds
@@ -176,18 +176,17 @@ def _renamed(pod: Manifest, name: str) -> Manifest:
 
 
 @st.composite
-def crowded_nodes(draw: st.DrawFn, pending: Drawn[list[Manifest]] | None = None, *, ruled: bool = False) -> Case:
+def crowded_nodes(draw: st.DrawFn, rules: int = SELDOM, pending: Drawn[list[Manifest]] | None = None) -> Case:
     """2 to 8 nodes with up to 8 pods each, which fit, and urgent pods of which some fit only if others leave.
 
     Args:
+        rules: one in so many pods has a rule about others.
         pending: the urgent pods; None: one.
-        ruled: every other pod has rules about other pods.
     """
-    rules = _OFTEN if ruled else _SELDOM
     nodes = [draw(_node(f"n{at}")) for at in range(draw(st.sampled_from((2, 3, 4, 5, 8))))]
     return Case(
         nodes=nodes,
-        pods=[pod for node in nodes for pod in draw(_neighbours(node, rules))],
+        pods=[pod for node in nodes for pod in draw(_pods_on(node, rules))],
         pending=[draw(_urgent("p0", _URGENT, rules))] if pending is None else draw(pending),
         budgets=draw(_budgets(_budget_selectors | st.just({}), st.just("default"))),
     )

@@ -138,6 +138,11 @@ def check_victims(snapshot: Snapshot, result: RoundResult, policies: Mapping[str
             pod = pending[key]
             if each.kind is EvictionKind.PREEMPTION:
                 assert each.pod.priority < pod.pod_class.priority, f"{each.pod.key} leaves for {key}"
+            if each.kind is EvictionKind.RECLAIM:
+                assert each.pod.priority <= pod.pod_class.priority, f"{each.pod.key} leaves for {key}"
+                assert pod.queue, f"{each.pod.key} leaves for {key}, which has no queue"
+                assert each.pod.queue not in ("", pod.queue), f"{each.pod.key} leaves for {key} of queue {pod.queue}"
+            if each.kind in (EvictionKind.PREEMPTION, EvictionKind.RECLAIM):
                 assert pod.preempts, f"{each.pod.key} leaves for {key}, which preempts nobody"
                 assert policies[pod.policy].preemption.mode is PreemptionMode.LOWER_PRIORITY
 

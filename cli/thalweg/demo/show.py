@@ -14,6 +14,7 @@ from thalweg.demo import constraints, pods
 from thalweg.demo.extender import extender_page
 from thalweg.demo.outcome import Outcome
 from thalweg.demo.page import Page
+from thalweg.demo.preemption import preemption_page
 from thalweg.demo.replacements import replacing_page
 from thalweg.demo.scene import Scene, counted, size
 
@@ -112,6 +113,7 @@ def show(*, every: bool) -> None:
     if every:
         asyncio.run(extender_page(pods.gpu_node())).show(console, len(compared) + 1)
         replacing_page().show(console, len(compared) + 2)
+        preemption_page().show(console, len(compared) + 3)
     else:
         console.print("[bold]thalweg demo --all[/bold] shows more scenes.", highlight=False)
     console.print(

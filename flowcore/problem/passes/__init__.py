@@ -4,6 +4,7 @@ from flowcore.problem.passes.admitted_demands import AdmittedDemands
 from flowcore.problem.passes.compile_constraints import CompileConstraints
 from flowcore.problem.passes.constraint_gangs import FormConstraintGangs
 from flowcore.problem.passes.gang_domains import RestrictToGangDomains
+from flowcore.problem.passes.queue_limits import KeepQueueLimits
 from flowcore.problem.passes.replacements import PlaceReplacements
 from flowcore.problem.passes.round_pass import Pass, apply_all, invert_all
 from flowcore.problem.passes.without_atomic_groups import WithoutAtomicGroups
@@ -12,6 +13,7 @@ __all__ = [
     "AdmittedDemands",
     "CompileConstraints",
     "FormConstraintGangs",
+    "KeepQueueLimits",
     "Pass",
     "PlaceReplacements",
     "RestrictToGangDomains",

@@ -15,12 +15,14 @@ from flowcore.api import (
     WireNode,
     WirePod,
     WirePodGroup,
+    WireQueue,
     to_device_class,
     to_disruption_budget,
     to_labels,
     to_node,
     to_pod,
     to_pod_group,
+    to_queue,
     to_unreadable_pod,
     to_unreadable_pod_group,
 )
@@ -29,6 +31,7 @@ from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangSource, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
+from flowcore.model.queues import Queue
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.volumes import StorageObject, key_of
 from thalweg_operator.api.bad_input import BadInput
@@ -42,6 +45,7 @@ from thalweg_operator.reservations.events import (
     PodGroupRemoved,
     PodPut,
     PodRemoved,
+    QueueSet,
     StoragePut,
     StorageRemoved,
 )
@@ -224,6 +228,34 @@ class DisruptionBudgetSink(_NamespaceKeyed):
         self._shell.apply(DisruptionBudgetSet(key, DisruptionBudget(namespace, name, LabelSelector())))
 
 
+class QueueSink(_NameKeyed):
+    """FlowQueues into the cluster."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def key(self, value: Queue) -> str:
+        """See Sink."""
+        return value.name
+
+    def upsert(self, value: Queue) -> None:
+        """See Sink."""
+        self._shell.apply(QueueSet(value.name, value))
+
+    def delete(self, key: str) -> None:
+        """See Sink."""
+        self._shell.apply(QueueSet(key, None))
+
+    def keys(self) -> list[str]:
+        """See Sink."""
+        return list(self._shell.cluster.queues.objects)
+
+    def unreadable(self, key: str) -> None:
+        """See Sink: a version that cannot be read selects no pods."""
+        before = self._shell.cluster.queues.objects.get(key, Queue(key))
+        self._shell.apply(QueueSet(key, Queue(key, before.uid, problem="the object cannot be read")))
+
+
 class PodGroupSink(_NamespaceKeyed):
     """PodGroups of one source into the cluster."""
 
@@ -293,6 +325,12 @@ def disruption_budget_decoder() -> Callable[[bytes], DisruptionBudget]:
     """Bytes of a PodDisruptionBudget to a DisruptionBudget."""
     wire = msgspec.json.Decoder(WireDisruptionBudget)
     return lambda raw: to_disruption_budget(wire.decode(raw))
+
+
+def queue_decoder() -> Callable[[bytes], Queue]:
+    """Bytes of a FlowQueue to a Queue."""
+    wire = msgspec.json.Decoder(WireQueue)
+    return lambda raw: to_queue(wire.decode(raw))
 
 
 def pod_group_decoder(source: GangSource, intern: Interner) -> Callable[[bytes], PodGroup]:

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from flowcore.api import Interner, storage_decoder
-from flowcore.api.kinds import DEVICE_CLASS, DISRUPTION_BUDGET, NAMESPACE, NODE, POD, POD_GROUPS, STORAGE, ObjectKind
+from flowcore.api.kinds import (
+    DEVICE_CLASS,
+    DISRUPTION_BUDGET,
+    NAMESPACE,
+    NODE,
+    POD,
+    POD_GROUPS,
+    QUEUE,
+    STORAGE,
+    ObjectKind,
+)
 from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
@@ -55,6 +65,7 @@ def make_reflectors(
         sinks.disruption_budget_decoder(),
         sinks.DisruptionBudgetSink(shell),
     )
+    add(QUEUE, QUEUE.plural, sinks.queue_decoder(), sinks.QueueSink(shell))
     for kind in STORAGE:
         add(kind, kind.plural, storage_decoder(kind.kind, intern), sinks.StorageSink(shell, kind.kind))
     for source, kind in POD_GROUPS.items():

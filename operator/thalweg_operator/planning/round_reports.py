@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from flowcore.model.policies import Policy
+from flowcore.model.queues import QueueShare
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 
 
@@ -38,9 +39,11 @@ class RoundReports:
         reports: by uid of the policy object: report of the last round in which pods of the policy waited.
         contradictions: by uid of the policy object: the policy as planned, and sentences that say which of its own pods
             it excludes.
+        queue_shares: of accepted queues by name, once the plan of the last round is carried out.
     """
 
     def __init__(self) -> None:
+        self.queue_shares: dict[str, QueueShare] = {}
         self.reports: dict[str, RoundReport] = {}
         self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
 
@@ -70,6 +73,7 @@ class RoundReports:
         for policy in unplanned:
             unplaced[places[policy.name]] += 1
         if reply is not None:
+            self.queue_shares = {share.name: share for share in reply.queue_shares}
             self.reports = {uid: report for uid, report in self.reports.items() if uid in known_uids}
             self.contradictions = {}
             sentences: dict[int, list[str]] = {}

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.queue_usage import QueueUsageSums
 from flowcore.model.backfill_history import BackfillHistory, BackfillRecord
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass, excluding_nodes
 from flowcore.model.policies import Policy
+from flowcore.model.queues import QueueUsage
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.persistent_usage import PersistentUsageTracker
 from thalweg_operator.planning.running_pods import RunningPodsTracker
@@ -105,6 +107,7 @@ class RequestBuilder:
                     victim=victim_of(cluster, self._ledger, pod, planning_input.policies[place]),
                     plannable_since=self._ledger.plannable_since(pod, self._wall_clock()),
                     preempts=pod.preempts,
+                    queue=cluster.queues.of(pod, cluster.namespaces),
                 )
             )
         asked = [(pod, planning_input.policies[place].delivery) for pod, place in pods]
@@ -144,12 +147,27 @@ class RequestBuilder:
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
+            queues=list(cluster.queues.objects.values()),
+            queue_usage=await self._queue_usage(),
             deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
         )
 
+    async def _queue_usage(self) -> dict[str, QueueUsage]:
+        """What the pods of queues hold, reservations included; empty where there are no queues."""
+        if not self._cluster.queues.objects:
+            return {}
+        sums = QueueUsageSums(self._cluster)
+        # Both are taken now: a pod that is bound meanwhile counts once.
+        reservations, pods = list(self._ledger.reservations.values()), list(self._cluster.pods.values())
+        for reservation in reservations:
+            sums.add(reservation.pod, reservation.pod.pod_class.requests)
+        async for pod in yielding(pods):
+            sums.add_pod(pod)
+        return sums.totals()
+
 
 def has_changes(request: RoundRequest) -> bool:
-    """Whether a request has changes of the cluster."""
+    """Whether a request has changes of the cluster, or queues, whose shares the reply tells."""
     changes = (
         request.nodes,
         request.removed_nodes,
@@ -158,4 +176,4 @@ def has_changes(request: RoundRequest) -> bool:
         request.pod_deltas,
         request.reports,
     )
-    return any(changes) or bool(request.storage or request.removed_storage)
+    return any(changes) or bool(request.storage or request.removed_storage or request.queues)

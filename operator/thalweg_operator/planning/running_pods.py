@@ -63,6 +63,7 @@ class RunningPodsTracker:
         self._passing: set[str] = set()
         self._policies: tuple[Policy, ...] = ()
         self._selectors: object = None
+        self._queues: object = None
 
     def need(self) -> bool:
         """Running pods may have to leave for others; whether the last request had none and the next one will."""
@@ -95,8 +96,9 @@ class RunningPodsTracker:
             return changes
         policies = tuple(cluster.policies.ordered)
         selectors = {key: budget.selector for key, budget in cluster.disruption_budgets.items()}
-        anew = policies != self._policies or selectors != self._selectors or bool(changed_namespaces)
-        self._policies, self._selectors = policies, selectors
+        read_before = self._policies, self._selectors, self._queues
+        self._policies, self._selectors, self._queues = policies, selectors, cluster.queues.tree
+        anew = (policies, selectors, self._queues) != read_before or bool(changed_namespaces)
         read = _Read(
             policies,
             BudgetIndex(cluster.disruption_budgets.values()),
@@ -142,14 +144,18 @@ class RunningPodsTracker:
         policy = cluster.policies.of(pod, cluster.namespaces)
         gang = "" if pod.gang is None else pod.gang.key.display_name
         reason = read.reasons.get(pod.uid, "")
-        running = to_running_pod(pod, policy, read.budgets.of(pod), gang, read.now, reason)
+        queue = cluster.queues.of(pod, cluster.namespaces)
+        running = to_running_pod(pod, policy, read.budgets.of(pod), gang, read.now, reason, queue)
         moves = policy is not None and policy.rescheduling.mode is not ReschedulingMode.OFF
         (self._passing.add if reason or (moves and running.immovable_reason) else self._passing.discard)(pod.key)
         return running
 
 
 def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> bool:
-    """Whether pods of lower priority could make room for a pod that a round left without a node."""
+    """Whether running pods could make room for a pod that a round left without a node.
+
+    Pods of a lower priority may, and whatever their priority those of a FlowQueue that holds more than its share.
+    """
     lowest = min(cluster.bound_priorities, default=None)
     if lowest is None:
         return False
@@ -160,7 +166,7 @@ def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> b
             entry.preempts
             and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
             and delivery_of(policy).owner is not None
-            and request.classes[entry.pod_class].priority > lowest
+            and (entry.queue or request.classes[entry.pod_class].priority > lowest)
             and reply.codes[reason] not in UNRESOLVABLE
         ):
             return True

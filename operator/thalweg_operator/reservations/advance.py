@@ -35,6 +35,7 @@ from thalweg_operator.reservations.events import (
     PodsBlocked,
     PodsUnplaced,
     PoliciesChanged,
+    QueueSet,
     SchedulerAnswered,
     ScoresPlanned,
     StoragePut,
@@ -76,6 +77,7 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             | StorageRemoved()
             | DisruptionBudgetSet()
             | DeviceClassSet()
+            | QueueSet()
             | PodGroupPut()
             | PodGroupRemoved()
         ):

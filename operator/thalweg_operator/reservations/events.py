@@ -15,6 +15,7 @@ from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
+from flowcore.model.queues import Queue
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageKey, StorageObject
 from thalweg_operator.reservations.effects import Departure, Write
@@ -82,6 +83,13 @@ class DeviceClassSet(_Event, frozen=True, gc=False):
 
     name: str
     device_class: DeviceClass | None
+
+
+class QueueSet(_Event, frozen=True, gc=False):
+    """A FlowQueue came or changed; None: it is gone."""
+
+    name: str
+    queue: Queue | None
 
 
 class PodGroupPut(_Event, frozen=True, gc=False):
@@ -266,6 +274,7 @@ ObjectEvent: TypeAlias = (
     | StorageRemoved
     | DisruptionBudgetSet
     | DeviceClassSet
+    | QueueSet
     | PodGroupPut
     | PodGroupRemoved
 )

@@ -17,6 +17,7 @@ from thalweg_operator.reservations.events import (
     ObjectEvent,
     PodGroupPut,
     PodGroupRemoved,
+    QueueSet,
     StoragePut,
     StorageRemoved,
 )
@@ -107,6 +108,8 @@ def object_event(step: Step, event: ObjectEvent) -> None:
             ledger.round_wanted |= cluster.set_disruption_budget(budget_key, budget)
         case DeviceClassSet(name, device_class):
             ledger.round_wanted |= cluster.set_device_class(name, device_class)
+        case QueueSet(name, queue):
+            ledger.round_wanted |= cluster.queues.put(name, queue)
         case PodGroupPut(group):
             ledger.round_wanted |= cluster.put_pod_group(group)
         case PodGroupRemoved(group_key):

@@ -17,6 +17,7 @@ from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import DuringExecution, Policy
+from flowcore.model.queues import Queue, QueueShare, QueueUsage
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind, GangDisruption, RecentMove, RunningPod
 from flowcore.model.selectors import Labels
@@ -67,6 +68,7 @@ class PendingEntry(msgspec.Struct, array_like=True):
     victim: Victim | None = None
     plannable_since: float = 0.0
     preempts: bool = True
+    queue: str = ""
 
 
 class RunningEntry(msgspec.Struct, array_like=True):
@@ -150,6 +152,7 @@ class RoundRequest(msgspec.Struct):
         backfill_history: how long room has been held for gangs, from the last reply.
         running, removed_running: running pods that are new or changed, and keys of those that are gone.
         running_state: None: nobody may be evicted in this round.
+        queues, queue_usage: all FlowQueues, and what their pods hold, by name.
     """
 
     number: int
@@ -175,6 +178,8 @@ class RoundRequest(msgspec.Struct):
     gangs: list[Gang] = []
     persistent_usage: tuple[PersistentUsage, ...] | None = None
     backfill_history: BackfillHistory = BackfillHistory()
+    queues: list[Queue] = []
+    queue_usage: dict[str, QueueUsage] = {}
     deadline: float = 0.0
     record_in: str = ""
     running: list[RunningEntry] = []
@@ -196,6 +201,8 @@ def split_request(request: RoundRequest) -> Iterator[RoundRequest]:
                 "images": [],
                 "gangs": [],
                 "persistent_usage": None,
+                "queues": [],
+                "queue_usage": {},
             }
         has_more = start + _CHUNK_SIZE < longest
         yield msgspec.structs.replace(request, **lists, has_more=has_more)
@@ -232,6 +239,7 @@ class RoundReply(msgspec.Struct, Bounded):
         cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
         scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
             name (planning/scores.py). They are encoded twice, since most are never read.
+        queue_shares: shares of all accepted queues once the plan is carried out.
         contradictions: position of a policy that rules some of its own pods out, and how.
         evictions: running pods that leave.
         seconds: how long it took.
@@ -263,6 +271,7 @@ class RoundReply(msgspec.Struct, Bounded):
     contradictions: list[tuple[int, str]] = []
     evictions: list[EvictionEntry] = []
     backfill_history: BackfillHistory = BackfillHistory()
+    queue_shares: list[QueueShare] = []
     problem: str = ""
     cause: str = ""
 

@@ -11,8 +11,10 @@ from flowcore.classes.columns import CacheStats
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.explain import Reason
+from flowcore.model.queues import QueueShare
 from flowcore.planning import Round, RoundResult, run_round
 from flowcore.problem.result import Eviction
+from flowcore.shares.shares import Shares
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
 from thalweg_operator.planning.worker.replica import Replica
@@ -65,6 +67,7 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
             victim=waiting.victim,
             plannable_since=waiting.plannable_since,
             preempts=waiting.preempts,
+            queue=waiting.queue,
         )
         (delivered_pods if policy.delivery.acts else observed_pods).append(pod)
     return tuple(delivered_pods), tuple(observed_pods)
@@ -104,6 +107,13 @@ def _to_entry(eviction: Eviction, position_by_key: Mapping[str, int]) -> Evictio
         eviction.reason,
         eviction.by_controller,
     )
+
+
+def _queue_shares(result: RoundResult) -> list[QueueShare]:
+    if result.after.queues is None:
+        return []
+    waiting = tuple(each.pod for each in result.unplaced)
+    return list(Shares(replace(result.after, pending=waiting)).report())
 
 
 def _to_reply(
@@ -154,6 +164,7 @@ def _to_reply(
         atomic_groups=list(atomic_groups),
         backfill_history=results[0].holds,
         evictions=[_to_entry(eviction, position_by_key) for eviction in results[0].evictions],
+        queue_shares=_queue_shares(results[0]),
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
         ),

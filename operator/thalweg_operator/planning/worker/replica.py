@@ -9,6 +9,7 @@ from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.cluster.tables import ChangedRows, ClusterTables, TableChanges
 from flowcore.model.nodes import Report
 from flowcore.model.persistent_usage import PersistentUsage
+from flowcore.model.queues import QueueState
 from flowcore.model.running_pods import RunningPod, RunningPods
 from thalweg_operator.planning.worker.messages import (
     RoundRequest,
@@ -80,6 +81,7 @@ class Replica:
             running=None
             if state is None
             else RunningPods(tuple(self._running.values()), state.budgets, state.gangs, state.moves),
+            queues=QueueState(tuple(request.queues), request.queue_usage) if request.queues else None,
         )
         self.cache.follow(snapshot)
         return snapshot

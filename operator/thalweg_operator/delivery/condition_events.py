@@ -1,27 +1,41 @@
-"""Events about policies: a condition became false, or true again."""
+"""Events about policies and queues: a condition became false, or true again."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
+from flowcore.api.kinds import ObjectKind
 from thalweg_operator.api.events import EventWriter, Subject
-from thalweg_operator.policies.store import PolicyRecord
 
 
-class PolicyEvents:
-    """Writes an Event for each condition of a policy that changes."""
+class _Named(Protocol):
+    """An object of the cluster."""
 
-    def __init__(self, events: EventWriter) -> None:
-        self._events = events
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
 
-    def status_written(self, record: PolicyRecord, before: dict[str, Any] | None, status: dict[str, Any]) -> None:
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        ...
+
+
+class ConditionEvents:
+    """Writes an Event for each condition that changes, of objects of one kind."""
+
+    def __init__(self, events: EventWriter, kind: ObjectKind) -> None:
+        self._events, self._kind = events, kind
+
+    def status_written(self, record: _Named, before: dict[str, Any] | None, status: dict[str, Any]) -> None:
         """A status was written.
 
         Args:
             before: the status that this process wrote last; None: none. Then only false conditions are news.
         """
         known = {each["type"]: each for each in (before or {}).get("conditions", ())}
-        subject = Subject("scheduling.thalweg/v1alpha1", "FlowSchedulingPolicy", "", record.name, record.uid)
+        subject = Subject(self._kind.api_version, self._kind.kind, "", record.name, record.uid)
         for condition in status["conditions"]:
             old, warning = known.get(condition["type"]), condition["status"] == "False"
             if warning if old is None else (old["status"], old["reason"]) != (condition["status"], condition["reason"]):

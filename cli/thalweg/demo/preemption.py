@@ -1,0 +1,146 @@
+"""The scene in which urgent pods meet full nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.model.nodes import Node
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import BUILT_IN
+from flowcore.model.running_pods import RunningPod, RunningPods
+from flowcore.planning import Eviction, run_round
+from thalweg.demo.outcome import checked
+from thalweg.demo.page import Page
+from thalweg.demo.scene import counted
+
+_CORES = 1000
+_SSD = (("disk", "ssd"),)
+_NODES = tuple(
+    Node(name, labels=labels, allocatable=(("cpu", 8 * _CORES), ("pods", 110)))
+    for name, labels in (("node-1", _SSD), ("node-2", _SSD), ("node-3", _SSD), ("node-4", ()))
+)
+
+
+def _runs(name: str, node: str, cores: int, priority: int, started: float) -> RunningPod:
+    pod_class = PodClass(requests=(("cpu", cores * _CORES),), priority=priority)
+    return RunningPod(
+        f"demo/{name}", name, node, pod_class, pod_class.requests, started=started, owner=name, policy=BUILT_IN.name
+    )
+
+
+#: What runs; of equal victims kube-scheduler prefers the one that started last.
+_RUNNING = (
+    _runs("batch-1", "node-1", 8, 0, 1.0),
+    _runs("batch-2", "node-2", 4, 0, 3.0),
+    _runs("web-2", "node-2", 4, 100, 1.0),
+    _runs("batch-3", "node-3", 4, 0, 2.0),
+    _runs("web-3", "node-3", 4, 100, 1.0),
+)
+_URGENT = tuple(
+    PendingPod(
+        f"demo/urgent-{number}",
+        "",
+        PodClass(requests=(("cpu", 4 * _CORES),), node_selector=_SSD, priority=1000),
+        BUILT_IN.name,
+        created=float(number),
+    )
+    for number in (1, 2)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptions:
+    """What became of the urgent pods.
+
+    Attributes:
+        nodes: node of each urgent pod, by key.
+        evictions: in their order.
+    """
+
+    nodes: dict[str, str]
+    evictions: tuple[Eviction, ...]
+
+
+def _snapshot(running: Sequence[RunningPod], pending: tuple[PendingPod, ...]) -> Snapshot:
+    used = [(pod.node, pod.usage, ()) for pod in running]
+    made = build_snapshot(generation=1, now=10.0, table=NodeTable.of(_NODES), running=used, pending=pending)
+    return replace(made, running=RunningPods(tuple(running)))
+
+
+def at_once() -> Preemptions:
+    """All urgent pods in one plan."""
+    plan = run_round(_snapshot(_RUNNING, _URGENT))
+    return Preemptions({each.pod.key: each.node for each in plan.placements}, plan.evictions)
+
+
+def one_by_one() -> Preemptions:
+    """Each urgent pod by itself, by kube-scheduler's own order of victims, in its turn."""
+    running, nodes, evictions = list(_RUNNING), dict[str, str](), list[Eviction]()
+    for pod in _URGENT:
+        plan = run_round(_snapshot(running, (pod,)))
+        gone = {each.pod.key for each in plan.evictions}
+        moved = [msgspec.structs.replace(each.pod, node=each.to) for each in plan.evictions if each.to]
+        came = [
+            RunningPod(each.pod.key, "", each.node, pod.pod_class, pod.pod_class.requests) for each in plan.placements
+        ]
+        running = [*(each for each in running if each.key not in gone), *moved, *came]
+        nodes.update((each.pod.key, each.node) for each in plan.placements)
+        evictions += plan.evictions
+    return Preemptions(nodes, tuple(evictions))
+
+
+def claim(together: Preemptions, alone: Preemptions) -> str:
+    """How many pods leave, and where their replacements go.
+
+    Raises:
+        ClaimError: not all urgent pods run, or planning them together evicts no fewer pods.
+    """
+    again = " and ".join(f"{_short(each.pod.key)} goes to {each.to}" for each in together.evictions)
+    fewer, more = len(together.evictions), len(alone.evictions)
+    return checked(
+        f"{len(together.nodes)} urgent pods run after {counted(fewer, 'eviction')}, not {more}; {again}.",
+        len(together.nodes) == len(alone.nodes) == len(_URGENT),
+        fewer < more,
+        all(each.to for each in together.evictions),
+    )
+
+
+def preemption_page() -> Page:
+    """The scene, planned in both ways."""
+    together, alone = at_once(), one_by_one()
+    rows = [
+        (_short(key), counted(4, "core"), together.nodes.get(key, "waits"), alone.nodes.get(key, "waits"))
+        for key in (pod.key for pod in _URGENT)
+    ]
+    rows += [(_short(pod.key), _cores(pod), _fate(pod, together), _fate(pod, alone)) for pod in _RUNNING]
+    return Page(
+        "An urgent pod on a full cluster",
+        (
+            "Two urgent pods need nodes with an SSD, and these are full. Pods of lower priority leave for them.",
+            "One by one, each pod chooses its victims by itself, by kube-scheduler's order.",
+            "Nodes: node-1, node-2, node-3 (8 cores, SSD), node-4 (8 cores, empty, no SSD).",
+        ),
+        (("POD", "ASKS FOR", "THALWEG", "ONE BY ONE"), *rows),
+        (),
+        claim(together, alone),
+    )
+
+
+def _fate(pod: RunningPod, found: Preemptions) -> str:
+    eviction = next((each for each in found.evictions if each.pod.key == pod.key), None)
+    if eviction is None:
+        return f"stays on {pod.node}"
+    return f"leaves {pod.node} for {eviction.to}" if eviction.to else f"leaves {pod.node}"
+
+
+def _short(key: str) -> str:
+    return key.removeprefix("demo/")
+
+
+def _cores(pod: RunningPod) -> str:
+    return counted(dict(pod.usage)["cpu"] // _CORES, "core")

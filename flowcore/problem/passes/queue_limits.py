@@ -1,0 +1,53 @@
+"""Pods that the limit of their queue holds back: they are left out of the round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flowcore.explain.codes import QUEUE_LIMIT
+from flowcore.problem.candidate import NOTHING_DECIDED, Candidate, Decided
+from flowcore.problem.passes.round_pass import Pass
+from flowcore.problem.problem import Problem
+from flowcore.problem.result import Unplaced
+from flowcore.shares.limits import held_back
+
+
+class KeepQueueLimits(Pass):
+    """Leaves out pods beyond the limits of their queues, so that no plan passes a limit."""
+
+    def __init__(self) -> None:
+        self._decided = NOTHING_DECIDED
+
+    def apply(self, problem: Problem) -> Problem:
+        """The problem without pods that are held back."""
+        held = held_back(problem.snapshot, lambda: _fitting(problem))
+        if not held:
+            return problem
+        prices = {
+            pod.key: int(price)
+            for demand in problem.demands
+            for pod, price in zip(demand.group.pods, demand.prices, strict=True)
+        }
+        pending = problem.snapshot.pending
+        self._decided = Decided(
+            unplaced=tuple(
+                Unplaced(pod, held[pod.key], prices[pod.key], QUEUE_LIMIT, more_nodes_help=False)
+                for pod in pending
+                if pod.key in held
+            )
+        )
+        others = tuple(pod for pod in pending if pod.key not in held)
+        return problem.with_snapshot(replace(problem.snapshot, pending=others))
+
+    def invert(self, candidate: Candidate) -> Candidate:
+        """The candidate with these pods, and what they cost."""
+        decided, mine = candidate.decided, self._decided
+        return replace(
+            candidate,
+            decided=replace(decided, unplaced=(*decided.unplaced, *mine.unplaced)),
+            cost=candidate.cost + mine.cost,
+        )
+
+
+def _fitting(problem: Problem) -> dict[str, bool]:
+    return {pod.key: bool(demand.counts.any()) for demand in problem.demands for pod in demand.group.pods}
