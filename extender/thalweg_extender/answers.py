@@ -25,6 +25,7 @@ from thalweg_extender.wire import (
     ExtenderFilterResult,
     ExtenderPreemptionResult,
     HostPriority,
+    MetaPod,
     MetaVictims,
 )
 
@@ -92,18 +93,26 @@ def to_prioritize(advice: Advice, node_names: Sequence[str]) -> list[HostPriorit
 
 
 def to_preempt(advice: Advice, candidates: Mapping[str, MetaVictims | None]) -> ExtenderPreemptionResult:
-    """Answer of the verb preempt: the candidate nodes with their victims.
+    """Answer of the verb preempt: the nodes that kube-scheduler may choose from, with the pods that it then evicts.
 
-    For a managed pod there is no candidate, so nothing is evicted. For other pods all candidates stay, except those
-    without a victim: kube-scheduler treats a candidate without victims as an error of the whole answer, and null ends
+    For a managed pod these are the plan's node and victims, whatever candidates there are: kube-scheduler looks the
+    node and the pods up by name and UID. No node: it evicts nobody. Where kube-scheduler may choose, the candidates
+    stay that violate no PodDisruptionBudget. For pods that no policy steers all candidates stay.
+
+    A node without victims is never returned: kube-scheduler treats it as an error of the whole answer, and null ends
     its process.
     """
-    if advice.managed:
-        return ExtenderPreemptionResult({})
+    if advice.managed and not advice.may_preempt:
+        return ExtenderPreemptionResult(
+            {node: MetaVictims([MetaPod(uid) for uid in uids]) for node, uids in advice.victims.items() if uids}
+        )
     return ExtenderPreemptionResult(
         {
             node: victims
             for node, victims in candidates.items()
-            if victims is not None and victims.pods and all(pod is not None for pod in victims.pods)
+            if victims is not None
+            and victims.pods
+            and all(pod is not None for pod in victims.pods)
+            and not (advice.managed and victims.num_pdb_violations)
         }
     )

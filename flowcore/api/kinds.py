@@ -74,5 +74,13 @@ QUEUE: Final = ObjectKind(queues.KIND, queues.PLURAL, GROUP, (VERSION,))
 
 #: All of them.
 KINDS: Final = (
-    NODE, POD, NAMESPACE, *STORAGE, DEVICE_CLASS, DISRUPTION_BUDGET, *POD_GROUPS.values(), POLICY, QUEUE,
-)  # fmt: skip
+    NODE,
+    POD,
+    NAMESPACE,
+    *STORAGE,
+    DEVICE_CLASS,
+    DISRUPTION_BUDGET,
+    *POD_GROUPS.values(),
+    POLICY,
+    QUEUE,
+)

@@ -52,9 +52,9 @@ class Cluster:
         leaving: keys of bound pods that count as if they were being deleted (see ``set_leaving``).
         populations: how many pods there are of each kind that policies tell apart.
         disruption_budgets: PodDisruptionBudgets by key.
+        queues: FlowQueues, and which pods count for them.
         bound_priorities: how many pods with a node have each priority.
         watched_pods: how many pods with a node say themselves that they must not stay where their rules are broken.
-        queues: FlowQueues, and which pods count for them.
         gangs: which pods belong together.
         occupancy: what is taken on each node.
     """
@@ -71,9 +71,9 @@ class Cluster:
         self.storage = StorageIndex()
         self.device_classes: dict[str, DeviceClass] = {}
         self.disruption_budgets: dict[str, DisruptionBudget] = {}
+        self.queues = QueueIndex()
         self.bound_priorities: Counter[int] = Counter()
         self.watched_pods = 0
-        self.queues = QueueIndex()
         self.gangs = GangRegistry()
         self.occupancy = Occupancy()
         self._node_versions: dict[str, int] = {}

@@ -6,7 +6,7 @@ other but these values.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -42,11 +42,13 @@ class Advice(msgspec.Struct, frozen=True):
 
     Attributes:
         known: whether the watch has shown this pod, by name and UID, and that it is pending. Otherwise no node passes.
-        managed: whether a policy steers it; preemption for it is the plan's to decide.
+        managed: whether a policy steers it.
         node: where it is to go; "" when the plan has no node for it, or it is not managed.
         hold: whether it must stay pending where ``node`` is not among the nodes asked about.
         infeasible_nodes: nodes without room for it once what is on its way has arrived; withheld from every pod.
         scores: what prioritize says of nodes, 0 (dearest) to 10 (cheapest); nodes not named score 0.
+        victims: UIDs of the pods that leave a node for it, by node.
+        may_preempt: whether kube-scheduler may choose whom it evicts for a managed pod.
     """
 
     known: bool = True
@@ -55,3 +57,5 @@ class Advice(msgspec.Struct, frozen=True):
     hold: bool = False
     infeasible_nodes: Collection[str] = ()
     scores: Mapping[str, int] = msgspec.field(default_factory=dict)
+    victims: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
+    may_preempt: bool = False

@@ -105,6 +105,12 @@ class Metrics:
             ["kind", "answer"],
             registry=r,
         )
+        self.moves = Counter(
+            "thalweg_moves",
+            "Places for the replacements of pods that leave, by outcome: reserved, replaced, dropped or expired.",
+            ["outcome"],
+            registry=r,
+        )
         self.writes_queued = Gauge(
             "thalweg_queued_writes",
             "Writes to the API server by queue and state: due, in flight, or resting until the next attempt.",

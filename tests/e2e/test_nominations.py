@@ -222,6 +222,30 @@ async def test_preemption(scene: ClusterScenario) -> None:
     assert "nodeName" not in (await scene.get("ours"))["spec"]
 
 
+async def test_the_plans_victims(scene: ClusterScenario) -> None:
+    """kube-scheduler is told the pod that leaves for a pod, nominates the pod there, and binds it in the end."""
+    await priorities(scene, {"urgent": 100000})
+    await scene.policy(
+        "steered", selects={"podSelector": {}}, delivery="Extender", replaces={"victims": "Governed"}, precedence=1
+    )
+    await scene.nodes("a", cpu="2")
+    await scene.create("old", "2")
+    await scene.node_of("old")
+    await scene.nodes("b", cpu="1")
+    told = await count(scene.operator, "thalweg_extender_answers_total", "preempt", "preempted")
+    replaces = {"scheduling.thalweg/replaces": "old"}
+    await scene.create("new", "1", priorityClassName="urgent", annotations=replaces)
+
+    async def is_told() -> bool:
+        return await count(scene.operator, "thalweg_extender_answers_total", "preempt", "preempted") > told
+
+    # No kubelet is there: the evicted pod goes on leaving.
+    await until(is_told, 30, lambda: "kube-scheduler to be told the victim")
+    await nominated(scene, "new", "a")
+    await scene.delete("old")
+    assert await scene.node_of("new") == "a"
+
+
 async def test_prefer(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
     """The planned node is taken; where it is refused, or the plan has none, kube-scheduler chooses itself."""
     await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender", steering="Prefer")

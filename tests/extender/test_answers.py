@@ -21,6 +21,17 @@ GUIDANCE = st.builds(
     ),
     scores=st.dictionaries(NAMES, st.integers(-3, 30)),
 )
+#: What kube-scheduler may send, and what would stop it in an answer: no pods, or null in their place.
+CANDIDATES = st.dictionaries(
+    NAMES,
+    st.none()
+    | st.builds(
+        MetaVictims,
+        st.none() | st.lists(st.none() | st.builds(MetaPod, st.sampled_from("xyz")), max_size=3),
+        st.integers(0, 2),
+    ),
+)
+VICTIMS = st.dictionaries(NAMES, st.lists(st.sampled_from("uvw"), unique=True), max_size=2)
 
 
 def rejected(result: ExtenderFilterResult) -> dict[str, str]:
@@ -99,14 +110,27 @@ def test_scores_are_in_range_and_of_nodes_asked_about(guidance: Advice, names: l
         assert score == guidance.scores[name] or not 0 <= guidance.scores[name] <= 10
 
 
-def test_nobody_is_evicted_for_a_pod_that_a_policy_steers() -> None:
-    """Whatever kube-scheduler has found for it."""
-    found = {"a": MetaVictims([MetaPod("1")])}
-    assert to_preempt(Advice(managed=True), found).node_name_to_meta_victims == {}
+@given(CANDIDATES, VICTIMS)
+def test_the_plan_alone_says_who_leaves_for_a_pod_that_a_policy_steers(
+    candidates: dict[str, MetaVictims | None], victims: dict[str, list[str]]
+) -> None:
+    """Whatever kube-scheduler has found: the node may be none of its candidates. A node without victims is left out."""
+    answer = to_preempt(Advice(managed=True, hold=True, victims=victims), candidates).node_name_to_meta_victims
+    expected = {node: uids for node, uids in victims.items() if uids}
+    assert {node: [pod.uid for pod in each.pods or () if pod] for node, each in answer.items()} == expected
+    assert all(each.num_pdb_violations == 0 for each in answer.values())
 
 
-def test_preemption_for_others_stays_as_it_was_found() -> None:
-    """But for candidates that would make kube-scheduler stop: nobody to evict, or null."""
-    good = {"a": MetaVictims([MetaPod("1"), MetaPod("2")], 1), "b": MetaVictims([MetaPod("3")])}
-    bad = {"c": MetaVictims([]), "d": MetaVictims(None), "e": None, "f": MetaVictims([MetaPod("4"), None])}
-    assert to_preempt(Advice(infeasible_nodes=["a"]), {**bad, **good}).node_name_to_meta_victims == good
+@given(CANDIDATES, st.booleans())
+def test_preemption_where_kube_scheduler_chooses(candidates: dict[str, MetaVictims | None], managed: bool) -> None:  # noqa: FBT001
+    """Candidates stay as they were found, but for those that would make kube-scheduler stop: nobody to evict, or null.
+
+    For a managed pod those go too that violate a PodDisruptionBudget.
+    """
+    advice = Advice(managed=managed, may_preempt=managed, infeasible_nodes=["n1"])
+    answer = to_preempt(advice, candidates).node_name_to_meta_victims
+    for node, victims in candidates.items():
+        usable = victims is not None and bool(victims.pods) and None not in victims.pods
+        stays = usable and not (managed and victims is not None and victims.num_pdb_violations > 0)
+        assert (answer.get(node) is victims) if stays else node not in answer
+    assert set(answer) <= set(candidates)

@@ -65,11 +65,15 @@ async def test_prioritize_answers_a_bare_list() -> None:
         assert await post(address, "prioritize", filter_request(NAMES)) == (200, "[]")
 
 
-async def test_preempt_answers_nobody_for_managed_pods() -> None:
-    """And for others who was found."""
+async def test_preempt_answers_the_plans_victims_for_managed_pods() -> None:
+    """Nobody where the plan has none; for other pods who was found."""
     found = {"n1": {"Pods": [{"UID": "u1"}], "NumPDBViolations": 0}}
     async with served(StubPlanView(STEERED)) as address:
         assert await post(address, "preempt", preempt_request(found)) == (200, '{"NodeNameToMetaVictims":{}}')
+    async with served(StubPlanView(Advice(managed=True, hold=True, victims={"n2": ["u2"]}))) as address:
+        status, text = await post(address, "preempt", preempt_request(found))
+        planned = {"n2": {"Pods": [{"UID": "u2"}], "NumPDBViolations": 0}}
+        assert (status, json.loads(text)) == (200, {"NodeNameToMetaVictims": planned})
     guide = StubPlanView(Advice())
     async with served(guide) as address:
         status, text = await post(address, "preempt", preempt_request(found))

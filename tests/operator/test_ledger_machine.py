@@ -29,7 +29,7 @@ from flowcore.model.constraints import Conflict
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
-from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import (
     SCHEDULER_NAME,
     STEERED_NAME,
@@ -37,6 +37,8 @@ from flowcore.model.policies import (
     GangPolicy,
     PartialBind,
     Policy,
+    ReschedulingMode,
+    ReschedulingPolicy,
     Selects,
     Steering,
     Victims,
@@ -52,6 +54,7 @@ APP_X = LabelSelector((Requirement("app", "In", ("x",)),))
 NO_X_THERE = InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, APP_X, (NAMESPACE,)),))
 EVICTING = GangPolicy(timeout=5, on_partial_bind=PartialBind.EVICT)
 STEERED = Selects(scheduler_names=(STEERED_NAME,))
+MOVING = ReschedulingPolicy(ReschedulingMode.ACT)
 
 
 def make_node(name: str, cpu: int = 300) -> Node:
@@ -107,6 +110,7 @@ nodes = st.sampled_from(NODES)
 steered_policies = st.sampled_from(
     [
         (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, gangs=EVICTING, victims=Victims.GOVERNED),),
+        (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, rescheduling=MOVING),),
         (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, waiting=WaitingMode.GATE),),
         (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, steering=Steering.PREFER),),
         (Policy("steered", selects=STEERED, delivery=Delivery.OBSERVE),),
@@ -118,6 +122,7 @@ bound_policies = st.sampled_from(
     [
         (),
         (Policy("bound", gangs=EVICTING, victims=Victims.GOVERNED),),
+        (Policy("bound", rescheduling=MOVING),),
         (Policy("bound", constraints=(Conflict("one", APP_X, HOSTNAME),)),),
         (Policy("bound", delivery=Delivery.OBSERVE),),
     ]
@@ -251,10 +256,10 @@ class LedgerMachine(RuleBasedStateMachine):
             wave = choose.choice(((0, 0), (0, 0), (1, 1), (1, 2)))
             optional = bool(group) and choose.random() < 0.2
             victims = tuple(
-                PlannedEviction(each.key, each.uid, Departure.PREEMPTION)
+                self._eviction(choose, each, pod.pod_class.priority)
                 for each in sorted(self.world.cluster.pods.values(), key=lambda each: each.key)
                 if each.node_name
-                and each.pod_class.priority < pod.pod_class.priority
+                and each.pod_class.priority <= pod.pod_class.priority
                 and choose.random() < (0.8 if each.node_name == node else 0.2)
             )
             placement = PlannedPlacement(pod, policies[pending.policy], node, wave, group, optional, victims)
@@ -264,8 +269,28 @@ class LedgerMachine(RuleBasedStateMachine):
             msgspec.structs.replace(each, waits=bool(each.victims) or each.atomic_group in waiting)
             for each in plan.placements
         ]
+        if choose.random() < 0.3:
+            plan.evictions = [
+                PlannedEviction(
+                    each.key,
+                    each.uid,
+                    choose.choice((Departure.RULE, Departure.MIGRATION)),
+                    choose.choice(("", *NODES)),
+                    by_controller=choose.random() < 0.2,
+                )
+                for each in sorted(self.world.cluster.pods.values(), key=lambda each: each.key)
+                if each.node_name and choose.random() < 0.5
+            ]
         self.world.bring(plan)
         self.world.deliver(count)
+
+    @staticmethod
+    def _eviction(choose: random.Random, pod: Pod, priority: int) -> PlannedEviction:
+        """A running pod leaves for one of this priority: it is preempted, or moved."""
+        lower = pod.pod_class.priority < priority and choose.random() < 0.7
+        departure = Departure.PREEMPTION if lower else Departure.MIGRATION
+        to = choose.choice(NODES) if departure is Departure.MIGRATION or choose.random() < 0.5 else ""
+        return PlannedEviction(pod.key, pod.uid, departure, to)
 
     @precondition(lambda self: self.world.plan is not None)
     @rule(count=st.sampled_from((1, 2, 10)))
@@ -323,7 +348,7 @@ class LedgerMachine(RuleBasedStateMachine):
         world = self.world
         world.settle()
         world.wait(15, 1.0)
-        world.wait(200, 20.0)
+        world.wait(800, 80.0)
         ours = {key: each.phase for key, each in world.ledger.reservations.items() if each.owner is not Owner.OTHERS}
         # A place that is held waits for a round, which confirms it or gives it up.
         assert set(ours.values()) <= {Phase.HELD}, ours
@@ -333,6 +358,9 @@ class LedgerMachine(RuleBasedStateMachine):
         ledger = world.ledger
         assert not ledger.reservations
         assert not ledger.victims
+        assert not ledger.moves.awaited
+        assert not ledger.moves.by_owner
+        assert not ledger.moves.without_place
         assert not ledger.waiting_groups
         assert not ledger.unevictable
         assert not ledger.checking

@@ -4,11 +4,15 @@ import asyncio
 from typing import Any
 
 import pytest
+import yaml
+from support.repository import ROOT
+from thalweg_operator.delivery import policy_status
 from thalweg_operator.delivery.policy_status import PodCounts, PolicyStatus
-from thalweg_operator.planning.round_reports import RoundReport
+from thalweg_operator.planning.round_reports import Proposal, RoundReport
 from thalweg_operator.policies.store import PolicyStore
 
 from flowcore.cluster.cluster import Cluster, Population
+from flowcore.model.running_pods import EvictionKind
 
 REPORT = RoundReport(number=7, finished=1000.0, placed=3, waiting=1, cost=90, gap=0.0, certified=True)
 
@@ -19,6 +23,7 @@ class Rounds:
     def __init__(self) -> None:
         self.reports: dict[str, RoundReport] = {}
         self.contradictions: dict[str, Any] = {}
+        self.proposals: dict[str, Any] = {}
 
 
 class Gates:
@@ -107,3 +112,34 @@ def test_pods_that_are_left_to_kube_scheduler_are_told() -> None:
         "In force. 3 of the pods it selects are in kube-system and ours and left to kube-scheduler."
     )
     assert status["pods"]["governed"] == 4
+
+
+def test_proposals_are_shown_while_the_policy_proposes() -> None:
+    """All are counted, the first are shown; with another mode the field is removed."""
+    store, rounds = PolicyStore(), Rounds()
+    propose = {"selects": {"podSelector": {}}, "rescheduling": {"mode": "Propose"}}
+    store.offer("shop", "u", 1, propose)
+    assert statuses(store, rounds)["shop"]["rescheduling"] == {"count": 0, "proposals": []}
+    waiting = tuple(f"ns/w{number}" for number in range(12))
+    rounds.proposals["u"] = [
+        Proposal(f"ns/p{number:02}", "a", EvictionKind.MIGRATION, "b", waiting) for number in range(21)
+    ]
+    rounds.proposals["u"][1] = Proposal("ns/p01", "a", EvictionKind.RULE)
+    shown = statuses(store, rounds)["shop"]["rescheduling"]
+    assert (shown["count"], len(shown["proposals"])) == (21, 20)
+    assert shown["proposals"][0] == {
+        "pod": "ns/p00", "node": "a", "kind": "Migration", "to": "b", "for": waiting[:10]
+    }  # fmt: skip
+    assert shown["proposals"][1] == {"pod": "ns/p01", "node": "a", "kind": "Rule"}
+    store.offer("shop", "u", 2, {**propose, "rescheduling": {"mode": "Act"}})
+    assert statuses(store, rounds)["shop"]["rescheduling"] is None
+
+
+def test_a_list_in_the_status_is_as_long_as_the_api_server_takes() -> None:
+    """The limits in the code are those of the CRD."""
+    crd = yaml.safe_load((ROOT / "crds" / "flowschedulingpolicies.scheduling.thalweg.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    proposals = schema["rescheduling"]["properties"]["proposals"]
+    assert proposals["maxItems"] == policy_status._MAX_PROPOSALS
+    assert proposals["items"]["properties"]["for"]["maxItems"] == policy_status._MAX_FOR_PODS
+    assert set(proposals["items"]["properties"]["kind"]["enum"]) == set(EvictionKind)

@@ -244,13 +244,14 @@ async def test_a_nomination_that_is_given_up_is_cleared() -> None:
     assert scene.evictions() == ["n0-0"]
 
 
-def test_a_restart_while_victims_terminate() -> None:
+@pytest.mark.parametrize("priority", [0, 1000], ids=["preempted", "moved"])
+def test_a_restart_while_victims_terminate(priority: int) -> None:
     """A nominated pod that fits once they have left waits for them; it takes its place then."""
     ledger = DrivenLedger()
     ledger.set_namespace("ns", ())
     ledger.policies.offer("own", "u", 1, {"selects": {"podSelector": {}}})
     ledger.upsert_node(Node("n", allocatable=(("cpu", 1000), ("pods", 10))))
-    ledger.upsert_pod(Pod("ns", "v", "uv", sized(800, 0), node_name="n", usage=(("cpu", 800),), deleting=True))
+    ledger.upsert_pod(Pod("ns", "v", "uv", sized(800, priority), node_name="n", usage=(("cpu", 800),), deleting=True))
     ledger.upsert_pod(
         Pod("ns", "u", "uu", sized(900, 1000), scheduler_name="thalweg", nominated_node="n", planned_node="n")
     )

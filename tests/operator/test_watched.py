@@ -28,8 +28,8 @@ def test_every_kind_is_watched_at_its_path() -> None:
         "pods": ("/api/v1/pods", False),
         "namespaces": ("/api/v1/namespaces", False),
         "deviceclasses": ("/apis/resource.k8s.io/v1/deviceclasses", True),
-        "poddisruptionbudgets": ("/apis/policy/v1/poddisruptionbudgets", True),
         "flowqueues": ("/apis/scheduling.thalweg/v1alpha1/flowqueues", True),
+        "poddisruptionbudgets": ("/apis/policy/v1/poddisruptionbudgets", True),
         "persistentvolumes": ("/api/v1/persistentvolumes", False),
         "persistentvolumeclaims": ("/api/v1/persistentvolumeclaims", False),
         **{

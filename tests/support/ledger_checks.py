@@ -17,6 +17,8 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, Departure, Effect, Evict, Nominate
 from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.moves import MOVES
+from thalweg_operator.reservations.replacements import place_key
 from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.transitions import TRANSITIONS, Phase, check_transition
 from thalweg_operator.reservations.victim_record import Stage
@@ -105,13 +107,19 @@ class LedgerChecks:
         reservations, waiting = self._ledger.reservations, self._cluster.waiting
         for key, each in reservations.items():
             assert each.pod.key == key
-            assert key in waiting, f"{key} is reserved and does not wait"
-            assert waiting[key].uid == each.pod.uid, f"{key} is reserved for another pod of this name"
-            assert each.phase is Phase.AWAITING_VICTIM or not each.victims
+            if each.phase is Phase.AWAITING_REPLACEMENT:
+                assert each.owner is not Owner.OTHERS
+                assert key in self._ledger.moves.awaited
+                assert key not in self._cluster.pods
+            else:
+                assert key in waiting, f"{key} is reserved and does not wait"
+                assert waiting[key].uid == each.pod.uid, f"{key} is reserved for another pod of this name"
+            assert each.phase in (Phase.AWAITING_VICTIM, Phase.AWAITING_REPLACEMENT) or not each.victims
             assert each.phase in (Phase.AWAITING_VICTIM, Phase.HELD) or not each.waiting_group
             assert (each.phase is Phase.FOREIGN) == (each.owner is Owner.OTHERS)
             assert each.phase not in (Phase.BINDING, Phase.PAUSED) or each.owner is Owner.BINDER
         assert len({each.id for each in reservations.values()}) == len(reservations)
+        assert self._ledger.moves.awaited.keys() <= reservations.keys()
 
     # --- no transition outside the table ---
 
@@ -176,11 +184,18 @@ class LedgerChecks:
         """Who is evicted for others leaves for pods with reservations, whose groups are whole, and ranks below them."""
         if write.departure is Departure.PARTIAL_GANG:
             return
-        ledger, record = self._ledger, self._ledger.victims[write.pod.key]
+        ledger, key = self._ledger, write.pod.key
+        if key in ledger.moves.without_place:
+            return
+        record = ledger.victims[key]
         assert record.pod.uid == write.pod.uid
+        if write.departure in MOVES and record.to:
+            assert place_key(write.pod) in ledger.reservations, f"{key} is moved, and its replacement has no place"
+        if record.for_pods == {place_key(write.pod)}:
+            return  # it leaves by itself
         waiting = [ledger.reservations[key] for key in record.for_pods]
-        assert waiting, f"{write.pod.key} leaves for nobody"
-        assert any(ledger.is_whole(each) for each in waiting), f"{write.pod.key} leaves for a part of a gang"
+        assert waiting, f"{key} leaves for nobody"
+        assert any(ledger.is_whole(each) for each in waiting), f"{key} leaves for a part of a gang"
         if write.departure is Departure.PREEMPTION:
             priority = write.pod.pod_class.priority
             assert any(each.pod.pod_class.priority > priority for each in waiting), "of no lower priority"
@@ -194,7 +209,7 @@ class LedgerChecks:
                     for key in each.victims
                 )
                 for group in groups
-            ), f"{write.pod.key} leaves, and others of its group may have to stay"
+            ), f"{key} leaves, and others of its group may have to stay"
 
     def _check_not_overcommitted(self, reservation: Reservation) -> None:
         """What a plan reserves fits with all that is there."""

@@ -50,6 +50,7 @@ from thalweg_operator.reservations.events import (
     WriteAnswered,
 )
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.replacements import recent_moves
 from thalweg_operator.reservations.victims import victim_of
 from thalweg_operator.reservations.wanted import is_wanted
 
@@ -74,12 +75,14 @@ class Plan:
         placements: those that were not delivered yet.
         groups: names of the atomic groups of the whole plan.
         unplaced: pods without a node, delivered after the placements.
+        evictions: of pods that no placement waits for, delivered with the last placements.
     """
 
     number: int
     generation: int
     placements: list[PlannedPlacement]
     unplaced: list[UnplacedPod] = field(default_factory=list)
+    evictions: list[PlannedEviction] = field(default_factory=list)
     groups: tuple[str, ...] = ()
     first: bool = True
 
@@ -296,7 +299,8 @@ class LedgerWorld:
         waiting = dict(self.cluster.waiting)
         result = run_round(snapshot, policies, steps=2)
         evictions = {
-            each.pod.key: PlannedEviction(each.pod.key, each.pod.uid, Departure(each.kind)) for each in result.evictions
+            each.pod.key: PlannedEviction(each.pod.key, each.pod.uid, Departure(each.kind), each.to)
+            for each in result.evictions
         }
         leaving = {
             each.pod.key: [
@@ -354,8 +358,9 @@ class LedgerWorld:
             cluster,
             lambda pod: cluster.policies.of(pod, cluster.namespaces),
             self.now,
-            excluded=ledger.victims.keys(),
+            excluded={*ledger.victims, *(move.victim.key for move in ledger.moves.awaited.values())},
             unevictable_reasons=unevictable.reasons(ledger, self.now),
+            moves=recent_moves(cluster, ledger, self.now),
         )
         return to_snapshot(
             cluster,
@@ -373,7 +378,10 @@ class LedgerWorld:
             return
         part, plan.placements = plan.placements[:count], plan.placements[count:]
         last = not plan.placements
-        self.apply(PlanMade(plan.number, plan.generation, part, plan.groups, first=plan.first, last=last))
+        rest = plan.evictions if last else ()
+        self.apply(
+            PlanMade(plan.number, plan.generation, part, plan.groups, first=plan.first, last=last, evictions=rest)
+        )
         plan.first = False
         if last:
             self.plan = None

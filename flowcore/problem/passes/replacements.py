@@ -146,7 +146,8 @@ def _without_victim(pod: PendingPod, victim: Victim, change: _ClusterChange) -> 
     verdicts, at = run_filters(pod.pod_class, without, pod.signature), without.table.index[victim.node]
     if verdicts.fits[at]:
         return without
-    return f"cannot replace {victim.key} on node {victim.node}: {verdicts.of_node(at)[1]}"
+    does = f"cannot replace {victim.key}" if victim.key else "cannot take the room that is reserved for it"
+    return f"{does} on node {victim.node}: {verdicts.of_node(at)[1]}"
 
 
 def _price(demand: Demand, without: Snapshot, at: int) -> int:

@@ -200,34 +200,6 @@ class DeviceClassSink(_NameKeyed):
         return list(self._shell.cluster.device_classes)
 
 
-class DisruptionBudgetSink(_NamespaceKeyed):
-    """PodDisruptionBudgets into the cluster."""
-
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    def key(self, value: DisruptionBudget) -> str:
-        """See Sink."""
-        return value.key
-
-    def upsert(self, value: DisruptionBudget) -> None:
-        """See Sink."""
-        self._shell.apply(DisruptionBudgetSet(value.key, value))
-
-    def delete(self, key: str) -> None:
-        """See Sink."""
-        self._shell.apply(DisruptionBudgetSet(key, None))
-
-    def keys(self) -> list[str]:
-        """See Sink."""
-        return list(self._shell.cluster.disruption_budgets)
-
-    def unreadable(self, key: str) -> None:
-        """See Sink: which pods it protects is unknown, so nobody of its namespace is evicted."""
-        namespace, _, name = key.partition("/")
-        self._shell.apply(DisruptionBudgetSet(key, DisruptionBudget(namespace, name, LabelSelector())))
-
-
 class QueueSink(_NameKeyed):
     """FlowQueues into the cluster."""
 
@@ -254,6 +226,34 @@ class QueueSink(_NameKeyed):
         """See Sink: a version that cannot be read selects no pods."""
         before = self._shell.cluster.queues.objects.get(key, Queue(key))
         self._shell.apply(QueueSet(key, Queue(key, before.uid, problem="the object cannot be read")))
+
+
+class DisruptionBudgetSink(_NamespaceKeyed):
+    """PodDisruptionBudgets into the cluster."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def key(self, value: DisruptionBudget) -> str:
+        """See Sink."""
+        return value.key
+
+    def upsert(self, value: DisruptionBudget) -> None:
+        """See Sink."""
+        self._shell.apply(DisruptionBudgetSet(value.key, value))
+
+    def delete(self, key: str) -> None:
+        """See Sink."""
+        self._shell.apply(DisruptionBudgetSet(key, None))
+
+    def keys(self) -> list[str]:
+        """See Sink."""
+        return list(self._shell.cluster.disruption_budgets)
+
+    def unreadable(self, key: str) -> None:
+        """See Sink: which pods it protects is unknown, so nobody of its namespace is evicted."""
+        namespace, _, name = key.partition("/")
+        self._shell.apply(DisruptionBudgetSet(key, DisruptionBudget(namespace, name, LabelSelector())))
 
 
 class PodGroupSink(_NamespaceKeyed):
@@ -321,16 +321,16 @@ def device_class_decoder() -> Callable[[bytes], DeviceClass]:
     return lambda raw: to_device_class(wire.decode(raw))
 
 
-def disruption_budget_decoder() -> Callable[[bytes], DisruptionBudget]:
-    """Bytes of a PodDisruptionBudget to a DisruptionBudget."""
-    wire = msgspec.json.Decoder(WireDisruptionBudget)
-    return lambda raw: to_disruption_budget(wire.decode(raw))
-
-
 def queue_decoder() -> Callable[[bytes], Queue]:
     """Bytes of a FlowQueue to a Queue."""
     wire = msgspec.json.Decoder(WireQueue)
     return lambda raw: to_queue(wire.decode(raw))
+
+
+def disruption_budget_decoder() -> Callable[[bytes], DisruptionBudget]:
+    """Bytes of a PodDisruptionBudget to a DisruptionBudget."""
+    wire = msgspec.json.Decoder(WireDisruptionBudget)
+    return lambda raw: to_disruption_budget(wire.decode(raw))
 
 
 def pod_group_decoder(source: GangSource, intern: Interner) -> Callable[[bytes], PodGroup]:

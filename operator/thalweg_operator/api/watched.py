@@ -59,13 +59,13 @@ def make_reflectors(
     add(POD, POD.plural, sinks.pod_decoder(intern, bad_input), sinks.PodSink(shell))
     add(NAMESPACE, NAMESPACE.plural, sinks.namespace_decoder(), sinks.NamespaceSink(shell))
     add(DEVICE_CLASS, DEVICE_CLASS.plural, sinks.device_class_decoder(), sinks.DeviceClassSink(shell))
+    add(QUEUE, QUEUE.plural, sinks.queue_decoder(), sinks.QueueSink(shell))
     add(
         DISRUPTION_BUDGET,
         DISRUPTION_BUDGETS,
         sinks.disruption_budget_decoder(),
         sinks.DisruptionBudgetSink(shell),
     )
-    add(QUEUE, QUEUE.plural, sinks.queue_decoder(), sinks.QueueSink(shell))
     for kind in STORAGE:
         add(kind, kind.plural, storage_decoder(kind.kind, intern), sinks.StorageSink(shell, kind.kind))
     for source, kind in POD_GROUPS.items():

@@ -13,6 +13,7 @@ from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.reservations.effects import (
     Bind,
     ClearNomination,
+    CountMove,
     CountNomination,
     CountPlacement,
     Evict,
@@ -46,6 +47,7 @@ def handlers(
         Evict: evictor.put,
         WriteCondition: condition_writer.put,
         ReconcileGates: lambda _effect: gate_admission.trigger(),
+        CountMove: lambda effect: metrics.moves.labels(effect.outcome).inc(),
         CountPlacement: lambda effect: metrics.placements.labels(effect.outcome).inc(),
         CountNomination: lambda effect: metrics.steered.labels(effect.outcome).inc(),
         Log: lambda effect: _log.info(effect.event, **dict(effect.fields)),

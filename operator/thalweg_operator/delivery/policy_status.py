@@ -9,21 +9,25 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import msgspec
+import structlog
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import reasons_nothing_fits
-from flowcore.model.policies import Policy, WaitingMode
+from flowcore.model.policies import Policy, ReschedulingMode, WaitingMode
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.planning.round_reports import RoundReports
+from thalweg_operator.planning.round_reports import Proposal, RoundReports
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.store import PolicyRecord, PolicyStore
 
+_log = structlog.get_logger()
 _EVERY = 1.0
 #: Between tries after the API server refused a status.
 _BACKOFF = Backoff(first=1.0, longest=30.0)
+#: Lengths of the lists in ``status.rescheduling``, as in the CRD.
+_MAX_PROPOSALS, _MAX_FOR_PODS = 20, 10
 
 
 OnWritten: TypeAlias = Callable[[PolicyRecord, dict[str, Any] | None, dict[str, Any]], None]
@@ -122,7 +126,9 @@ class PolicyStatus:
         try:
             await self._api_client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
             uid, before = self._written.get(record.name, ("", None))
-            self._on_written(record, before if uid == record.uid else None, status)
+            before = before if uid == record.uid else None
+            self._on_written(record, before, status)
+            _log_proposals(record, before, status)
             self._written[record.name] = (record.uid, status)
         except Refused as error:
             if error.status == 404:
@@ -175,6 +181,7 @@ class PolicyStatus:
                 "waiting": counts.waiting,
             },
         }
+        status["rescheduling"] = self._rescheduling(record)
         report = self._reports.reports.get(record.uid)
         if report is not None:
             status["lastRound"] = {
@@ -187,6 +194,13 @@ class PolicyStatus:
                 "certified": report.certified,
             }
         return status
+
+    def _rescheduling(self, record: PolicyRecord) -> dict[str, Any] | None:
+        """What the policy proposes; None, which removes the field: it does not propose moves."""
+        if record.in_force is None or record.in_force.rescheduling.mode is not ReschedulingMode.PROPOSE:
+            return None
+        proposals = self._reports.proposals.get(record.uid, [])
+        return {"count": len(proposals), "proposals": [_proposal(each) for each in proposals[:_MAX_PROPOSALS]]}
 
     def _consistent(self, uid: str, policy: Policy) -> tuple[str, str, str]:
         """Condition Consistent, from the constraints and from the last round with this version of the policy."""
@@ -210,6 +224,22 @@ class PolicyStatus:
             "observedGeneration": record.generation,
             "lastTransitionTime": since[1],
         }
+
+
+def _log_proposals(record: PolicyRecord, before: dict[str, Any] | None, status: dict[str, Any]) -> None:
+    proposed = status["rescheduling"]
+    if proposed is not None and proposed["count"] and (before is None or before["rescheduling"] != proposed):
+        pods = [proposal["pod"] for proposal in proposed["proposals"]]
+        _log.info("moves proposed", policy=record.name, count=proposed["count"], pods=pods)
+
+
+def _proposal(proposal: Proposal) -> dict[str, Any]:
+    shown: dict[str, Any] = {"pod": proposal.pod, "node": proposal.node, "kind": proposal.kind}
+    if proposal.to:
+        shown["to"] = proposal.to
+    if proposal.for_pods:
+        shown["for"] = proposal.for_pods[:_MAX_FOR_PODS]
+    return shown
 
 
 def _timestamp(seconds: float) -> str:

@@ -1,13 +1,29 @@
-"""The placements of a reply as the ledger takes them."""
+"""The placements and evictions of a reply as the ledger takes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from flowcore.model.pods import Pod
-from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import PlannedEviction, PlannedPlacement
+
+
+def _planned(entry: EvictionEntry) -> PlannedEviction:
+    return PlannedEviction(
+        entry.key, entry.uid, Departure(entry.kind), entry.to, reason=entry.reason, by_controller=entry.by_controller
+    )
+
+
+def independent_evictions(reply: RoundReply) -> list[PlannedEviction]:
+    """Running pods that leave though no placement waits for their room."""
+    awaited = {place for *_, places in reply.placements for place in places}
+    return [
+        _planned(entry)
+        for place, entry in enumerate(reply.evictions)
+        if place not in awaited and (entry.by_controller or not entry.for_pods)
+    ]
 
 
 def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PlannedPlacement]:
@@ -16,7 +32,7 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
     Args:
         pods: the pods of ``request.pending``, in this order.
     """
-    evictions = [PlannedEviction(each.key, each.uid, Departure(each.kind), each.to) for each in reply.evictions]
+    evictions = [_planned(entry) for entry in reply.evictions]
     victims: dict[int, dict[int, PlannedEviction]] = {}
     for place, (eviction, entry) in enumerate(zip(evictions, reply.evictions, strict=True)):
         for index in entry.for_pods if not entry.by_controller else ():

@@ -24,7 +24,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.phases import Stopwatch
-from thalweg_operator.planning.planned_placements import planned_placements
+from thalweg_operator.planning.planned_placements import independent_evictions, planned_placements
 from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
@@ -269,7 +269,10 @@ class RoundLoop:
         async for placements in bursts(planned_placements(request, reply, pods)):
             apply(PlanMade(request.number, reply.generation, placements, reply.atomic_groups, first=first, last=False))
             first = False
-        apply(PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True))
+        rest = independent_evictions(reply)
+        apply(
+            PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True, evictions=rest)
+        )
         for index, scores in reply.scores:
             apply(ScoresPlanned(pods[index].pod_class, policies[index].name, scores))
         conditions = [

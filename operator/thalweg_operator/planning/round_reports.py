@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from flowcore.model.policies import Policy
 from flowcore.model.queues import QueueShare
+from flowcore.model.running_pods import EvictionKind
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 
 
@@ -32,6 +33,17 @@ class RoundReport:
     certified: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A running pod that would leave its node if its policy acted (problem/result.py Eviction)."""
+
+    pod: str
+    node: str
+    kind: EvictionKind
+    to: str = ""
+    for_pods: tuple[str, ...] = ()
+
+
 class RoundReports:
     """The latest reports.
 
@@ -40,12 +52,14 @@ class RoundReports:
         contradictions: by uid of the policy object: the policy as planned, and sentences that say which of its own pods
             it excludes.
         queue_shares: of accepted queues by name, once the plan of the last round is carried out.
+        proposals: by uid of the policy object: the moves that the last round would make if the policy acted.
     """
 
     def __init__(self) -> None:
         self.queue_shares: dict[str, QueueShare] = {}
         self.reports: dict[str, RoundReport] = {}
         self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
+        self.proposals: dict[str, list[Proposal]] = {}
 
     def round_ended(
         self,
@@ -76,6 +90,11 @@ class RoundReports:
             self.queue_shares = {share.name: share for share in reply.queue_shares}
             self.reports = {uid: report for uid, report in self.reports.items() if uid in known_uids}
             self.contradictions = {}
+            self.proposals = {}
+            for place, each in reply.proposals:
+                keys = tuple(request.pending[index].key for index in each.for_pods)
+                uid = uids.get(request.policies[place].name, "")
+                self.proposals.setdefault(uid, []).append(Proposal(each.key, each.node, each.kind, each.to, keys))
             sentences: dict[int, list[str]] = {}
             for place, sentence in reply.contradictions:
                 sentences.setdefault(place, []).append(sentence)

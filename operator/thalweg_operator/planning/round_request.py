@@ -106,8 +106,8 @@ class RequestBuilder:
                     signature=signatures.setdefault(pod.signature, len(signatures)),
                     victim=victim_of(cluster, self._ledger, pod, planning_input.policies[place]),
                     plannable_since=self._ledger.plannable_since(pod, self._wall_clock()),
-                    preempts=pod.preempts,
                     queue=cluster.queues.of(pod, cluster.namespaces),
+                    preempts=pod.preempts,
                 )
             )
         asked = [(pod, planning_input.policies[place].delivery) for pod, place in pods]
@@ -144,11 +144,11 @@ class RequestBuilder:
             gangs=round_gangs.gangs,
             persistent_usage=persistent_usage,
             backfill_history=BackfillHistory(self._clock(), self.backfill_records),
+            queues=list(cluster.queues.objects.values()),
+            queue_usage=await self._queue_usage(),
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
-            queues=list(cluster.queues.objects.values()),
-            queue_usage=await self._queue_usage(),
             deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
         )
 

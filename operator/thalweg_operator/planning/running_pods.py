@@ -19,6 +19,7 @@ from thalweg_operator.planning.yielding import yielding
 from thalweg_operator.reservations import unevictable
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.replacements import place_key, recent_moves
 
 #: Seconds for which running pods are sent on after they were needed: more urgent pods may come.
 _NEEDED_SECONDS = 60.0
@@ -96,9 +97,11 @@ class RunningPodsTracker:
             return changes
         policies = tuple(cluster.policies.ordered)
         selectors = {key: budget.selector for key, budget in cluster.disruption_budgets.items()}
-        read_before = self._policies, self._selectors, self._queues
-        self._policies, self._selectors, self._queues = policies, selectors, cluster.queues.tree
-        anew = (policies, selectors, self._queues) != read_before or bool(changed_namespaces)
+        tree = cluster.queues.tree
+        anew = (policies, selectors, tree) != (self._policies, self._selectors, self._queues) or bool(
+            changed_namespaces
+        )
+        self._policies, self._selectors, self._queues = policies, selectors, tree
         read = _Read(
             policies,
             BudgetIndex(cluster.disruption_budgets.values()),
@@ -107,14 +110,14 @@ class RunningPodsTracker:
         )
         async for pod in yielding(list(cluster.pods.values())):
             key = pod.key
-            known = self._sent.get(key)
+            sent = self._sent.get(key)
             if not self._may_leave(key):
                 continue
-            if known is not None and known[0] is pod and not (anew or key in self._passing or pod.uid in read.reasons):
+            if sent is not None and sent[0] is pod and not (anew or key in self._passing or pod.uid in read.reasons):
                 continue
             running = self._to_running_pod(pod, read)
             self._sent[key] = (pod, running)
-            if known is None or known[1] != running:
+            if sent is None or sent[1] != running:
                 changes.put.append(running)
         changes.removed = [key for key in self._sent if not self._may_leave(key)]
         for key in changes.removed:
@@ -124,7 +127,9 @@ class RunningPodsTracker:
         changes.put = [running for running in changes.put if running.key in self._sent]
         gangs = {pod.gang.key for pod, _ in self._sent.values() if pod.gang is not None}
         changes.state = RunningState(
-            budgets_left(cluster), {key.display_name: gang_disruption(cluster, key) for key in gangs}
+            budgets_left(cluster),
+            {key.display_name: gang_disruption(cluster, key) for key in gangs},
+            recent_moves(cluster, self._ledger, self._clock()),
         )
         return changes
 
@@ -136,6 +141,8 @@ class RunningPodsTracker:
             pod is not None
             and is_running(self._cluster, pod)
             and key not in ledger.victims
+            and key not in ledger.moves.without_place
+            and place_key(pod) not in ledger.reservations
             and pod.uid not in ledger.evicting
         )
 
@@ -152,10 +159,7 @@ class RunningPodsTracker:
 
 
 def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> bool:
-    """Whether running pods could make room for a pod that a round left without a node.
-
-    Pods of a lower priority may, and whatever their priority those of a FlowQueue that holds more than its share.
-    """
+    """Whether others could make room for a pod that a round left: of lower priority, or of a queue above its share."""
     lowest = min(cluster.bound_priorities, default=None)
     if lowest is None:
         return False
@@ -166,7 +170,7 @@ def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> b
             entry.preempts
             and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
             and delivery_of(policy).owner is not None
-            and (entry.queue or request.classes[entry.pod_class].priority > lowest)
+            and (request.classes[entry.pod_class].priority > lowest or entry.queue)
             and reply.codes[reason] not in UNRESOLVABLE
         ):
             return True

@@ -8,11 +8,13 @@ from __future__ import annotations
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.reservations import (
     bindings,
+    independent_evictions,
     nomination_events,
     nomination_upkeep,
     nominations,
     partial_gangs,
     plans,
+    replacements,
     terminating,
     victims,
     watches,
@@ -118,7 +120,8 @@ def _write_answered(step: Step, event: WriteAnswered) -> None:
             if answer is not Answer.RETRYING:
                 (step.ledger.checking if write.dry_run else step.ledger.evicting).discard(write.pod.uid)
             if write.gang is None:
-                victims.eviction_answered(step, write, answer, event.reason)
+                if not independent_evictions.eviction_answered(step, write, answer, event.reason):
+                    victims.eviction_answered(step, write, answer, event.reason)
             elif answer is Answer.UNWANTED:
                 partial_gangs.gang_eviction_unwanted(step.ledger, write.gang, write.pod.uid)
         case Nominate() if step.ledger.waits_for_victim(write.pod.key):
@@ -142,6 +145,8 @@ def _time_passed(step: Step) -> None:
     if now - ledger.victims_seen >= _VICTIMS_EVERY:
         ledger.victims_seen = now
         victims.look_after_victims(step)
+        replacements.look_after_places(step)
+        independent_evictions.look_after_evictions(step)
     if now - ledger.gangs_seen >= _GANGS_EVERY:
         ledger.gangs_seen = now
         partial_gangs.evict_overdue_gangs(step)

@@ -10,7 +10,7 @@ import msgspec
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.advice import Advice, ExtenderPod
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Policy, Steering
+from flowcore.model.policies import Policy, PreemptionMode, PreemptionPolicy, Steering
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.feasibility import infeasible_nodes
 from thalweg_operator.reservations.ledger import Ledger
@@ -33,6 +33,9 @@ def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: S
     # A pod of a gang must not go where it likes.
     must_follow = policy.steering is Steering.REQUIRE or pod.gang is not None
     nomination = nomination_of(ledger, pod.key)
+    reservation = ledger.reservations.get(pod.key)
+    if reservation is not None and reservation.phase is Phase.AWAITING_VICTIM:
+        return Advice(managed=True, hold=True, victims=_leaving_victims(ledger, reservation))
     if nomination is not None and not nomination.rejected:
         holder = find_holder(ledger, pod, nomination, policy.name, nodes)
         if not holder:
@@ -41,7 +44,6 @@ def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: S
         if must_follow or not is_rejected:
             # The room that its swap partner holds there will be its own.
             return _to_node(cluster, ledger, cluster.pods[holder], ledger.reservations[holder].node, nodes, hold=True)
-    reservation = ledger.reservations.get(pod.key)
     if reservation is not None and reservation.phase is Phase.FOREIGN:
         return _to_node(cluster, ledger, pod, reservation.node, nodes, hold=must_follow)
     record = ledger.known_record(pod)
@@ -57,7 +59,20 @@ def _free_choice(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy, nod
         managed=True,
         infeasible_nodes=infeasible_nodes(cluster, ledger, pod, nodes),
         scores={} if scores is None else _decode_scores(scores),
+        # Where an autoscaler comes first, only a round knows how long the pod has waited.
+        may_preempt=policy.preemption == PreemptionPolicy(PreemptionMode.LOWER_PRIORITY, after=0),
     )
+
+
+def _leaving_victims(ledger: Ledger, reservation: Reservation) -> dict[str, list[str]]:
+    """UIDs of the victims on the planned node, once the Eviction API lets all of them go; before that none.
+
+    kube-scheduler deletes the pods that it is told, whatever PodDisruptionBudgets say.
+    """
+    victims = [ledger.victims[key].pod for key in reservation.victims]
+    if not all(victim.deleting for victim in victims):
+        return {}
+    return {reservation.node: [victim.uid for victim in victims if victim.node_name == reservation.node]}
 
 
 @lru_cache(maxsize=16)

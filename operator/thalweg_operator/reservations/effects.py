@@ -136,6 +136,12 @@ class CountPlacement(_Effect, frozen=True, gc=False):
     outcome: str
 
 
+class CountMove(_Effect, frozen=True, gc=False):
+    """What became of the place of a replacement: reserved, replaced, dropped or expired."""
+
+    outcome: str
+
+
 class CountNomination(_Effect, frozen=True, gc=False):
     """What became of a nomination: bound, elsewhere, erased, rejected, refused or expired."""
 
@@ -150,4 +156,6 @@ class Log(_Effect, frozen=True, gc=False):
 
 
 Write: TypeAlias = Bind | Nominate | ClearNomination | OpenGate | WakePod | Evict
-Effect: TypeAlias = Write | WriteCondition | RequestRound | ReconcileGates | CountPlacement | CountNomination | Log
+Effect: TypeAlias = (
+    Write | WriteCondition | RequestRound | ReconcileGates | CountPlacement | CountMove | CountNomination | Log
+)

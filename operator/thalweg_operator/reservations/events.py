@@ -112,12 +112,16 @@ class PlannedEviction(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         to: the node where room for its replacement is reserved; "": none.
+        reason: why it leaves, for people; "": the departure says it.
+        by_controller: another controller evicts it.
     """
 
     key: str
     uid: str
     departure: Departure
     to: str = ""
+    reason: str = ""
+    by_controller: bool = False
 
 
 class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
@@ -151,6 +155,7 @@ class PlanMade(_Event, frozen=True, gc=False):
         generation: of the cluster, when the plan was asked for.
         atomic_groups: names of those of the whole plan.
         first, last: whether the plan begins with this part, and ends with it.
+        evictions: running pods that leave though no placement waits for their room.
     """
 
     number: int
@@ -159,6 +164,7 @@ class PlanMade(_Event, frozen=True, gc=False):
     atomic_groups: Sequence[str] = ()
     first: bool = True
     last: bool = True
+    evictions: Sequence[PlannedEviction] = ()
 
 
 class UnplacedPod(msgspec.Struct, frozen=True, gc=False):

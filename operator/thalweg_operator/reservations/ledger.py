@@ -22,6 +22,7 @@ from flowcore.model.policies import Delivery
 from flowcore.topology.drift import Drift
 from thalweg_operator.reservations.awaited_room import AwaitedRoom
 from thalweg_operator.reservations.in_flight import InFlight
+from thalweg_operator.reservations.moves import MoveBooks
 from thalweg_operator.reservations.nomination_books import NominationBooks
 from thalweg_operator.reservations.pending import PendingRecord
 from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
@@ -51,6 +52,7 @@ class Ledger:
         in_flight: what binder and kube-scheduler may not know of each other yet.
         pending: what is remembered of waiting pods, by key.
         nominations: what is remembered of nominations beside their reservations.
+        moves: what is remembered of pods that leave and whose replacement has a place.
         evicting, checking: UIDs of pods whose eviction, or its dry run, is under way.
         partial_gangs: gangs that are partially placed, and since when.
         plan: that is being carried out.
@@ -75,6 +77,7 @@ class Ledger:
         self.drift = Drift()
         self.pending: dict[str, PendingRecord] = {}
         self.nominations = NominationBooks()
+        self.moves = MoveBooks()
         self.evicting: set[str] = set()
         self.checking: set[str] = set()
         self.partial_gangs: dict[GangKey, PartialSince] = {}
@@ -150,6 +153,8 @@ class Ledger:
         self.by_node.setdefault(node, set()).add(pod.key)
         if phase is Phase.AWAITING_VICTIM:
             self.awaiting.add(pod.key)
+        elif phase is Phase.HELD:
+            self.held.add(pod.key)
         self._count(reservation, 1)
         signature = pod.signature
         self._occupancy.change_pods(signature, node, 1)
@@ -191,6 +196,7 @@ class Ledger:
         self.withdrawing.discard(key)
         self.held.discard(key)
         self.paused.discard(key)
+        self.moves.discard(key)
         keys = self.by_node[reservation.node]
         keys.discard(key)
         if not keys:
@@ -280,7 +286,7 @@ class Ledger:
         record.pod = pod
         if pod.deleting and record.leaving_since is None:
             record.leaving_since = now
-        for node in {self.reservations[key].node for key in record.for_pods}:
+        for node in {self.reservations[key].node for key in record.for_pods & self.awaiting}:
             self._awaited_room.victim_changed(pod, node)
 
     def victim_left(self, key: str) -> list[str]:

@@ -15,7 +15,7 @@ from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from thalweg_operator.reservations import backoff, nomination_plans, victims
+from thalweg_operator.reservations import backoff, independent_evictions, nomination_plans, replacements, victims
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
 from thalweg_operator.reservations.events import PlanMade, PlannedPlacement, PodsBlocked, PodsUnplaced
@@ -74,6 +74,7 @@ def plan_made(step: Step, event: PlanMade) -> None:
             in_groups=bool(event.atomic_groups) or any(ledger.reservations[key].waiting_group for key in ledger.held),
         )
     plan = ledger.plan
+    independent_evictions.plan_evictions(step, event.evictions, event.generation)
     for placement in event.placements:
         _carry_out(step, plan, event, placement)
     if event.last:
@@ -139,10 +140,16 @@ def _reserve(step: Step, placement: PlannedPlacement, owner: Owner, event: PlanM
             placement.node,
             reserved=current.key in ledger.held,
         )
-        or not reserve(
-            cluster, ledger, pod, placement.node, owner, placement.victims, waiting_group, optional=placement.optional
-        )
     ):
+        return None
+    places = replacements.reserve_places(step, placement.victims, event.generation)
+    if places is None:
+        return None
+    if not reserve(
+        cluster, ledger, pod, placement.node, owner, placement.victims, waiting_group, optional=placement.optional
+    ):
+        for key in places:
+            replacements.release_place(step, key, "dropped")
         return None
     return current
 

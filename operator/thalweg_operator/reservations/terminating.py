@@ -1,7 +1,8 @@
 """Takes up, after a restart, pods whose victims terminate: nobody else is evicted for them.
 
 All that is written down is a pod's nomination, and that its victims are being deleted. So a nominated pod that fits its
-node once the pods of a lower priority have left that terminate there waits for these pods.
+node once the pods have left that terminate there waits for them. A preempted pod has a lower priority, a moved one has
+no higher one.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _wait(step: Step, members: Sequence[Reservation], by_node: Mapping[str, Sequ
         pod, policy = each.pod, step.policy_of(each.pod)
         owner = None if policy is None else delivery_of(policy).owner
         victims = [
-            victim for victim in by_node.get(each.node, ()) if victim.pod_class.priority < pod.pod_class.priority
+            victim for victim in by_node.get(each.node, ()) if victim.pod_class.priority <= pod.pod_class.priority
         ]
         if owner is None or not fits_after(cluster, ledger, pod, each.node, [victim.key for victim in victims]):
             _drop_all(ledger, members[:at])

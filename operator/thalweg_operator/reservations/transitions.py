@@ -11,6 +11,7 @@ class Phase(Enum):
     """How far a reservation has come; see ``MEANINGS``."""
 
     AWAITING_VICTIM = "awaiting victim"
+    AWAITING_REPLACEMENT = "awaiting replacement"
     HELD = "held"
     BINDING = "binding"
     PAUSED = "paused"
@@ -24,6 +25,7 @@ class Phase(Enum):
 
 MEANINGS: dict[Phase, str] = {
     Phase.AWAITING_VICTIM: "victims hold its place, or that of a pod of its gang, and must leave first",
+    Phase.AWAITING_REPLACEMENT: "a running pod leaves its node; its controller's next pod comes here",
     Phase.HELD: "the victims have left; the place is kept until a round confirms it",
     Phase.BINDING: "our binding is under way",
     Phase.PAUSED: "the API server refused our binding; the pod's gang has begun, so the place is kept for another try",
@@ -45,6 +47,8 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (None, Phase.BINDING): "a plan of delivery Binder has a node for the pod",
     (None, Phase.QUEUED): "a plan of delivery Extender has a node for the pod",
     (None, Phase.AWAITING_VICTIM): "the plan has the pod, or a pod of its gang, take the place of running ones",
+    (None, Phase.AWAITING_REPLACEMENT): "the plan has a node for the replacement of a pod that leaves",
+    (None, Phase.HELD): "the pod is the replacement of one that leaves, and its place is reserved",
     (None, Phase.NOMINATED): "the watch shows our nomination, written before a restart",
     (None, Phase.FOREIGN): "the watch shows somebody else's nomination",
     (Phase.AWAITING_VICTIM, Phase.HELD): "all victims are gone or have ended",
@@ -64,6 +68,10 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (Phase.NOMINATED, Phase.WITHDRAWING): "nobody follows the nomination, or it must not be followed",
     (Phase.PASSED, Phase.WITHDRAWING): "nobody follows the nomination, or it must not be followed",
     (Phase.AWAITING_VICTIM, None): "the pod is not to take that place any more, or is gone",
+    (
+        Phase.AWAITING_REPLACEMENT,
+        None,
+    ): "the replacement has come, none comes in time, or the pod stays",
     (Phase.HELD, None): "no round confirms the place, or the pod is bound or gone",
     (Phase.BINDING, None): "the pod is seen bound or gone, the API server will not bind it, or its gang cannot come",
     (Phase.PAUSED, None): "the place is not as planned, the gang has not begun after all, or the pod is bound or gone",

@@ -9,6 +9,9 @@ from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.reservation import NEVER
 
+#: Seconds after which an eviction that came to nothing is asked for again.
+RETRY_SECONDS = 5.0
+
 
 class Stage(Enum):
     """How far the eviction of a victim has come."""
@@ -35,6 +38,7 @@ class VictimRecord:
         asked: when the eviction was last asked for.
         leaving_since: when it was first seen to be deleted; None: it is not.
         problem: why the API server does not evict it.
+        reason: why it leaves, for people; "": the departure says it.
     """
 
     pod: Pod
@@ -45,3 +49,4 @@ class VictimRecord:
     asked: float = NEVER
     leaving_since: float | None = None
     problem: str = ""
+    reason: str = ""

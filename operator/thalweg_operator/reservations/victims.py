@@ -23,20 +23,20 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure, Evict, Nominate, WriteCondition
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.feasibility import holds, may_come
+from thalweg_operator.reservations.independent_evictions import is_independent_eviction
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.nominations import withdraw
+from thalweg_operator.reservations.replacements import is_place_kept, place_key
 from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
-from thalweg_operator.reservations.victim_record import Stage, VictimRecord
+from thalweg_operator.reservations.victim_record import RETRY_SECONDS, Stage, VictimRecord
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
 #: Seconds that the API server may take to evict the victims before the room is given back for a while.
 EVICTION_TIMEOUT = 60.0
 #: Seconds beyond its grace period that a preempted pod may take to terminate.
 TERMINATION_SLACK = 30.0
-#: Seconds after which an eviction that came to nothing is asked for again.
-_RETRY_SECONDS = 5.0
 #: Victims that a message names.
 _MAX_NAMED = 3
 
@@ -118,7 +118,7 @@ def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) ->
     for record in staying:
         if record.stage is Stage.PLANNED and len(staying) == 1:
             record.stage = Stage.CHECKED  # a refusal of the eviction itself does as well as that of a dry run
-        uid, is_late = record.pod.uid, now - record.asked >= _RETRY_SECONDS
+        uid, is_late = record.pod.uid, now - record.asked >= RETRY_SECONDS
         if record.stage in (Stage.PLANNED, Stage.CHECKING) and is_late:
             record.stage, record.asked = Stage.CHECKING, now
             if uid not in ledger.checking:
@@ -127,7 +127,7 @@ def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) ->
         return
     if _are_nominated(step, members):
         for record in staying:
-            if record.stage is Stage.CHECKED or now - record.asked >= _RETRY_SECONDS:
+            if record.stage is Stage.CHECKED or now - record.asked >= RETRY_SECONDS:
                 record.stage, record.asked = Stage.ASKED, now
                 if record.pod.uid not in ledger.evicting:
                     step.evict(_eviction(record, dry_run=False))
@@ -230,7 +230,7 @@ def is_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict) -> bool:
     """Whether a victim is still to be evicted. Pods may have been planned there once more meanwhile."""
     record = ledger.victims.get(write.pod.key)
     if record is None or record.pod.uid != write.pod.uid:
-        return False
+        return is_independent_eviction(ledger, write)
     if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
     waiting = [ledger.reservations[key] for key in record.for_pods]
@@ -239,6 +239,8 @@ def is_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict) -> bool:
 
 def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> bool:
     """Whether a pod is still to have its place, and by the same delivery."""
+    if reservation.phase is Phase.AWAITING_REPLACEMENT:
+        return is_place_kept(cluster, ledger, reservation.pod.key)
     pod = cluster.waiting.get(reservation.pod.key)
     if pod is None or pod.uid != reservation.pod.uid or pod.blocked_reason:
         return False
@@ -252,7 +254,7 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
         each.pod.deleting for each in _records(ledger, ledger.members_of(reservation))
     ):
         return True  # who leaves anyhow is waited for: what then becomes of the place a round says
-    if not all(_may_evict(cluster, each, pod, policy) for each in records):
+    if not all(_may_evict(cluster, ledger, each, pod, policy) for each in records):
         return False
     planned = reservation.pod
     return (
@@ -263,7 +265,7 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
     )
 
 
-def _may_evict(cluster: Cluster, record: VictimRecord, pod: Pod, policy: Policy) -> bool:
+def _may_evict(cluster: Cluster, ledger: Ledger, record: VictimRecord, pod: Pod, policy: Policy) -> bool:
     """Whether a victim may still be evicted for this pod."""
     victim = record.pod
     match record.departure:
@@ -273,7 +275,7 @@ def _may_evict(cluster: Cluster, record: VictimRecord, pod: Pod, policy: Policy)
             lower = victim.pod_class.priority < pod.pod_class.priority
             return lower and pod.preempts and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
         case _:
-            return True
+            return not record.to or is_place_kept(cluster, ledger, place_key(victim))
 
 
 def victim_of(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy) -> Victim | None:

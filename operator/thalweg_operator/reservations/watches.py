@@ -7,7 +7,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import Labels
-from thalweg_operator.reservations import nomination_events, victims
+from thalweg_operator.reservations import nomination_events, replacements, victims
 from thalweg_operator.reservations.events import (
     DeviceClassSet,
     DisruptionBudgetSet,
@@ -48,6 +48,8 @@ def pod_put(step: Step, pod: Pod) -> None:
     _count_drift(ledger, change)
     if key not in cluster.waiting or (change.old is not None and change.old.uid != pod.uid):
         ledger.forget_waiting(key)
+    if key in cluster.waiting and key not in ledger.reservations:
+        replacements.replacement_came(step, cluster.waiting[key])
     opened = change.gate_opened and key not in ledger.reservations
     nominated = before is not None or bool(pod.nominated_node or (change.old is not None and change.old.nominated_node))
     if nominated:

@@ -67,8 +67,8 @@ class PendingEntry(msgspec.Struct, array_like=True):
     gangs: tuple[str, ...] = ()
     victim: Victim | None = None
     plannable_since: float = 0.0
-    preempts: bool = True
     queue: str = ""
+    preempts: bool = True
 
 
 class RunningEntry(msgspec.Struct, array_like=True):
@@ -150,9 +150,9 @@ class RoundRequest(msgspec.Struct):
         gangs: all gangs of the pending pods.
         persistent_usage: usage that does not come free (model/persistent_usage.py); None: unchanged.
         backfill_history: how long room has been held for gangs, from the last reply.
+        queues, queue_usage: all FlowQueues, and what their pods hold, by name.
         running, removed_running: running pods that are new or changed, and keys of those that are gone.
         running_state: None: nobody may be evicted in this round.
-        queues, queue_usage: all FlowQueues, and what their pods hold, by name.
     """
 
     number: int
@@ -242,6 +242,7 @@ class RoundReply(msgspec.Struct, Bounded):
         queue_shares: shares of all accepted queues once the plan is carried out.
         contradictions: position of a policy that rules some of its own pods out, and how.
         evictions: running pods that leave.
+        proposals: moves of policies that propose them, each with the policy's position; by pod.
         seconds: how long it took.
         phases: phases of these seconds, in order.
         filter_seconds: how long these phases waited for filters.
@@ -270,6 +271,7 @@ class RoundReply(msgspec.Struct, Bounded):
     atomic_groups: list[str] = []
     contradictions: list[tuple[int, str]] = []
     evictions: list[EvictionEntry] = []
+    proposals: list[tuple[int, EvictionEntry]] = []
     backfill_history: BackfillHistory = BackfillHistory()
     queue_shares: list[QueueShare] = []
     problem: str = ""

@@ -11,6 +11,7 @@ from flowcore.classes.columns import CacheStats
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.explain import Reason
+from flowcore.model.policies import ReschedulingMode
 from flowcore.model.queues import QueueShare
 from flowcore.planning import Round, RoundResult, run_round
 from flowcore.problem.result import Eviction
@@ -66,8 +67,8 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
             gangs=waiting.gangs,
             victim=waiting.victim,
             plannable_since=waiting.plannable_since,
-            preempts=waiting.preempts,
             queue=waiting.queue,
+            preempts=waiting.preempts,
         )
         (delivered_pods if policy.delivery.acts else observed_pods).append(pod)
     return tuple(delivered_pods), tuple(observed_pods)
@@ -96,6 +97,13 @@ def _run_steps(planning_round: Round, steps: int, is_late: Callable[[], bool]) -
             break
 
 
+def _queue_shares(result: RoundResult) -> list[QueueShare]:
+    if result.after.queues is None:
+        return []
+    waiting = tuple(each.pod for each in result.unplaced)
+    return list(Shares(replace(result.after, pending=waiting)).report())
+
+
 def _to_entry(eviction: Eviction, position_by_key: Mapping[str, int]) -> EvictionEntry:
     return EvictionEntry(
         eviction.pod.key,
@@ -109,11 +117,20 @@ def _to_entry(eviction: Eviction, position_by_key: Mapping[str, int]) -> Evictio
     )
 
 
-def _queue_shares(result: RoundResult) -> list[QueueShare]:
-    if result.after.queues is None:
-        return []
-    waiting = tuple(each.pod for each in result.unplaced)
-    return list(Shares(replace(result.after, pending=waiting)).report())
+def _to_proposals(
+    request: RoundRequest, result: RoundResult, position_by_key: Mapping[str, int]
+) -> list[tuple[int, EvictionEntry]]:
+    """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
+    places = {policy.name: place for place, policy in enumerate(request.policies)}
+    found: list[tuple[int, EvictionEntry]] = []
+    for eviction in sorted(result.proposals, key=lambda each: each.pod.key):
+        entry = _to_entry(eviction, position_by_key)
+        own = [places[eviction.pod.policy]] if eviction.pod.policy in places else []
+        for place in (*own, *(request.pending[index].policy for index in entry.for_pods)):
+            if request.policies[place].rescheduling.mode is ReschedulingMode.PROPOSE:
+                found.append((place, entry))
+                break
+    return found
 
 
 def _to_reply(
@@ -163,11 +180,12 @@ def _to_reply(
         scores=scores,
         atomic_groups=list(atomic_groups),
         backfill_history=results[0].holds,
-        evictions=[_to_entry(eviction, position_by_key) for eviction in results[0].evictions],
         queue_shares=_queue_shares(results[0]),
+        evictions=[_to_entry(eviction, position_by_key) for eviction in results[0].evictions],
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
         ),
+        proposals=_to_proposals(request, results[0], position_by_key),
         cache_tallies=[
             (name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()
         ],

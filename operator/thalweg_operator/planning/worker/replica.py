@@ -78,10 +78,10 @@ class Replica:
             gangs=request.gangs,
             persistent_usage=self._persistent_usage,
             backfill_history=request.backfill_history,
+            queues=QueueState(tuple(request.queues), request.queue_usage) if request.queues else None,
             running=None
             if state is None
             else RunningPods(tuple(self._running.values()), state.budgets, state.gangs, state.moves),
-            queues=QueueState(tuple(request.queues), request.queue_usage) if request.queues else None,
         )
         self.cache.follow(snapshot)
         return snapshot
