@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from aiohttp import web
 from support.fake_api import Answer as ServerAnswer
@@ -31,11 +32,14 @@ class EvictionServer:
         self.pods = {"p": "u1", "q": "u2"}
         self.evicted: list[str] = []
         self.events: list[dict[str, Any]] = []
+        #: Conditions of pods that were evicted before.
+        self.conditions: list[dict[str, Any]] = []
         self.script: list[ServerAnswer] = []
         self.posts = 0
         self.app = web.Application()
         self.app.router.add_post("/api/v1/namespaces/ns/pods/{name}/eviction", self._post)
         self.app.router.add_get("/api/v1/namespaces/ns/pods/{name}", self._get)
+        self.app.router.add_patch("/api/v1/namespaces/ns/pods/{name}/status", self._patch)
         self.app.router.add_post("/api/v1/namespaces/ns/events", self._event)
 
     async def evict(self, request: web.Request) -> web.StreamResponse:
@@ -49,6 +53,17 @@ class EvictionServer:
         del self.pods[name]
         self.evicted.append(name)
         return web.json_response({"kind": "Status"}, status=201)
+
+    async def check_dry_run(self, request: web.Request) -> web.StreamResponse:
+        """Answers a dry run, and nothing else."""
+        body = await request.json()
+        assert body["deleteOptions"]["dryRun"] == ["All"]
+        return web.json_response({"kind": "Status"}, status=201)
+
+    async def _patch(self, request: web.Request) -> web.StreamResponse:
+        assert request.match_info["name"] in self.evicted
+        self.conditions += (await request.json())["status"]["conditions"]
+        return web.json_response({})
 
     async def evict_and_hang_up(self, request: web.Request) -> web.StreamResponse:
         """Evicts, and the answer is lost."""
@@ -76,8 +91,12 @@ class Case:
 
     async def evict(self, pod: Pod = POD) -> None:
         """Asks for it, and waits until it is answered."""
+        await self.carry_out(Evict(pod, "Its gang is there in part.", Departure.PARTIAL_GANG))
+
+    async def carry_out(self, write: Evict) -> None:
+        """Puts it in line, and waits until it is answered."""
         self.shell.answers.clear()
-        self.evictor.put(Evict(pod, "Its gang is there in part.", Departure.PARTIAL_GANG))
+        self.evictor.put(write)
         await until(lambda: self.shell.ended, 10, lambda: f"done after {self.server.posts} posts")
 
     async def told(self, count: int) -> None:
@@ -163,3 +182,42 @@ async def test_other_answers(case: Case) -> None:
     case.server.script = [answering(409, "the object has been modified"), answering(500), case.server.evict_and_hang_up]
     await case.evict()
     assert (case.server.evicted, case.server.posts) == (["p"], 5)
+
+
+PREEMPTED = Evict(POD, "Evicted from node n for ns/u.", Departure.PREEMPTION)
+
+
+async def test_a_dry_run_evicts_nobody(case: Case) -> None:
+    """The API server is asked with dryRun; neither condition nor Event is written."""
+    case.server.script = [case.server.check_dry_run]
+    await case.carry_out(msgspec.structs.replace(PREEMPTED, dry_run=True))
+    assert case.shell.answers == [(Answer.DONE, "")]
+    assert (case.server.evicted, case.server.conditions, case.server.events) == ([], [], [])
+
+
+async def test_a_preempted_pod_is_told_for_whom_it_leaves(case: Case) -> None:
+    """The condition is written after the eviction, which writes its own; and the Event is kube-scheduler's."""
+    await case.carry_out(PREEMPTED)
+    assert case.server.evicted == ["p"]
+    (condition,) = case.server.conditions
+    assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "PreemptionByScheduler")
+    assert condition["message"] == PREEMPTED.message
+    await case.told(1)
+    assert [(event["reason"], event["message"]) for event in case.server.events] == [("Preempted", PREEMPTED.message)]
+
+
+@pytest.mark.parametrize("status", [429, 500, 403])
+async def test_a_refusal_ends_an_eviction_of_a_plan(case: Case, status: int) -> None:
+    """A budget, several budgets, a webhook: the ledger is told at once, and the pod is asked for no more."""
+    case.server.script = [answering(status, "Cannot evict pod as it would violate the pod's disruption budget.")]
+    await case.carry_out(PREEMPTED)
+    assert (case.server.evicted, case.server.posts) == ([], 1)
+    assert [answer for answer, _ in case.shell.answers] == [Answer.REFUSED]
+
+
+async def test_an_api_server_that_is_busy_does_not_refuse(case: Case) -> None:
+    """429 without a budget, 503 and a conflict say nothing of the pod: it is asked for again."""
+    case.server.script = [answering(429, "too many requests"), answering(503), answering(409, "modified")]
+    await case.carry_out(PREEMPTED)
+    assert (case.server.evicted, case.server.posts) == (["p"], 4)
+    assert case.shell.answers == [(Answer.DONE, "")]

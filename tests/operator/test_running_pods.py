@@ -1,0 +1,180 @@
+"""The worker knows the running pods of the cluster, whatever changes between the requests that bring them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.driven_ledger import DrivenLedger
+from support.profiles import examples
+from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.round_request import RequestBuilder
+from thalweg_operator.planning.running_pods import RunningPodsTracker
+from thalweg_operator.planning.worker.messages import (
+    RoundRequest,
+    RunningEntry,
+    RunningState,
+    join_request,
+    split_request,
+)
+from thalweg_operator.planning.worker.replica import Replica
+from thalweg_operator.reservations import unevictable
+
+from flowcore.cluster.running import running_pods
+from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.running_pods import RunningPod, RunningPods
+from flowcore.model.selectors import LabelSelector, Requirement
+
+NOW = 5_000.0
+MOVING = {"selects": {"podSelector": {}}, "rescheduling": {"mode": "Propose", "minAge": "1h"}}
+CLASSES = [PodClass((("cpu", 100),)), PodClass((("cpu", 200),), priority=5)]
+GANG = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+APP = LabelSelector((Requirement("app", "In", ("x",)),))
+
+names = st.sampled_from(["a", "b", "c", "d"])
+pods = st.builds(
+    Pod,
+    namespace=st.just("ns"),
+    name=names,
+    uid=st.sampled_from(["u1", "u2"]),
+    pod_class=st.sampled_from(CLASSES),
+    labels=st.sampled_from([(), (("app", "x"),)]),
+    node_name=st.sampled_from(["n", "n", "m", "unknown", ""]),
+    deleting=st.sampled_from([False, False, False, True]),
+    gang=st.sampled_from([None, None, GANG]),
+    created=st.sampled_from([0.0, NOW]),
+    owner=st.sampled_from(["", "set"]),
+)
+events = st.one_of(
+    st.tuples(st.just("pod"), pods),
+    st.tuples(st.just("gone"), names),
+    st.tuples(st.just("node"), st.sampled_from(["n", "m"])),
+    st.tuples(st.just("node gone"), st.sampled_from(["n", "m"])),
+    st.tuples(st.just("budget"), st.integers(0, 2)),
+    st.tuples(st.just("budget gone"), st.none()),
+    st.tuples(st.just("policy"), st.booleans()),
+    st.tuples(st.just("refused"), st.sampled_from(["u1", "u2"])),
+    st.tuples(st.just("time"), st.sampled_from([1.0, 10.0, 3600.0])),
+    st.tuples(st.just("worker lost"), st.none()),
+)
+
+
+class Driven:
+    """Cluster and ledger, and the requests that tell a worker of them."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.known = True
+        self.state, self.replica = DrivenLedger(lambda: 1_000.0 + self.seconds), Replica()
+        self.fresh, self.versions = True, 0
+        self.state.set_namespace("ns", ())
+        cluster, ledger = self.state.cluster, self.state.ledger
+        self.tracker = RunningPodsTracker(cluster, ledger, self.clock, self.wall_clock, lambda: self.known)
+        clocks, policies = (self.clock, self.wall_clock), self.state.policies
+        self.builder = RequestBuilder(cluster, ledger, policies, 1.0, RoundDeadline(60.0, 1.0), *clocks, self.tracker)
+
+    def clock(self) -> float:
+        """Seconds of a monotonic clock."""
+        return 1_000.0 + self.seconds
+
+    def wall_clock(self) -> float:
+        """Seconds since the epoch."""
+        return NOW + self.seconds
+
+    def happen(self, kind: str, what: Any) -> None:
+        """One event."""
+        state = self.state
+        match kind:
+            case "pod":
+                state.upsert_pod(msgspec.structs.replace(what, usage=what.pod_class.requests))
+            case "gone" if f"ns/{what}" in state.pods:
+                state.delete_pod(f"ns/{what}")
+            case "node":
+                state.upsert_node(Node(what, allocatable=(("cpu", 1000), ("pods", 10))))
+            case "node gone":
+                state.delete_node(what)
+            case "budget":
+                state.cluster.set_disruption_budget("ns/b", DisruptionBudget("ns", "b", APP, allowed=what))
+            case "budget gone":
+                state.cluster.set_disruption_budget("ns/b", None)
+            case "policy":
+                self.versions += 1
+                spec = MOVING if what else {"selects": {"podSelector": {}}}
+                state.policies.offer("p", "u", self.versions, spec)
+            case "refused":
+                unevictable.refused(state.ledger, what, "no", self.clock())
+            case "time":
+                self.seconds += what
+            case "worker lost":
+                self.replica, self.fresh = Replica(), True
+                state.mark_all_dirty()
+
+    def round(self) -> RunningPods | None:
+        """A request is built, sent in parts and applied; the running pods of the worker's snapshot."""
+        request = asyncio.run(self.builder.build(self.builder.planning_input(), [], reset=self.fresh))
+        self.fresh = False
+        parts = [
+            msgspec.msgpack.decode(msgspec.msgpack.encode(part), type=RoundRequest) for part in split_request(request)
+        ]
+        request = join_request(parts)
+        self.replica.apply(request)
+        return self.replica.to_snapshot(request, ()).running
+
+    def expected(self) -> RunningPods:
+        """The running pods, computed anew."""
+        cluster, ledger = self.state.cluster, self.state.ledger
+        return running_pods(
+            cluster,
+            lambda pod: cluster.policies.of(pod, cluster.namespaces),
+            self.wall_clock(),
+            excluded=ledger.victims.keys(),
+            unevictable_reasons=unevictable.reasons(ledger, self.clock()),
+        )
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(pods, min_size=2, max_size=3), st.lists(st.tuples(events, st.booleans()), min_size=3, max_size=20))
+def test_the_worker_knows_the_running_pods(first: list[Pod], happening: list[tuple[tuple[str, Any], bool]]) -> None:
+    """After every request the worker's running pods are those that are computed anew from the cluster."""
+    driven = Driven()
+    for node in ("n", "m"):
+        driven.happen("node", node)
+    for pod in first:
+        driven.happen("pod", pod)
+    for (kind, what), is_round in [(("time", 0.0), True), *happening, (("time", 0.0), True)]:
+        driven.happen(kind, what)
+        if not is_round:
+            continue
+        driven.tracker.need()
+        found, expected = driven.round(), driven.expected()
+        assert found is not None
+        assert sorted(found.pods, key=lambda pod: pod.key) == sorted(expected.pods, key=lambda pod: pod.key)
+        assert (found.budgets, found.gangs) == (expected.budgets, expected.gangs)
+
+
+def test_nothing_is_sent_where_nobody_may_have_to_leave() -> None:
+    """Nor while PodDisruptionBudgets are unknown: then nobody is evicted."""
+    driven = Driven()
+    driven.happen("node", "n")
+    driven.happen("pod", Pod("ns", "a", "u1", CLASSES[0], node_name="n"))
+    assert driven.round() is None
+    assert driven.tracker.need()
+    found = driven.round()
+    assert found is not None
+    assert [pod.key for pod in found.pods] == ["ns/a"]
+    assert not driven.tracker.need(), "it is known already"
+    driven.known = False
+    assert driven.round() is None
+
+
+def test_an_entry_has_all_fields_of_a_running_pod() -> None:
+    """In the same order: entries are made field by field."""
+    assert RunningEntry.__struct_fields__ == RunningPod.__struct_fields__
+    assert {*RunningState.__struct_fields__, "pods"} == {field.name for field in fields(RunningPods)}
