@@ -220,7 +220,7 @@ async def test_upgrade(release: Release, plane: tuple[ControlPlane, Api], tmp_pa
     _, api = plane
     older = tmp_path / "thalweg"
     shutil.copytree(CHART, older)  # follows the symbolic links
-    (path,) = (older / "files" / "crds").iterdir()
+    (path,) = (older / "files" / "crds").glob("flowschedulingpolicies*")
     crd = yaml.safe_load(path.read_text())
     new = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].pop("precedence")
     path.write_text(yaml.safe_dump(crd))
