@@ -39,6 +39,16 @@ class Destinations:
         found: Bools = np.array(fits, dtype=np.bool_)[kind.ravel()]
         return found
 
+    def kind(self, at: int) -> tuple[object, ...]:
+        """Equal for residents on one node whose replacements may go to the same nodes."""
+        residents = self._state.residents
+        pod = residents.pods[at]
+        return int(residents.nodes[at]), residents.usage[at].tobytes(), pod.pod_class, pod.signature, pod.policy
+
+    def find_anywhere(self, at: int) -> int:
+        """``find`` with no node to avoid beside its own."""
+        return self.find(at, np.zeros(len(self._state.free), dtype=np.bool_))
+
     def find(self, at: int, avoid: Bools) -> int:
         """The node with the least room to spare that takes a resident's replacement; -1: none.
 
@@ -103,3 +113,19 @@ class Destinations:
                 return False
             self._state.reserve_replacement(members[place], node, is_move=is_move)
         return True
+
+
+class KnownPlaces:
+    """Whether residents have a destination, remembered for those that are alike while nothing is decided."""
+
+    def __init__(self, destinations: Destinations) -> None:
+        self._destinations = destinations
+        self._known: dict[tuple[object, ...], bool] = {}
+
+    def has_any(self, at: int) -> bool:
+        """Whether some node takes the replacement of a resident."""
+        key = self._destinations.kind(at)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._destinations.find_anywhere(at) >= 0
+        return found

@@ -178,6 +178,10 @@ class MoveEligibility:
             return False
         return self.may_be_evicted(at) and self.within_limits(at)
 
+    def may_leave_as_move(self, at: int) -> bool:
+        """Whether a resident that leaves anyhow may be moved, within all limits."""
+        return bool(self._movable[at]) and self.within_limits(at)
+
     def may_be_evicted(self, at: int) -> bool:
         """Whether a running pod may be evicted now, by itself and by its PodDisruptionBudgets."""
         state, pod = self._state, self._residents.pods[at]

@@ -29,6 +29,10 @@ class FitCheck(Protocol):
         """bool[N]: nodes where a pod fits with nobody else leaving."""
         ...
 
+    def possible_without(self, may_leave: Bools) -> Bools | None:
+        """bool[N]: nodes that may take a pod if all of these leave, bool[V]; None: nothing is known of that."""
+        ...
+
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
         """Whether so many pods fit on a node once these residents have left too."""
         ...
@@ -77,6 +81,10 @@ class ResourceFit:
         found: Bools = np.all(self._state.free[:, self._columns] >= self._demand.requests[self._columns], axis=1)
         return found
 
+    def possible_without(self, _may_leave: Bools) -> Bools | None:
+        """See FitCheck."""
+        return None
+
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
         """See FitCheck."""
         free = self._state.free[node]
@@ -111,15 +119,29 @@ class FilteredFit:
         self._state = state
         group = demand.group
         self._pod_class, self._signature = group.pod_class, group.signature
+        self._asked = demand.requests > 0
+        self._requests = demand.requests[self._asked]
         self.possible = static_fits(group.pod_class, group.signature, before, cache)
 
     def fits_now(self) -> Bools:
         """See FitCheck."""
         return run_filters(self._pod_class, self._state.snapshot(), self._signature).fits
 
+    def possible_without(self, may_leave: Bools) -> Bools | None:
+        """See FitCheck: with everybody gone, rules that only forbid forbid least."""
+        constraints = self._signature.constraints
+        if constraints is not None and (constraints.affinity or constraints.spread):
+            return None
+        snapshot = self._state.snapshot(np.nonzero(may_leave)[0].tolist())
+        return run_filters(self._pod_class, snapshot, self._signature).fits
+
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
         """See FitCheck; pods of such demands are decided one by one."""
         if count > 1:
+            return False
+        usage = self._state.residents.usage
+        free = self._state.free[node][self._asked] + sum(usage[at][self._asked] for at in without)
+        if (free < self._requests).any():
             return False
         snapshot = self._state.snapshot(without)
         return bool(run_filters(self._pod_class, snapshot, self._signature).fits[node])

@@ -18,8 +18,9 @@ from flowcore.problem.demands import Demand
 
 #: Nodes of equal bounds that are looked at one by one.
 _MAX_TIES = 128
-#: The same for pods whose every verdict takes all filters, once victims are known, and before.
-_MAX_FILTERED_TIES, _MAX_FILTERED_NODES = 32, 256
+#: The same for pods whose every verdict takes all filters, at least, and one in so many nodes: as kube-scheduler does
+#: (minCandidateNodesAbsolute and minCandidateNodesPercentage of DefaultPreemptionArgs).
+_MIN_FILTERED_TIES, _FILTERED_TIES_OF_NODES = 100, 10
 
 
 class NodeSearch:
@@ -42,6 +43,8 @@ class NodeSearch:
         #: Nodes that were not looked at yet, and the place among them; None: not computed.
         self._bounds: Bounds | None = None
         self._next = self._ties = 0
+        #: Decisions so far, where each concerns all nodes; and how many there were when all nodes were looked at again.
+        self._decisions = self._looked_again = 0
 
     def with_room(self) -> int:
         """The cheapest node that takes the next pod with nobody else leaving; -1: none.
@@ -57,24 +60,31 @@ class NodeSearch:
         cost = self._demand.arc[nodes] + self._demand.first_increase[nodes]
         return int(nodes[np.lexsort((cost, ~now))[0]])
 
-    def bounds(self, may_leave: Bools) -> Bounds:
+    def bounds(self, may_leave: Bools, nodes: Bools | None = None) -> Bounds:
         """Nodes that may take a pod once residents have left, the most promising first.
 
         Args:
             may_leave: bool[V], those that may.
+            nodes: bool[N], nodes to look at; None: all.
         """
-        return self._ladders.bounds(self._possible, may_leave, self._state.free, self._demand.requests)
+        possible = self._possible if nodes is None else self._possible & nodes
+        return self._ladders.bounds(possible, may_leave, self._state.free, self._demand.requests)
 
     def changed(self, nodes: Iterable[int]) -> None:
         """What was found on these nodes does not hold any more; where more than resources decides, nor on any other."""
-        for node in nodes if self.fit_check.by_node else tuple(self._looked_at):
-            self._version[node] = self._version.get(node, 0) + 1
-            self._stale.add(node)
+        if self.fit_check.by_node:
+            for node in nodes:
+                self._version[node] = self._version.get(node, 0) + 1
+                self._stale.add(node)
+        else:
+            # What was found is judged again when it is chosen, the other nodes when nothing else is left.
+            self._decisions += 1
 
     def best(self, eligibility: Eligibility, count: int) -> Victims | None:
         """The node and victims that cost least for each pod, of up to ``count`` pods; None: nobody's leaving helps."""
         if self._bounds is None:
-            self._bounds = self.bounds(eligibility.mask(self.priority))
+            mask = eligibility.mask(self.priority)
+            self._bounds = self.bounds(mask, self.fit_check.possible_without(mask))
         for node in sorted(self._stale):
             self._push(eligibility, node, count)
         self._stale.clear()
@@ -85,14 +95,28 @@ class NodeSearch:
                 self._looked_at.add(node)
                 self._push(eligibility, node, count)
                 continue
-            if not self._heap:
+            if not self._heap and not self._look_again(eligibility, count):
                 return None
-            _, version, found = heapq.heappop(self._heap)
-            if version != self._version.get(found.node, 0):
+            if not self._heap:
                 continue
-            if found.count <= count and self._holds(found):
+            _, version, found = heapq.heappop(self._heap)
+            if self.fit_check.by_node and version != self._version_of(found.node):
+                continue
+            if version == self._version_of(found.node) and found.count <= count and self._holds(found):
                 return found
             self._push(eligibility, found.node, count)
+
+    def _version_of(self, node: int) -> int:
+        return self._version.get(node, 0) + self._decisions
+
+    def _look_again(self, eligibility: Eligibility, count: int) -> bool:
+        """Looks at all nodes again that were looked at before the last decision; whether there are any."""
+        if self.fit_check.by_node or self._looked_again == self._decisions:
+            return False
+        self._looked_again = self._decisions
+        for node in sorted(self._looked_at):
+            self._push(eligibility, node, count)
+        return True
 
     def _should_look_further(self, count: int) -> bool:
         """Whether the next node may be better than the best so far, with victims shared by ``count`` pods."""
@@ -101,13 +125,14 @@ class NodeSearch:
             return False
         if not self._heap:
             self._ties = 0
-            return self.fit_check.by_node or self._next < _MAX_FILTERED_NODES
+            return True
         known = self._heap[0][0][:2]
         bound = (float(bounds.priority[self._next]), float(bounds.total[self._next]) / count)
         if bound > known:
             return False
         self._ties += 1
-        return self._ties <= (_MAX_TIES if self.fit_check.by_node else _MAX_FILTERED_TIES)
+        filtered_ties = max(_MIN_FILTERED_TIES, len(self._state.free) // _FILTERED_TIES_OF_NODES)
+        return self._ties <= (_MAX_TIES if self.fit_check.by_node else filtered_ties)
 
     def _holds(self, found: Victims) -> bool:
         state = self._state
@@ -135,7 +160,7 @@ class NodeSearch:
                 if shared is not None:
                     options.append(shared)
         best = min(options, key=lambda each: (each.key[:3], -each.count, each.key))
-        heapq.heappush(self._heap, ((*best.key[:3], -best.count, best.key[3], node), self._version.get(node, 0), best))
+        heapq.heappush(self._heap, ((*best.key[:3], -best.count, best.key[3], node), self._version_of(node), best))
 
     def _most(self, node: int, evictions: Sequence[PossibleEviction], count: int) -> int:
         """How many pods fit on a node if everybody of a choice leaves, ``count`` at most."""

@@ -100,7 +100,11 @@ class _EvictionRound:
         if self._try_again(search):
             order = self._drop_what_breaks_rules(groups)
         take_back(self._state, lambda: first_rejected(self._state, order) is None)
-        search.find_replacements()
+        if self._place_revoked(search):
+            last = self._drop_what_breaks_rules(groups)
+            take_back(self._state, lambda: first_rejected(self._state, last) is None)
+        search.find_replacements(self._holds)
+        order = order_arrivals(self._state)
         return self._build(groups, order)
 
     # --- search ---
@@ -157,6 +161,15 @@ class _EvictionRound:
             self._place(search, waiting)
         return bool(again)
 
+    def _place_revoked(self, search: Search) -> bool:
+        """Places pods whose room goes to others somewhere else. Whether there are any."""
+        state, demands = self._state, self._problem.demands
+        revoked = [state.residents.placement(at).pod for at, each in state.leaving.items() if each.kind is None]
+        for pod in revoked:
+            at = next(at for at, demand in enumerate(demands) if pod in demand.group.pods)
+            search.place_all(at, [pod], preempts=may_preempt(pod, self._policy(at), self._problem.snapshot.now))
+        return bool(revoked)
+
     def _may_all_preempt(self, waiting: Waiting) -> bool:
         now = self._problem.snapshot.now
         return all(may_preempt(pod, self._policy(at), now) for at, pods in waiting.demands for pod in pods)
@@ -176,6 +189,21 @@ class _EvictionRound:
             order = order_arrivals(self._state)
         return order
 
+    def _holds(self) -> bool:
+        """Whether every filter passes for the whole plan; asked after each replacement that gets a node."""
+        if all(each.pod.signature.constraints is None for each in self._state.arrivals) and not self._ruled_leavers():
+            return True
+        return first_rejected(self._state, order_arrivals(self._state)) is None
+
+    def _ruled_leavers(self) -> bool:
+        """Whether pods that leave bring rules about others to their next node, or ports."""
+        pods = self._state.residents.pods
+        return any(
+            pods[at].signature.constraints is not None or pods[at].pod_class.host_ports
+            for at, each in self._state.leaving.items()
+            if each.to >= 0
+        )
+
     # --- result ---
 
     def _build(self, groups: Mapping[str, Waiting], order: ArrivalOrder) -> RoundResult:
@@ -191,7 +219,9 @@ class _EvictionRound:
         }
         placements = tuple(each for each in first.placements if each.pod.key not in revoked)
         revoked_pods = tuple(
-            self._unplaced_again(each, revoked[each.pod.key]) for each in first.placements if each.pod.key in revoked
+            self._unplaced_again(each, revoked[each.pod.key])
+            for each in first.placements
+            if each.pod.key in revoked and each.pod.key not in arrived
         )
         unplaced = tuple(each for each in first.unplaced if each.pod.key not in arrived)
         victims = waited_for(state, order)

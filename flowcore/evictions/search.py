@@ -6,13 +6,13 @@ a demand share victims: what counts is the victims for each pod.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from flowcore.classes import VerdictCache
 from flowcore.cluster.snapshot import Bools, PendingPod
-from flowcore.evictions.destinations import Destinations
+from flowcore.evictions.destinations import Destinations, KnownPlaces
 from flowcore.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
 from flowcore.evictions.exact import Candidates, ExactSearch
 from flowcore.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
@@ -22,6 +22,7 @@ from flowcore.evictions.reclaims import ReclaimEligibility
 from flowcore.evictions.state import Checkpoint, EvictionState
 from flowcore.evictions.victims import Victims, choose_victims
 from flowcore.model.policies import Policy
+from flowcore.model.running_pods import EvictionKind
 
 #: Nodes on which sets of moves are looked for, and sets that are really tried.
 _MAX_NODES, _MAX_TRIES = 96, 64
@@ -47,7 +48,7 @@ class Search:
         self._eligibility, self._reclaims = Eligibility(state), reclaims
         self._ladders = Ladders(state.residents)
         self._before = state.snapshot()
-        self._fit_checks: dict[int, FitCheck] = {}
+        self._fit_checks: dict[tuple[int, int], FitCheck] = {}
         self.destinations = Destinations(state, policies, cache)
 
     def place_all(self, demand: int, pods: Sequence[PendingPod], *, preempts: bool, nodes: Bools | None = None) -> int:
@@ -67,12 +68,15 @@ class Search:
         return placed
 
     def _fit_check(self, demand: int) -> FitCheck:
-        found = self._fit_checks.get(demand)
+        state, this = self._state, self._state.demands[demand]
+        # Waiting pods that have come may bring rules about others.
+        ruled = sum(arrival.pod.signature.constraints is not None for arrival in state.arrivals)
+        found = self._fit_checks.get((demand, ruled))
         if found is None:
-            state, this = self._state, self._state.demands[demand]
-            plain = is_plain(this.group.pod_class, this.group.signature, self._before)
+            everybody = state.snapshot(leavers_stay=True) if ruled else self._before
+            plain = is_plain(this.group.pod_class, this.group.signature, everybody)
             found = ResourceFit(state, this) if plain else FilteredFit(state, this, self._before, self._cache)
-            self._fit_checks[demand] = found
+            self._fit_checks[demand, ruled] = found
         return found
 
     def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool) -> int:
@@ -114,8 +118,13 @@ class Search:
         state, residents = self._state, self._state.residents
         candidates: list[Victims] = []
         mask = self._moves.mask(this.priority) & self.destinations.may_fit()
+        places = KnownPlaces(self.destinations)
         for node in this.bounds(mask).nodes[:_MAX_NODES].tolist():
-            movable = [at for at in residents.on(node) if mask[at] and self._moves.may_move(at, this.priority)]
+            movable = [
+                at
+                for at in residents.on(node)
+                if mask[at] and self._moves.may_move(at, this.priority) and places.has_any(at)
+            ]
             if movable:
                 each_alone = [PossibleEviction((at,), (at,)) for at in movable]
                 found = choose_victims(residents, this.fit_check, node, [each_alone])
@@ -154,11 +163,15 @@ class Search:
             seed: of the integer program.
         """
         state = self._state
-        priorities = {state.demands[at].group.pod_class.priority for at, _, _ in demands}
-        one_pod = sum(len(pods) for _, pods, _ in demands) == 1
-        if len(priorities) != 1 or not (self._moves.any or (state.changed and not one_pod)):
+        arrived = {arrival.demand for arrival in state.arrivals[checkpoint.arrivals :]}
+        priorities = {state.demands[at].group.pod_class.priority for at in arrived or {at for at, _, _ in demands}}
+        if len(priorities) != 1:
             return
         (priority,) = priorities
+        demands = [each for each in demands if state.demands[each[0]].group.pod_class.priority == priority]
+        one_pod = sum(len(pods) for _, pods, _ in demands) == 1
+        if not (self._moves.any or (state.changed and not one_pod)):
+            return
         may_leave = self._eligibility.mask(priority) | self._moves.mask(priority)
         candidates = []
         for at, pods, group in demands:
@@ -168,11 +181,24 @@ class Search:
         exact = ExactSearch(state, self._eligibility, self._moves, self.destinations, seed)
         exact.improve(checkpoint, candidates, priority)
 
-    def find_replacements(self) -> None:
-        """Gives preempted pods that a controller replaces a node, as far as there is room."""
+    def find_replacements(self, holds: Callable[[], bool]) -> None:
+        """Gives preempted pods that a controller replaces a node, as far as there is room.
+
+        Where a policy may move such a pod it is a move.
+
+        Args:
+            holds: whether every filter still passes for the whole plan.
+        """
         state, residents = self._state, self._state.residents
         avoid = np.zeros(len(state.free), dtype=np.bool_)
         for at, leaving in sorted(state.leaving.items(), key=lambda each: -residents.pods[each[0]].priority):
             pod = residents.pods[at]
-            if leaving.to < 0 and residents.is_running(at) and pod.owner and not pod.gang:
-                self.destinations.reserve_all([at], avoid, is_move=False)
+            if leaving.to >= 0 or not residents.is_running(at) or not pod.owner or pod.gang:
+                continue
+            is_move = leaving.kind is EvictionKind.PREEMPTION and self._moves.may_leave_as_move(at)
+            checkpoint = state.checkpoint()
+            if self.destinations.reserve_all([at], avoid, is_move=is_move) and holds():
+                if is_move:
+                    leaving.kind = self._moves.kind
+            else:
+                state.roll_back(checkpoint)
