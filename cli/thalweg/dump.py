@@ -109,6 +109,18 @@ class GovernedDump:
             excluded=replaced,
         )
 
+    def waits_for_terminating(self, pod: Pod) -> bool:
+        """Whether pods of lower priority terminate on the node that a waiting pod is nominated for.
+
+        Then nobody else is evicted for it (PodEligibleToPreemptOthers of kube-scheduler's DefaultPreemption).
+        """
+        return any(
+            other.node_name == pod.nominated_node
+            and other.deleting
+            and other.pod_class.priority < pod.pod_class.priority
+            for other in (self._dump.running() if pod.nominated_node else ())
+        )
+
     def persistent_usage(self) -> tuple[PersistentUsage, ...]:
         """Usage of running pods that does not come free for waiting gangs."""
         sums = PersistentUsageSums(above=-(2**31))

@@ -83,7 +83,7 @@ def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str =
             queue=dump.cluster.queues.of(pod, dump.cluster.namespaces),
             victim=governed.victim_of(pod),
             gangs=gang_names[pod.key],
-            preempts=pod.preempts,
+            preempts=pod.preempts and not governed.waits_for_terminating(pod),
         )
         for pod in planned
         if pod.key not in skipped

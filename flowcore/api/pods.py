@@ -128,7 +128,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         preempts=spec.preemption_policy != "Never",
         started=to_seconds(status.start_time) if node_name else 0.0,
         static=meta.annotations is not None and meta.annotations.mirror is not None,
-        immovable_reason=intern(_immovable_reason(spec, meta.annotations, controller)) if node_name else "",
+        immovable_reason=intern(_immovable_reason(spec, status, meta.annotations, controller)) if node_name else "",
         during_execution=during_execution,
     )
 
@@ -144,10 +144,14 @@ def _during_execution(annotations: WirePodAnnotations | None) -> tuple[DuringExe
         return DuringExecution.IGNORE, f"annotation {DURING_EXECUTION}"
 
 
-def _immovable_reason(spec: WirePodSpec, annotations: WirePodAnnotations | None, controller: WireOwner) -> str:
+def _immovable_reason(
+    spec: WirePodSpec, status: WirePodStatus, annotations: WirePodAnnotations | None, controller: WireOwner
+) -> str:
     """Why a running pod is never moved, "" where it may be: at least what the descheduler's DefaultEvictor spares."""
     if annotations is not None and annotations.mirror is not None:
         return "it is a static pod"
+    if status.phase == "Pending" and status.start_time is None:
+        return "it has not started yet"
     if not controller.uid:
         return "no controller would replace it"
     if controller.kind in _PERMANENT:

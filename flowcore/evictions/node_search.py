@@ -128,6 +128,8 @@ class NodeSearch:
             return True
         known = self._heap[0][0][:2]
         bound = (float(bounds.priority[self._next]), float(bounds.total[self._next]) / count)
+        if bound[0] < known[0]:
+            return True  # pods of lower priorities may suffice there
         if bound > known:
             return False
         self._ties += 1

@@ -65,6 +65,16 @@ def test_nobody_leaves_where_there_is_room() -> None:
     assert (answer["placements"], answer["evictions"]) == ({"default/urgent": "b"}, {})
 
 
+def test_no_second_wave_while_victims_terminate() -> None:
+    """A pod whose victim terminates on its nominated node evicts nobody else."""
+    leaving = running("leaving", priority=1)
+    leaving["metadata"] |= {"deletionTimestamp": "2020-01-02T00:00:00Z"}
+    urgent = pod("urgent", "3", priority=1000, status={"phase": "Pending", "nominatedNodeName": "a"})
+    answer = simulate(node("a"), node("b"), leaving, running("other", on="b"), urgent)
+    assert answer["evictions"] == {}
+    assert answer["pending"].keys() == {"default/urgent"}
+
+
 @pytest.mark.parametrize("priority", [1000, 1001])
 def test_equal_and_higher_priorities_stay(priority: int) -> None:
     """Only strictly lower priorities leave."""

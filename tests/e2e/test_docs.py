@@ -13,6 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CLUSTER_SCOPED = {"FlowQueue", "FlowSchedulingPolicy", "PriorityClass"}
 #: Each whole YAML block, indented ones in lists too.
 BLOCK = re.compile(r"^( *)```yaml\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 
@@ -34,7 +35,7 @@ async def test_objects_of_the_docs(plane: tuple[ControlPlane, Api]) -> None:
     _, api = plane
     for page, manifest in objects:
         params = {"dryRun": "All", "fieldValidation": "Strict"}
-        if manifest["kind"] != "FlowSchedulingPolicy":
+        if manifest["kind"] not in CLUSTER_SCOPED:
             manifest["metadata"]["namespace"] = "default"  # that of the page need not exist here
         made = await api.request("POST", collection_path(manifest), manifest, params=params)
         assert made["kind"] == manifest["kind"], page

@@ -267,8 +267,8 @@ async def test_printer_columns(scene: ClusterScenario) -> None:
         table = await answer.json()
     names = [column["name"] for column in table["columnDefinitions"]]
     counted = ["Name", "Delivery", "Model", "Governed", "Placed", "Waiting"]
-    assert names == [*counted, "Accepted", "Ready", "Reason", "Consistent", "Age"]
-    cells = {row["cells"][0]: row["cells"][1:-1] for row in table["rows"]}
+    assert names == [*counted, "Accepted", "Ready", "Reason", "Consistent", "Proposed", "Age"]
+    cells = {row["cells"][0]: row["cells"][1:-2] for row in table["rows"]}
     assert cells == {
         "shown": ["Binder", "CPUMemory", 1, 1, 0, "True", "True", "InForce", None],
         "empty": ["Binder", "CPUMemory", 0, 0, 0, "True", "False", "SelectsNothing", None],
