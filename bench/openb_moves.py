@@ -7,7 +7,7 @@ No cluster takes part. With pods that end, the trace's pods fill only a part of 
 (`--nodes-kept`). Each running pod ends in the next round with a probability of a tenth; when it ends is drawn for each
 pod with a fixed seed, so that it runs equally long in every row. A row lets a round move so many percent of the running
 pods, with no other limit; moves are carried out at once, and a moved pod runs on. The last row pools all nodes of one
-GPU model as one node: what there would be without fragments, a relaxation of every round.
+GPU model as one node, so that there are no fragments: a relaxation of each round, but no bound on what all rounds do.
 """
 
 from __future__ import annotations
