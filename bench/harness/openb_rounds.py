@@ -33,7 +33,7 @@ from harness.rows import Row
 
 def compare(folder: str, which: str, arrivals: int) -> list[Row]:
     """A row for each method; ``arrivals`` a round, 0: all at once."""
-    snapshot = _load(Path(folder), which, aged=arrivals > 0)
+    snapshot = load(Path(folder), which, aged=arrivals > 0)
     checker = Checker(snapshot)
     case = f"{which}, " + (f"rounds of {arrivals} arrivals" if arrivals else "all at once")
     rows = []
@@ -58,7 +58,8 @@ def compare(folder: str, which: str, arrivals: int) -> list[Row]:
     return [*rows, row]
 
 
-def _load(folder: Path, which: str, *, aged: bool) -> Snapshot:
+def load(folder: Path, which: str, *, aged: bool) -> Snapshot:
+    """The trace's empty nodes with all pods waiting; `aged`: in the order of their creation, else all equally long."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "openb.json"
         manifests = read_pods(pods_file(folder, which))
