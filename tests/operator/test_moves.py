@@ -248,6 +248,20 @@ def test_a_preempted_pod_leaves_whether_its_replacement_has_a_place_or_not(chang
     assert not scene.moves(), "a preemption is no move"
 
 
+def test_a_reclaimed_pod_leaves_though_its_replacement_has_no_place() -> None:
+    """No policy governs it, so no place is reserved: it is evicted all the same, and no round is asked for."""
+    scene = Scene()
+    scene.change("web-1", scheduler_name="default-scheduler")
+    scene.plan_move(Departure.RECLAIM)
+    assert scene.phases() == {"ns/large": (Phase.AWAITING_VICTIM, "a")}
+    rounds = scene.state.rounds_requested
+    scene.pass_time(0.2)
+    assert scene.state.rounds_requested == rounds
+    assert scene.evictions() == ["web-1"]
+    (write,) = [each for each in scene.state.effects if isinstance(each, Evict)]
+    assert write.message == "Evicted from node a for ns/large."
+
+
 def test_the_pod_that_it_makes_room_for_goes() -> None:
     """Nobody is moved for nobody."""
     scene = Scene()

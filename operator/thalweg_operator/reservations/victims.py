@@ -25,6 +25,7 @@ from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.feasibility import holds, may_come
 from thalweg_operator.reservations.independent_evictions import is_independent_eviction
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.moves import MOVES
 from thalweg_operator.reservations.nominations import withdraw
 from thalweg_operator.reservations.replacements import is_place_kept, place_key
 from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
@@ -122,7 +123,7 @@ def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) ->
         if record.stage in (Stage.PLANNED, Stage.CHECKING) and is_late:
             record.stage, record.asked = Stage.CHECKING, now
             if uid not in ledger.checking:
-                step.evict(_eviction(record, dry_run=True))
+                step.evict(_eviction(ledger, record, dry_run=True))
     if any(record.stage in (Stage.PLANNED, Stage.CHECKING) for record in staying):
         return
     if _are_nominated(step, members):
@@ -130,7 +131,7 @@ def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) ->
             if record.stage is Stage.CHECKED or now - record.asked >= RETRY_SECONDS:
                 record.stage, record.asked = Stage.ASKED, now
                 if record.pod.uid not in ledger.evicting:
-                    step.evict(_eviction(record, dry_run=False))
+                    step.evict(_eviction(ledger, record, dry_run=False))
 
 
 def _are_nominated(step: Step, members: list[Reservation]) -> bool:
@@ -158,7 +159,7 @@ def nomination_answered(ledger: Ledger, write: Nominate) -> None:
         ledger.victims_seen = NEVER
 
 
-def _eviction(record: VictimRecord, *, dry_run: bool) -> Evict:
+def _eviction(ledger: Ledger, record: VictimRecord, *, dry_run: bool) -> Evict:
     names = ", ".join(sorted(record.for_pods)[:_MAX_NAMED])
     more = len(record.for_pods) - _MAX_NAMED
     names += f" and {more} more" if more > 0 else ""
@@ -166,8 +167,9 @@ def _eviction(record: VictimRecord, *, dry_run: bool) -> Evict:
         message = f"{names} replaces this pod."
     else:
         message = f"Evicted from node {record.pod.node_name} for {names}."
-    if record.to:
-        message += f" Room for its replacement is reserved on node {record.to}."
+    place = ledger.reservations.get(place_key(record.pod))
+    if place is not None:
+        message += f" Room for its replacement is reserved on node {place.node}."
     return Evict(record.pod, message, record.departure, dry_run)
 
 
@@ -275,7 +277,8 @@ def _may_evict(cluster: Cluster, ledger: Ledger, record: VictimRecord, pod: Pod,
             lower = victim.pod_class.priority < pod.pod_class.priority
             return lower and pod.preempts and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
         case _:
-            return not record.to or is_place_kept(cluster, ledger, place_key(victim))
+            needs_place = record.departure in MOVES and bool(record.to)
+            return not needs_place or is_place_kept(cluster, ledger, place_key(victim))
 
 
 def victim_of(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy) -> Victim | None:
