@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 from support.driven_ledger import DrivenLedger
 from support.eviction_scene import EvictionScene
-from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.victim_record import VictimRecord
 from thalweg_operator.reservations.victims import TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
@@ -185,6 +187,30 @@ async def test_a_gang_waits_as_a_whole(scheduler: str) -> None:
     await scene.turn()
     assert sorted(scene.bound) == ["ns/g0", "ns/g1", "ns/g2"]
     assert sorted(scene.bound.values()) == ["n0", "n1", "n2"]
+
+
+def test_a_gang_that_waits_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all of its pods once for each of them: a look would take seconds with a gang of a thousand."""
+    count, scene, listed = 20, full_nodes(20, pods=1), 0
+    ledger = scene.state.ledger
+    for at in range(count):
+        scene.change(f"n{at}-0", deleting=True, grace_period=300.0)
+        pod = urgent(scene, f"g{at}", 900, gang=of_gang(count))
+        record = VictimRecord(scene.state.pods[f"ns/n{at}-0"], Departure.PREEMPTION)
+        ledger.add(pod, f"n{at}", Owner.BINDER, Phase.AWAITING_VICTIM, [record], "g")
+    scene.tick()
+    members_of = ledger.members_of
+
+    def list_members(reservation: Reservation) -> list[Reservation]:
+        nonlocal listed
+        members = members_of(reservation)
+        listed += len(members)
+        return members
+
+    monkeypatch.setattr(ledger, "members_of", list_members)
+    scene.state.look_after()
+    assert len(ledger.awaiting) == count
+    assert 0 < listed <= 3 * count
 
 
 async def test_a_gang_that_loses_a_pod_evicts_nobody() -> None:

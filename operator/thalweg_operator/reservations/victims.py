@@ -10,7 +10,7 @@ them by every filter as things are then; only then are they bound, or nominated 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.snapshot import Victim
@@ -49,15 +49,10 @@ def look_after_victims(step: Step) -> None:
         reservation = ledger.reservations.get(key)
         if reservation is None:
             continue  # given up with its group
-        if not ledger.is_whole(reservation) or not may_take_place(cluster, ledger, reservation):
+        if not is_whole(ledger, reservation) or not may_take_place(cluster, ledger, reservation):
             give_up(step, reservation)
     settle(step, ledger.awaiting)
-    seen: set[str] = set()
-    for key in sorted(ledger.awaiting):
-        if key in seen or key not in ledger.awaiting:
-            continue
-        members = ledger.members_of(ledger.reservations[key])
-        seen.update(each.pod.key for each in members)
+    for members in _awaiting(ledger, ledger.awaiting):
         _wait(step, members)
     unevictable.forget(ledger, step.now)
 
@@ -69,14 +64,23 @@ def settle(step: Step, keys: Iterable[str]) -> None:
         keys: of pods that wait, or waited just now.
     """
     ledger = step.ledger
-    for key in sorted(keys):
-        if key not in ledger.awaiting:
+    for members in _awaiting(ledger, keys):
+        if any(each.victims for each in members):
             continue
-        members = ledger.members_of(ledger.reservations[key])
-        if all(not each.victims and may_come(step.cluster, ledger, each) for each in members):
+        if all(may_come(step.cluster, ledger, each) for each in members):
             for each in members:
                 ledger.change(each.pod.key, phase=Phase.HELD)
             ledger.round_wanted = True
+
+
+def _awaiting(ledger: Ledger, keys: Iterable[str]) -> Iterator[list[Reservation]]:
+    """Those of these pods that wait for victims, with their groups: each group once."""
+    seen: set[str] = set()
+    for key in sorted(keys):
+        if key in ledger.awaiting and key not in seen:
+            members = ledger.members_of(ledger.reservations[key])
+            seen.update(each.pod.key for each in members)
+            yield members
 
 
 def give_up(step: Step, reservation: Reservation) -> None:
@@ -236,7 +240,7 @@ def is_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict) -> bool:
     if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
     waiting = [ledger.reservations[key] for key in record.for_pods]
-    return any(ledger.is_whole(each) and may_take_place(cluster, ledger, each) for each in waiting)
+    return any(is_whole(ledger, each) and may_take_place(cluster, ledger, each) for each in waiting)
 
 
 def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> bool:
@@ -252,9 +256,7 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
     records = [ledger.victims[key] for key in reservation.victims]
     if any(each.departure is Departure.REPLACEMENT and each.pod.key != victim_key(pod) for each in records):
         return False
-    if reservation.phase is Phase.HELD or any(
-        each.pod.deleting for each in _records(ledger, ledger.members_of(reservation))
-    ):
+    if reservation.phase is Phase.HELD or _any_leaves(ledger, reservation):
         return True  # who leaves anyhow is waited for: what then becomes of the place a round says
     if not all(_may_evict(cluster, ledger, each, pod, policy) for each in records):
         return False
@@ -265,6 +267,18 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
         and not cluster.node_changed_since(reservation.node, reservation.generation)
         and holds(cluster, ledger, pod.key)
     )
+
+
+def is_whole(ledger: Ledger, reservation: Reservation) -> bool:
+    """Whether no required pod of its group has lost its reservation."""
+    return not reservation.waiting_group or ledger.waiting_groups[reservation.waiting_group].is_whole
+
+
+def _any_leaves(ledger: Ledger, reservation: Reservation) -> bool:
+    """Whether a victim of the reservation, or of its group, is being deleted."""
+    if reservation.waiting_group:
+        return ledger.waiting_groups[reservation.waiting_group].deleting > 0
+    return any(ledger.victims[key].pod.deleting for key in reservation.victims)
 
 
 def _may_evict(cluster: Cluster, ledger: Ledger, record: VictimRecord, pod: Pod, policy: Policy) -> bool:
