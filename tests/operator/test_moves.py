@@ -54,7 +54,12 @@ class Scene:
             ("own", {"selects": {"podSelector": {}}}),
             ("steered", {"selects": {"schedulerNames": [STEERED_NAME]}, "delivery": "Extender"}),
         ):
-            self.state.policies.offer(name, "u", 1 if mode == "Act" else 2, {**spec, "rescheduling": {"mode": mode}})
+            self.state.policies.offer(
+                name,
+                "u",
+                1 if mode == "Act" else 2,
+                {**spec, "rescheduling": {"mode": mode}, "duringExecution": {"rules": "Evict"}},
+            )
 
     def node(self, name: str, cpu: int = 1000, **fields: Any) -> None:
         self.state.upsert_node(Node(name, allocatable=(("cpu", cpu), ("pods", 10)), **fields))
@@ -423,6 +428,35 @@ def test_a_policy_that_observes_evicts_nobody(to: str) -> None:
     assert not scene.evictions()
     assert not scene.ledger.reservations
     assert not scene.ledger.moves.without_place
+
+
+CALLED_OFF: dict[str, Callable[[Scene], object]] = {
+    "the policy observes": lambda scene: scene.state.policies.offer(
+        "own",
+        "u",
+        3,
+        {"selects": {"podSelector": {}}, "delivery": "Observe", "duringExecution": {"rules": "Evict"}},
+    ),
+    "the policy ignores rules": lambda scene: scene.state.policies.offer(
+        "own", "u", 3, {"selects": {"podSelector": {}}}
+    ),
+    "its node changed": lambda scene: scene.node("a", labels=(("zone", "a"),)),
+}
+
+
+@pytest.mark.parametrize("to", ["b", ""])
+@pytest.mark.parametrize("change", CALLED_OFF.values(), ids=list(CALLED_OFF))
+def test_an_eviction_for_a_rule_is_called_off(change: Callable[[Scene], object], to: str) -> None:
+    """An eviction that was not sent yet is not wanted any more, and not asked for again."""
+    scene = Scene()
+    plan_alone(scene, to)
+    assert scene.evictions() == ["web-1"]
+    change(scene)
+    assert not scene.evictions()
+    scene.pass_time(0.2)
+    assert not scene.ledger.reservations
+    assert not scene.ledger.moves.without_place
+    assert not scene.moves()
 
 
 @pytest.mark.parametrize("to", ["b", ""])

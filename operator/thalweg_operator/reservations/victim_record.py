@@ -40,6 +40,7 @@ class VictimRecord:
         leaving_since: when it was first seen to be deleted; None: it is not.
         problem: why the API server does not evict it.
         reason: why it leaves, for people; "": the departure says it.
+        generation: of the cluster, when its eviction was planned; for those whose rule does not hold.
     """
 
     pod: Pod
@@ -51,3 +52,4 @@ class VictimRecord:
     leaving_since: float | None = None
     problem: str = ""
     reason: str = ""
+    generation: int = 0

@@ -236,7 +236,7 @@ def is_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict) -> bool:
     """Whether a victim is still to be evicted. Pods may have been planned there once more meanwhile."""
     record = ledger.victims.get(write.pod.key)
     if record is None or record.pod.uid != write.pod.uid:
-        return is_independent_eviction(ledger, write)
+        return is_independent_eviction(cluster, ledger, write.pod)
     if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
     waiting = [ledger.reservations[key] for key in record.for_pods]
