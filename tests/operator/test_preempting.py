@@ -10,7 +10,7 @@ from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.transitions import Phase
 from thalweg_operator.reservations.victim_record import VictimRecord
-from thalweg_operator.reservations.victims import TERMINATION_SLACK
+from thalweg_operator.reservations.victims import LONGEST_TERMINATION, TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
 from flowcore.model.disruption_budgets import DisruptionBudget
@@ -155,9 +155,38 @@ async def test_a_victim_that_does_not_terminate() -> None:
     scene.tick()
     scene.now += 10.0 + TERMINATION_SLACK + 1.0
     scene.tick()
-    assert "it did not terminate within its grace period" in scene.told["u"]
+    assert f"it did not terminate within {10.0 + TERMINATION_SLACK:.0f} s" in scene.told["u"]
     await scene.turn(2)
     assert [each.pod.name for each in scene.asked] == [victim, *({"n0-0", "n1-0"} - {victim})]
+
+
+async def test_a_long_grace_period() -> None:
+    """A pod does not wait for hours for its victim's room."""
+    scene = full_nodes(1, pods=1)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    scene.change("n0-0", deleting=True, grace_period=2 * LONGEST_TERMINATION)
+    scene.tick()
+    scene.node("new")
+    scene.now += LONGEST_TERMINATION + 1.0
+    scene.tick()
+    await scene.turn(2)
+    assert scene.bound == {"ns/u": "new"}
+
+
+async def test_the_node_of_a_terminating_victim_is_gone() -> None:
+    """The pod is planned anew at once."""
+    scene = full_nodes(1, pods=1)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    scene.change("n0-0", deleting=True, grace_period=300.0)
+    scene.node("new")
+    await scene.turn(2)
+    assert not scene.bound
+    scene.state.delete_node("n0")
+    scene.tick()
+    await scene.turn(2)
+    assert scene.bound == {"ns/u": "new"}
 
 
 def of_gang(count: int) -> GangRef:

@@ -38,6 +38,8 @@ from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 EVICTION_TIMEOUT = 60.0
 #: Seconds beyond its grace period that a preempted pod may take to terminate.
 TERMINATION_SLACK = 30.0
+#: Seconds that it may take at most, however long its grace period.
+LONGEST_TERMINATION = 600.0
 #: Victims that a message names.
 _MAX_NAMED = 3
 
@@ -106,7 +108,7 @@ def _wait(step: Step, members: list[Reservation]) -> None:
         if record.pod.deleting and record.leaving_since is None:
             record.leaving_since = now
         if _is_stuck(record, now):
-            _cannot_leave(step, record, f"it did not terminate within its grace period and {TERMINATION_SLACK:.0f} s")
+            _cannot_leave(step, record, f"it did not terminate within {_patience(record):.0f} s")
             return
     staying = [record for record in records if not record.pod.deleting]
     if not staying:
@@ -223,8 +225,13 @@ def _is_stuck(record: VictimRecord, now: float) -> bool:
     return (
         record.departure is not Departure.REPLACEMENT
         and record.leaving_since is not None
-        and now - record.leaving_since > record.pod.grace_period + TERMINATION_SLACK
+        and now - record.leaving_since > _patience(record)
     )
+
+
+def _patience(record: VictimRecord) -> float:
+    """Seconds that a preempted pod may take to terminate."""
+    return min(record.pod.grace_period + TERMINATION_SLACK, LONGEST_TERMINATION)
 
 
 def _records(ledger: Ledger, members: Iterable[Reservation]) -> list[VictimRecord]:
@@ -256,7 +263,7 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
     records = [ledger.victims[key] for key in reservation.victims]
     if any(each.departure is Departure.REPLACEMENT and each.pod.key != victim_key(pod) for each in records):
         return False
-    if reservation.phase is Phase.HELD or _any_leaves(ledger, reservation):
+    if reservation.phase is Phase.HELD or (_any_leaves(ledger, reservation) and reservation.node in cluster.nodes):
         return True  # who leaves anyhow is waited for: what then becomes of the place a round says
     if not all(_may_evict(cluster, ledger, each, pod, policy) for each in records):
         return False
