@@ -420,6 +420,15 @@ def test_a_pod_leaves_though_its_replacement_has_no_place() -> None:
 
 
 @pytest.mark.parametrize("to", ["b", ""])
+def test_no_pod_leaves_by_itself_while_the_operator_ends(to: str) -> None:
+    """Its eviction does not begin."""
+    scene = Scene()
+    scene.ledger.ends = True
+    plan_alone(scene, to)
+    assert not scene.evictions()
+
+
+@pytest.mark.parametrize("to", ["b", ""])
 def test_a_policy_that_observes_evicts_nobody(to: str) -> None:
     """Whether its replacement has a place or not, the plan is not carried out."""
     scene = Scene()

@@ -160,6 +160,21 @@ async def test_a_victim_that_does_not_terminate() -> None:
     assert [each.pod.name for each in scene.asked] == [victim, *({"n0-0", "n1-0"} - {victim})]
 
 
+async def test_no_eviction_begins_while_the_operator_ends() -> None:
+    """Dry runs were answered, and nobody was asked to leave yet: both victims stay."""
+    scene = full_nodes(1)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    scene.state.ledger.ends = True
+    for each in scene.dry_runs():
+        each.done()
+    scene.tick()
+    assert not scene.evictions()
+    scene.state.ledger.ends = False
+    scene.tick()
+    assert sorted(scene.evictions()) == ["n0-0", "n0-1"]
+
+
 async def test_a_long_grace_period() -> None:
     """A pod does not wait for hours for its victim's room."""
     scene = full_nodes(1, pods=1)

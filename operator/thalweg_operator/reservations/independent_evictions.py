@@ -63,6 +63,8 @@ def look_after_evictions(step: Step) -> None:
         elif not is_independent_eviction(step.cluster, step.ledger, record.pod):
             _forget(step.ledger, record.pod)
     for record in _records(step.ledger):
+        if step.ledger.ends and record.stage is not Stage.ASKED:
+            continue
         is_due = record.stage is not Stage.ASKED or step.now - record.asked >= RETRY_SECONDS
         if is_due and record.pod.uid not in step.ledger.evicting and stays(step.cluster, record.pod):
             record.stage, record.asked = Stage.ASKED, step.now

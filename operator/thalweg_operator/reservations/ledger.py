@@ -58,6 +58,7 @@ class Ledger:
         plan: that is being carried out.
         victims_seen, gangs_seen: when victims and partial gangs were last looked at.
         drift: what changed since the plan in hand was asked for.
+        ends: the operator ends: no eviction begins, but for those that others of the same group began.
         round_wanted: a round may place more, or must look at something, since this was last taken back.
     """
 
@@ -83,6 +84,7 @@ class Ledger:
         self.partial_gangs: dict[GangKey, PartialSince] = {}
         self.plan: PlanInHand | None = None
         self.victims_seen = self.gangs_seen = NEVER
+        self.ends = False
         self.round_wanted = False
         self._last_id = 0
 

@@ -122,6 +122,9 @@ def _wait(step: Step, members: list[Reservation]) -> None:
 
 def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) -> None:
     ledger, now = step.ledger, step.now
+    begun = _any_leaves(ledger, members[0]) or any(record.stage is Stage.ASKED for record in staying)
+    if ledger.ends and not begun:
+        return
     for record in staying:
         if record.stage is Stage.PLANNED and len(staying) == 1:
             record.stage = Stage.CHECKED  # a refusal of the eviction itself does as well as that of a dry run
