@@ -10,7 +10,7 @@ from support.draw import Case, crowded_cases
 from support.driven_ledger import DrivenLedger
 from support.profiles import examples
 from support.verdicts import read_pods
-from thalweg_operator.reservations.effects import Bind, Departure, Evict, Nominate
+from thalweg_operator.reservations.effects import Bind, ClearNomination, Departure, Evict, Nominate
 from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction, PlannedPlacement
 from thalweg_operator.reservations.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
 from thalweg_operator.reservations.reservation import Owner
@@ -138,6 +138,20 @@ def test_the_whole_way(scheduler: str, owner: Owner) -> None:
     for name, node in (("web-2", "b"), ("large", "a")):
         scene.plan(name, node)
         assert scene.phases()[f"ns/{name}"][0] in (Phase.BINDING, Phase.NOMINATED, Phase.RESERVED)
+
+
+def test_a_round_has_another_place_than_the_one_that_is_held() -> None:
+    """The place is given back, and the nomination that says it is cleared: the pod is planned anew."""
+    scene = Scene()
+    scene.plan_move()
+    scene.leave()
+    scene.change("large", nominated_node="a", planned_node="a")
+    scene.gone("web-1")
+    assert scene.phases()["ns/large"] == (Phase.HELD, "a")
+    scene.node("c")
+    scene.plan("large", "c")
+    assert scene.phases()["ns/large"] == (Phase.WITHDRAWING, "a")
+    assert [each.pod.name for each in scene.state.effects if isinstance(each, ClearNomination)] == ["large"]
 
 
 def test_nobody_else_gets_the_room() -> None:

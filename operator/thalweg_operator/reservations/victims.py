@@ -87,14 +87,22 @@ def _awaiting(ledger: Ledger, keys: Iterable[str]) -> Iterator[list[Reservation]
 
 def give_up(step: Step, reservation: Reservation) -> None:
     """Ends a reservation that waits for victims, or is held: a group as a whole, unless it does without the pod."""
-    ledger = step.ledger
-    for each in [reservation] if reservation.optional else ledger.members_of(reservation):
-        pod = step.cluster.waiting.get(each.pod.key)
-        ledger.release(each.pod.key, each.pod.uid)
-        if pod is not None and pod.uid == each.pod.uid and each.node == pod.nominated_node == pod.planned_node:
-            ledger.add(pod, each.node, Owner.STEERING, Phase.NOMINATED)
-            ledger.change(pod.key, since=step.now)
-            withdraw(step, pod)
+    for each in [reservation] if reservation.optional else step.ledger.members_of(reservation):
+        release(step, each)
+
+
+def release(step: Step, reservation: Reservation) -> None:
+    """Ends a reservation that waits for victims, or is held; its nomination, if it has one, is cleared."""
+    ledger, pod = step.ledger, step.cluster.waiting.get(reservation.pod.key)
+    ledger.release(reservation.pod.key, reservation.pod.uid)
+    if (
+        pod is not None
+        and pod.uid == reservation.pod.uid
+        and reservation.node == pod.nominated_node == pod.planned_node
+    ):
+        ledger.add(pod, reservation.node, Owner.STEERING, Phase.NOMINATED)
+        ledger.change(pod.key, since=step.now)
+        withdraw(step, pod)
 
 
 def _wait(step: Step, members: list[Reservation]) -> None:
