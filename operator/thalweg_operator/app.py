@@ -380,6 +380,7 @@ class Operator:
     async def _drain(self) -> str:
         """Ends what is under way; returns what may still be carried out, or "" for nothing."""
         self.binder.end()
+        self._shell.ledger.ends = True
         writers = (self.binder, self._nominator, self._evictor)
         with suppress(TimeoutError):
             # Without the lease nothing more is sent: there is nothing to wait for.

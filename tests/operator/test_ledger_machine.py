@@ -34,6 +34,7 @@ from flowcore.model.policies import (
     SCHEDULER_NAME,
     STEERED_NAME,
     Delivery,
+    DuringExecution,
     GangPolicy,
     PartialBind,
     Policy,
@@ -54,6 +55,7 @@ APP_X = LabelSelector((Requirement("app", "In", ("x",)),))
 NO_X_THERE = InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, APP_X, (NAMESPACE,)),))
 EVICTING = GangPolicy(timeout=5, on_partial_bind=PartialBind.EVICT)
 STEERED = Selects(scheduler_names=(STEERED_NAME,))
+EVICT = DuringExecution.EVICT
 MOVING = ReschedulingPolicy(ReschedulingMode.ACT)
 
 
@@ -110,7 +112,7 @@ nodes = st.sampled_from(NODES)
 steered_policies = st.sampled_from(
     [
         (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, gangs=EVICTING, victims=Victims.GOVERNED),),
-        (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, rescheduling=MOVING),),
+        (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, rescheduling=MOVING, during_execution=EVICT),),
         (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, waiting=WaitingMode.GATE),),
         (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, steering=Steering.PREFER),),
         (Policy("steered", selects=STEERED, delivery=Delivery.OBSERVE),),
@@ -122,7 +124,7 @@ bound_policies = st.sampled_from(
     [
         (),
         (Policy("bound", gangs=EVICTING, victims=Victims.GOVERNED),),
-        (Policy("bound", rescheduling=MOVING),),
+        (Policy("bound", rescheduling=MOVING, during_execution=EVICT),),
         (Policy("bound", constraints=(Conflict("one", APP_X, HOSTNAME),)),),
         (Policy("bound", delivery=Delivery.OBSERVE),),
     ]

@@ -10,7 +10,7 @@ from support.draw import Case, crowded_cases
 from support.driven_ledger import DrivenLedger
 from support.profiles import examples
 from support.verdicts import read_pods
-from thalweg_operator.reservations.effects import Bind, Departure, Evict, Nominate
+from thalweg_operator.reservations.effects import Bind, ClearNomination, Departure, Evict, Nominate
 from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction, PlannedPlacement
 from thalweg_operator.reservations.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
 from thalweg_operator.reservations.reservation import Owner
@@ -54,7 +54,12 @@ class Scene:
             ("own", {"selects": {"podSelector": {}}}),
             ("steered", {"selects": {"schedulerNames": [STEERED_NAME]}, "delivery": "Extender"}),
         ):
-            self.state.policies.offer(name, "u", 1 if mode == "Act" else 2, {**spec, "rescheduling": {"mode": mode}})
+            self.state.policies.offer(
+                name,
+                "u",
+                1 if mode == "Act" else 2,
+                {**spec, "rescheduling": {"mode": mode}, "duringExecution": {"rules": "Evict"}},
+            )
 
     def node(self, name: str, cpu: int = 1000, **fields: Any) -> None:
         self.state.upsert_node(Node(name, allocatable=(("cpu", cpu), ("pods", 10)), **fields))
@@ -133,6 +138,20 @@ def test_the_whole_way(scheduler: str, owner: Owner) -> None:
     for name, node in (("web-2", "b"), ("large", "a")):
         scene.plan(name, node)
         assert scene.phases()[f"ns/{name}"][0] in (Phase.BINDING, Phase.NOMINATED, Phase.RESERVED)
+
+
+def test_a_round_has_another_place_than_the_one_that_is_held() -> None:
+    """The place is given back, and the nomination that says it is cleared: the pod is planned anew."""
+    scene = Scene()
+    scene.plan_move()
+    scene.leave()
+    scene.change("large", nominated_node="a", planned_node="a")
+    scene.gone("web-1")
+    assert scene.phases()["ns/large"] == (Phase.HELD, "a")
+    scene.node("c")
+    scene.plan("large", "c")
+    assert scene.phases()["ns/large"] == (Phase.WITHDRAWING, "a")
+    assert [each.pod.name for each in scene.state.effects if isinstance(each, ClearNomination)] == ["large"]
 
 
 def test_nobody_else_gets_the_room() -> None:
@@ -246,6 +265,20 @@ def test_a_preempted_pod_leaves_whether_its_replacement_has_a_place_or_not(chang
     kept = PLACE in scene.ledger.reservations
     assert kept == (change is LOST["the policy moves no pods"])
     assert not scene.moves(), "a preemption is no move"
+
+
+def test_a_reclaimed_pod_leaves_though_its_replacement_has_no_place() -> None:
+    """No policy governs it, so no place is reserved: it is evicted all the same, and no round is asked for."""
+    scene = Scene()
+    scene.change("web-1", scheduler_name="default-scheduler")
+    scene.plan_move(Departure.RECLAIM)
+    assert scene.phases() == {"ns/large": (Phase.AWAITING_VICTIM, "a")}
+    rounds = scene.state.rounds_requested
+    scene.pass_time(0.2)
+    assert scene.state.rounds_requested == rounds
+    assert scene.evictions() == ["web-1"]
+    (write,) = [each for each in scene.state.effects if isinstance(each, Evict)]
+    assert write.message == "Evicted from node a for ns/large."
 
 
 def test_the_pod_that_it_makes_room_for_goes() -> None:
@@ -401,6 +434,15 @@ def test_a_pod_leaves_though_its_replacement_has_no_place() -> None:
 
 
 @pytest.mark.parametrize("to", ["b", ""])
+def test_no_pod_leaves_by_itself_while_the_operator_ends(to: str) -> None:
+    """Its eviction does not begin."""
+    scene = Scene()
+    scene.ledger.ends = True
+    plan_alone(scene, to)
+    assert not scene.evictions()
+
+
+@pytest.mark.parametrize("to", ["b", ""])
 def test_a_policy_that_observes_evicts_nobody(to: str) -> None:
     """Whether its replacement has a place or not, the plan is not carried out."""
     scene = Scene()
@@ -409,6 +451,35 @@ def test_a_policy_that_observes_evicts_nobody(to: str) -> None:
     assert not scene.evictions()
     assert not scene.ledger.reservations
     assert not scene.ledger.moves.without_place
+
+
+CALLED_OFF: dict[str, Callable[[Scene], object]] = {
+    "the policy observes": lambda scene: scene.state.policies.offer(
+        "own",
+        "u",
+        3,
+        {"selects": {"podSelector": {}}, "delivery": "Observe", "duringExecution": {"rules": "Evict"}},
+    ),
+    "the policy ignores rules": lambda scene: scene.state.policies.offer(
+        "own", "u", 3, {"selects": {"podSelector": {}}}
+    ),
+    "its node changed": lambda scene: scene.node("a", labels=(("zone", "a"),)),
+}
+
+
+@pytest.mark.parametrize("to", ["b", ""])
+@pytest.mark.parametrize("change", CALLED_OFF.values(), ids=list(CALLED_OFF))
+def test_an_eviction_for_a_rule_is_called_off(change: Callable[[Scene], object], to: str) -> None:
+    """An eviction that was not sent yet is not wanted any more, and not asked for again."""
+    scene = Scene()
+    plan_alone(scene, to)
+    assert scene.evictions() == ["web-1"]
+    change(scene)
+    assert not scene.evictions()
+    scene.pass_time(0.2)
+    assert not scene.ledger.reservations
+    assert not scene.ledger.moves.without_place
+    assert not scene.moves()
 
 
 @pytest.mark.parametrize("to", ["b", ""])

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from support.driven_ledger import DrivenLedger
 from support.eviction_scene import EvictionScene
-from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.transitions import Phase
-from thalweg_operator.reservations.victims import TERMINATION_SLACK
+from thalweg_operator.reservations.victim_record import VictimRecord
+from thalweg_operator.reservations.victims import LONGEST_TERMINATION, TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
 from flowcore.model.disruption_budgets import DisruptionBudget
@@ -153,9 +155,53 @@ async def test_a_victim_that_does_not_terminate() -> None:
     scene.tick()
     scene.now += 10.0 + TERMINATION_SLACK + 1.0
     scene.tick()
-    assert "it did not terminate within its grace period" in scene.told["u"]
+    assert f"it did not terminate within {10.0 + TERMINATION_SLACK:.0f} s" in scene.told["u"]
     await scene.turn(2)
     assert [each.pod.name for each in scene.asked] == [victim, *({"n0-0", "n1-0"} - {victim})]
+
+
+async def test_no_eviction_begins_while_the_operator_ends() -> None:
+    """Dry runs were answered, and nobody was asked to leave yet: both victims stay."""
+    scene = full_nodes(1)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    scene.state.ledger.ends = True
+    for each in scene.dry_runs():
+        each.done()
+    scene.tick()
+    assert not scene.evictions()
+    scene.state.ledger.ends = False
+    scene.tick()
+    assert sorted(scene.evictions()) == ["n0-0", "n0-1"]
+
+
+async def test_a_long_grace_period() -> None:
+    """A pod does not wait for hours for its victim's room."""
+    scene = full_nodes(1, pods=1)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    scene.change("n0-0", deleting=True, grace_period=2 * LONGEST_TERMINATION)
+    scene.tick()
+    scene.node("new")
+    scene.now += LONGEST_TERMINATION + 1.0
+    scene.tick()
+    await scene.turn(2)
+    assert scene.bound == {"ns/u": "new"}
+
+
+async def test_the_node_of_a_terminating_victim_is_gone() -> None:
+    """The pod is planned anew at once."""
+    scene = full_nodes(1, pods=1)
+    urgent(scene, "u", 900)
+    await scene.turn(2)
+    scene.change("n0-0", deleting=True, grace_period=300.0)
+    scene.node("new")
+    await scene.turn(2)
+    assert not scene.bound
+    scene.state.delete_node("n0")
+    scene.tick()
+    await scene.turn(2)
+    assert scene.bound == {"ns/u": "new"}
 
 
 def of_gang(count: int) -> GangRef:
@@ -185,6 +231,30 @@ async def test_a_gang_waits_as_a_whole(scheduler: str) -> None:
     await scene.turn()
     assert sorted(scene.bound) == ["ns/g0", "ns/g1", "ns/g2"]
     assert sorted(scene.bound.values()) == ["n0", "n1", "n2"]
+
+
+def test_a_gang_that_waits_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all of its pods once for each of them: a look would take seconds with a gang of a thousand."""
+    count, scene, listed = 20, full_nodes(20, pods=1), 0
+    ledger = scene.state.ledger
+    for at in range(count):
+        scene.change(f"n{at}-0", deleting=True, grace_period=300.0)
+        pod = urgent(scene, f"g{at}", 900, gang=of_gang(count))
+        record = VictimRecord(scene.state.pods[f"ns/n{at}-0"], Departure.PREEMPTION)
+        ledger.add(pod, f"n{at}", Owner.BINDER, Phase.AWAITING_VICTIM, [record], "g")
+    scene.tick()
+    members_of = ledger.members_of
+
+    def list_members(reservation: Reservation) -> list[Reservation]:
+        nonlocal listed
+        members = members_of(reservation)
+        listed += len(members)
+        return members
+
+    monkeypatch.setattr(ledger, "members_of", list_members)
+    scene.state.look_after()
+    assert len(ledger.awaiting) == count
+    assert 0 < listed <= 3 * count
 
 
 async def test_a_gang_that_loses_a_pod_evicts_nobody() -> None:

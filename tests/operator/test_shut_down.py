@@ -190,7 +190,9 @@ async def leader(monkeypatch: pytest.MonkeyPatch) -> app.Operator:
 
 async def test_nothing_is_under_way(leader: app.Operator) -> None:
     """So the lease may be released."""
+    assert not leader._shell.ledger.ends
     assert await leader._drain() == ""
+    assert leader._shell.ledger.ends, "no eviction begins any more"
 
 
 async def test_kube_scheduler_may_be_binding(leader: app.Operator) -> None:

@@ -22,6 +22,7 @@ from thalweg_operator.reservations.replacements import place_key
 from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.transitions import TRANSITIONS, Phase, check_transition
 from thalweg_operator.reservations.victim_record import Stage
+from thalweg_operator.reservations.victims import is_whole
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
@@ -195,7 +196,7 @@ class LedgerChecks:
             return  # it leaves by itself
         waiting = [ledger.reservations[key] for key in record.for_pods]
         assert waiting, f"{key} leaves for nobody"
-        assert any(ledger.is_whole(each) for each in waiting), f"{key} leaves for a part of a gang"
+        assert any(is_whole(ledger, each) for each in waiting), f"{key} leaves for a part of a gang"
         if write.departure is Departure.PREEMPTION:
             priority = write.pod.pod_class.priority
             assert any(each.pod.pod_class.priority > priority for each in waiting), "of no lower priority"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations import unevictable
-from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer, PlannedEviction
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.moves import Move
-from thalweg_operator.reservations.replacements import place_key, release_place, reserve_place, stays
+from thalweg_operator.reservations.replacements import breaks_rule_yet, place_key, release_place, reserve_place, stays
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.victim_record import RETRY_SECONDS, Stage, VictimRecord
 
@@ -38,15 +38,18 @@ def plan_evictions(step: Step, evictions: Sequence[PlannedEviction], generation:
             or victim.key in ledger.moves.without_place
         ):
             continue
-        record = VictimRecord(victim, eviction.departure, eviction.to, reason=eviction.reason)
+        is_rule = eviction.departure is Departure.RULE and not eviction.by_controller
+        if is_rule and not breaks_rule_yet(cluster, victim, generation):
+            continue
+        record = VictimRecord(victim, eviction.departure, eviction.to, reason=eviction.reason, generation=generation)
         if eviction.by_controller:
             reserve_place(step, victim, eviction, generation)
         elif eviction.to:
             reserve_place(step, victim, eviction, generation, [record])
         elif eviction.departure is Departure.RULE:
             policy = step.policy_of(victim)
-            if policy is None or delivery_of(policy).owner is None:
-                continue  # a policy that only observes evicts nobody
+            if policy is None:
+                continue
             ledger.moves.without_place[victim.key] = record
             ledger.moves.past[place_key(victim)] = Move(victim, policy.name, eviction.departure, left=step.now)
 
@@ -57,7 +60,11 @@ def look_after_evictions(step: Step) -> None:
     for key, record in list(books.without_place.items()):
         if not stays(step.cluster, record.pod):
             del books.without_place[key]
+        elif not is_independent_eviction(step.cluster, step.ledger, record.pod):
+            _forget(step.ledger, record.pod)
     for record in _records(step.ledger):
+        if step.ledger.ends and record.stage is not Stage.ASKED:
+            continue
         is_due = record.stage is not Stage.ASKED or step.now - record.asked >= RETRY_SECONDS
         if is_due and record.pod.uid not in step.ledger.evicting and stays(step.cluster, record.pod):
             record.stage, record.asked = Stage.ASKED, step.now
@@ -78,10 +85,15 @@ def _message(record: VictimRecord) -> str:
     return message
 
 
-def is_independent_eviction(ledger: Ledger, write: Evict) -> bool:
+def is_independent_eviction(cluster: Cluster, ledger: Ledger, pod: Pod) -> bool:
     """Whether a pod without a place for its replacement is still to be evicted."""
-    record = ledger.moves.without_place.get(write.pod.key)
-    return record is not None and record.pod.uid == write.pod.uid
+    record, current = ledger.moves.without_place.get(pod.key), cluster.pods.get(pod.key)
+    return (
+        record is not None
+        and current is not None
+        and record.pod.uid == pod.uid == current.uid
+        and breaks_rule_yet(cluster, current, record.generation)
+    )
 
 
 def eviction_answered(step: Step, write: Evict, answer: Answer, reason: str) -> bool:
@@ -89,7 +101,8 @@ def eviction_answered(step: Step, write: Evict, answer: Answer, reason: str) -> 
     ledger, key = step.ledger, place_key(write.pod)
     record = ledger.victims.get(write.pod.key)
     placed = record is not None and record.pod.uid == write.pod.uid and record.for_pods == {key}
-    if not placed and not is_independent_eviction(ledger, write):
+    known = ledger.moves.without_place.get(write.pod.key)
+    if not placed and (known is None or known.pod.uid != write.pod.uid):
         return False
     if answer in (Answer.REFUSED, Answer.RETRYING):
         unevictable.refused(ledger, write.pod.uid, reason, step.now)

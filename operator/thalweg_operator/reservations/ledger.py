@@ -58,6 +58,7 @@ class Ledger:
         plan: that is being carried out.
         victims_seen, gangs_seen: when victims and partial gangs were last looked at.
         drift: what changed since the plan in hand was asked for.
+        ends: the operator ends: no eviction begins, but for those that others of the same group began.
         round_wanted: a round may place more, or must look at something, since this was last taken back.
     """
 
@@ -83,6 +84,7 @@ class Ledger:
         self.partial_gangs: dict[GangKey, PartialSince] = {}
         self.plan: PlanInHand | None = None
         self.victims_seen = self.gangs_seen = NEVER
+        self.ends = False
         self.round_wanted = False
         self._last_id = 0
 
@@ -145,7 +147,9 @@ class Ledger:
                 self._cluster.set_leaving(victim.pod.key, leaving=True)
             record.for_pods.add(pod.key)
         if waiting_group:
-            self.waiting_groups.setdefault(waiting_group, WaitingGroup()).add(pod.key, optional=optional)
+            group = self.waiting_groups.setdefault(waiting_group, WaitingGroup())
+            group.add(pod.key, optional=optional)
+            group.deleting += sum(self.victims[victim.pod.key].pod.deleting for victim in victims)
         keys = tuple(victim.pod.key for victim in victims)
         generation = self._cluster.generation
         reservation = Reservation(pod, node, owner, phase, self._last_id, keys, waiting_group, optional, generation)
@@ -270,20 +274,19 @@ class Ledger:
             else [self.reservations[key] for key in sorted(waiting_group.members)]
         )
 
-    def is_whole(self, reservation: Reservation) -> bool:
-        """Whether no required pod of its group has lost its reservation."""
-        return not reservation.waiting_group or self.waiting_groups[reservation.waiting_group].is_whole
-
     def _leave_group(self, reservation: Reservation, *, confirmed: bool) -> None:
         waiting_group = self.waiting_groups[reservation.waiting_group]
         waiting_group.leave(reservation.pod.key, confirmed=confirmed)
+        waiting_group.deleting -= sum(self.victims[victim].pod.deleting for victim in reservation.victims)
         if not waiting_group.members:
             del self.waiting_groups[reservation.waiting_group]
 
     def victim_changed(self, pod: Pod, now: float) -> None:
         """A victim that has not left changed."""
         record = self.victims[pod.key]
+        self._count_deleting(record, -1)
         record.pod = pod
+        self._count_deleting(record, 1)
         if pod.deleting and record.leaving_since is None:
             record.leaving_since = now
         for node in {self.reservations[key].node for key in record.for_pods & self.awaiting}:
@@ -293,6 +296,7 @@ class Ledger:
         """A victim is gone or has ended; keys of the pods that waited for it."""
         record = self.victims[key]
         keys = sorted(record.for_pods)
+        self._count_deleting(record, -1)
         for waiting in keys:
             reservation = self.reservations[waiting]
             self._count(reservation, -1)
@@ -302,6 +306,12 @@ class Ledger:
         record.for_pods.clear()
         self._forget_unwanted(key)
         return keys
+
+    def _count_deleting(self, record: VictimRecord, sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) a victim that is being deleted, in the groups that wait for it."""
+        for key in record.for_pods if record.pod.deleting else ():
+            if name := self.reservations[key].waiting_group:
+                self.waiting_groups[name].deleting += sign
 
     def _forget_unwanted(self, key: str) -> None:
         """Nobody may wait for a victim any more: then it is none."""

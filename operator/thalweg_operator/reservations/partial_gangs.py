@@ -52,7 +52,7 @@ def evict_overdue_gangs(step: Step) -> None:
         known = ledger.partial_gangs[gang.key]
         known.stuck_since = now if known.stuck_since is None else known.stuck_since
         why = _eviction_reason(step.cluster, ledger, gang, now)
-        for pod in gang.bound if why else ():
+        for pod in gang.bound if why and not (ledger.ends and not known.asked) else ():
             # Once is enough: the evictor asks again where that helps.
             if pod.uid not in known.asked and pod.uid not in ledger.evicting:
                 step.evict(Evict(pod, why, Departure.PARTIAL_GANG, gang=gang.key))

@@ -22,7 +22,7 @@ from thalweg_operator.reservations.events import PlanMade, PlannedPlacement, Pod
 from thalweg_operator.reservations.feasibility import conflicts_in_flight
 from thalweg_operator.reservations.nominations import PlannedPod
 from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.reserve import reserve
+from thalweg_operator.reservations.reserve import is_held_place, reserve
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
 from thalweg_operator.reservations.waiting_codes import blocked_code
@@ -141,6 +141,10 @@ def _reserve(step: Step, placement: PlannedPlacement, owner: Owner, event: PlanM
             reserved=current.key in ledger.held,
         )
     ):
+        return None
+    held = ledger.reservations.get(current.key)
+    if held is not None and held.phase is Phase.HELD and not is_held_place(held, current, placement.node, owner):
+        victims.release(step, held)  # planned anew, like any other
         return None
     places = replacements.reserve_places(step, placement.victims, event.generation)
     if places is None:

@@ -15,7 +15,7 @@ import msgspec
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import Policy, ReschedulingMode
+from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode
 from flowcore.model.running_pods import RecentMove
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import CountMove, Departure
@@ -135,6 +135,26 @@ def is_place_kept(cluster: Cluster, ledger: Ledger, key: str) -> bool:
         _owner(policy, move.departure) is reservation.owner
         and not cluster.node_changed_since(reservation.node, reservation.generation)
         and holds(cluster, ledger, key)
+        and (
+            move.departure is not Departure.RULE
+            or move.by_controller
+            or breaks_rule_yet(cluster, victim, reservation.generation)
+        )
+    )
+
+
+def breaks_rule_yet(cluster: Cluster, victim: Pod, generation: int) -> bool:
+    """Whether a pod that was to leave since a rule does not hold is still to: its policy says so, its node is the same.
+
+    Args:
+        generation: of the cluster, when that was planned.
+    """
+    policy = cluster.policies.of(victim, cluster.namespaces)
+    if policy is None or delivery_of(policy).owner is None:
+        return False
+    during_execution = victim.during_execution or policy.during_execution
+    return during_execution is not DuringExecution.IGNORE and not cluster.node_changed_since(
+        victim.node_name, generation
     )
 
 

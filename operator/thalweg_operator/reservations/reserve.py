@@ -85,17 +85,14 @@ def _victims(
     return victims
 
 
+def is_held_place(held: Reservation, pod: Pod, node: str, owner: Owner) -> bool:
+    """Whether a pod was planned once more to the place that is held for it."""
+    known = (held.node, held.owner, held.pod.pod_class, held.pod.signature)
+    return known == (node, owner, pod.pod_class, pod.signature)
+
+
 def _confirm(cluster: Cluster, ledger: Ledger, known: Reservation, pod: Pod, node: str, owner: Owner) -> bool:
-    if pod.key not in ledger.held:
-        return False
-    planned = known.pod
-    if (known.node, known.owner, planned.pod_class, planned.signature) != (
-        node,
-        owner,
-        pod.pod_class,
-        pod.signature,
-    ):
-        ledger.release(pod.key, pod.uid)  # planned anew, like any other
+    if pod.key not in ledger.held or not is_held_place(known, pod, node, owner):
         return False
     if not holds(cluster, ledger, pod.key) or (
         owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, pod, node, (known.pod,))

@@ -33,12 +33,14 @@ class VictimRecord:
     Attributes:
         pod: as it is now.
         departure: why it leaves.
-        to: the node where room for its replacement is reserved; "": none.
+        to: the node that the plan has for its replacement; "": none. A pod that is moved leaves only while the room
+            there is reserved.
         for_pods: keys of the pods that wait for its room.
         asked: when the eviction was last asked for.
         leaving_since: when it was first seen to be deleted; None: it is not.
         problem: why the API server does not evict it.
         reason: why it leaves, for people; "": the departure says it.
+        generation: of the cluster, when its eviction was planned; for those whose rule does not hold.
     """
 
     pod: Pod
@@ -50,3 +52,4 @@ class VictimRecord:
     leaving_since: float | None = None
     problem: str = ""
     reason: str = ""
+    generation: int = 0

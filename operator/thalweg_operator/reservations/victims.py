@@ -10,7 +10,7 @@ them by every filter as things are then; only then are they bound, or nominated 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.snapshot import Victim
@@ -25,6 +25,7 @@ from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.feasibility import holds, may_come
 from thalweg_operator.reservations.independent_evictions import is_independent_eviction
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.moves import MOVES
 from thalweg_operator.reservations.nominations import withdraw
 from thalweg_operator.reservations.replacements import is_place_kept, place_key
 from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
@@ -37,6 +38,8 @@ from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 EVICTION_TIMEOUT = 60.0
 #: Seconds beyond its grace period that a preempted pod may take to terminate.
 TERMINATION_SLACK = 30.0
+#: Seconds that it may take at most, however long its grace period.
+LONGEST_TERMINATION = 600.0
 #: Victims that a message names.
 _MAX_NAMED = 3
 
@@ -48,15 +51,10 @@ def look_after_victims(step: Step) -> None:
         reservation = ledger.reservations.get(key)
         if reservation is None:
             continue  # given up with its group
-        if not ledger.is_whole(reservation) or not may_take_place(cluster, ledger, reservation):
+        if not is_whole(ledger, reservation) or not may_take_place(cluster, ledger, reservation):
             give_up(step, reservation)
     settle(step, ledger.awaiting)
-    seen: set[str] = set()
-    for key in sorted(ledger.awaiting):
-        if key in seen or key not in ledger.awaiting:
-            continue
-        members = ledger.members_of(ledger.reservations[key])
-        seen.update(each.pod.key for each in members)
+    for members in _awaiting(ledger, ledger.awaiting):
         _wait(step, members)
     unevictable.forget(ledger, step.now)
 
@@ -68,26 +66,43 @@ def settle(step: Step, keys: Iterable[str]) -> None:
         keys: of pods that wait, or waited just now.
     """
     ledger = step.ledger
-    for key in sorted(keys):
-        if key not in ledger.awaiting:
+    for members in _awaiting(ledger, keys):
+        if any(each.victims for each in members):
             continue
-        members = ledger.members_of(ledger.reservations[key])
-        if all(not each.victims and may_come(step.cluster, ledger, each) for each in members):
+        if all(may_come(step.cluster, ledger, each) for each in members):
             for each in members:
                 ledger.change(each.pod.key, phase=Phase.HELD)
             ledger.round_wanted = True
 
 
+def _awaiting(ledger: Ledger, keys: Iterable[str]) -> Iterator[list[Reservation]]:
+    """Those of these pods that wait for victims, with their groups: each group once."""
+    seen: set[str] = set()
+    for key in sorted(keys):
+        if key in ledger.awaiting and key not in seen:
+            members = ledger.members_of(ledger.reservations[key])
+            seen.update(each.pod.key for each in members)
+            yield members
+
+
 def give_up(step: Step, reservation: Reservation) -> None:
     """Ends a reservation that waits for victims, or is held: a group as a whole, unless it does without the pod."""
-    ledger = step.ledger
-    for each in [reservation] if reservation.optional else ledger.members_of(reservation):
-        pod = step.cluster.waiting.get(each.pod.key)
-        ledger.release(each.pod.key, each.pod.uid)
-        if pod is not None and pod.uid == each.pod.uid and each.node == pod.nominated_node == pod.planned_node:
-            ledger.add(pod, each.node, Owner.STEERING, Phase.NOMINATED)
-            ledger.change(pod.key, since=step.now)
-            withdraw(step, pod)
+    for each in [reservation] if reservation.optional else step.ledger.members_of(reservation):
+        release(step, each)
+
+
+def release(step: Step, reservation: Reservation) -> None:
+    """Ends a reservation that waits for victims, or is held; its nomination, if it has one, is cleared."""
+    ledger, pod = step.ledger, step.cluster.waiting.get(reservation.pod.key)
+    ledger.release(reservation.pod.key, reservation.pod.uid)
+    if (
+        pod is not None
+        and pod.uid == reservation.pod.uid
+        and reservation.node == pod.nominated_node == pod.planned_node
+    ):
+        ledger.add(pod, reservation.node, Owner.STEERING, Phase.NOMINATED)
+        ledger.change(pod.key, since=step.now)
+        withdraw(step, pod)
 
 
 def _wait(step: Step, members: list[Reservation]) -> None:
@@ -101,7 +116,7 @@ def _wait(step: Step, members: list[Reservation]) -> None:
         if record.pod.deleting and record.leaving_since is None:
             record.leaving_since = now
         if _is_stuck(record, now):
-            _cannot_leave(step, record, f"it did not terminate within its grace period and {TERMINATION_SLACK:.0f} s")
+            _cannot_leave(step, record, f"it did not terminate within {_patience(record):.0f} s")
             return
     staying = [record for record in records if not record.pod.deleting]
     if not staying:
@@ -115,6 +130,9 @@ def _wait(step: Step, members: list[Reservation]) -> None:
 
 def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) -> None:
     ledger, now = step.ledger, step.now
+    begun = _any_leaves(ledger, members[0]) or any(record.stage is Stage.ASKED for record in staying)
+    if ledger.ends and not begun:
+        return
     for record in staying:
         if record.stage is Stage.PLANNED and len(staying) == 1:
             record.stage = Stage.CHECKED  # a refusal of the eviction itself does as well as that of a dry run
@@ -122,7 +140,7 @@ def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) ->
         if record.stage in (Stage.PLANNED, Stage.CHECKING) and is_late:
             record.stage, record.asked = Stage.CHECKING, now
             if uid not in ledger.checking:
-                step.evict(_eviction(record, dry_run=True))
+                step.evict(_eviction(ledger, record, dry_run=True))
     if any(record.stage in (Stage.PLANNED, Stage.CHECKING) for record in staying):
         return
     if _are_nominated(step, members):
@@ -130,7 +148,7 @@ def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) ->
             if record.stage is Stage.CHECKED or now - record.asked >= RETRY_SECONDS:
                 record.stage, record.asked = Stage.ASKED, now
                 if record.pod.uid not in ledger.evicting:
-                    step.evict(_eviction(record, dry_run=False))
+                    step.evict(_eviction(ledger, record, dry_run=False))
 
 
 def _are_nominated(step: Step, members: list[Reservation]) -> bool:
@@ -158,7 +176,7 @@ def nomination_answered(ledger: Ledger, write: Nominate) -> None:
         ledger.victims_seen = NEVER
 
 
-def _eviction(record: VictimRecord, *, dry_run: bool) -> Evict:
+def _eviction(ledger: Ledger, record: VictimRecord, *, dry_run: bool) -> Evict:
     names = ", ".join(sorted(record.for_pods)[:_MAX_NAMED])
     more = len(record.for_pods) - _MAX_NAMED
     names += f" and {more} more" if more > 0 else ""
@@ -166,8 +184,9 @@ def _eviction(record: VictimRecord, *, dry_run: bool) -> Evict:
         message = f"{names} replaces this pod."
     else:
         message = f"Evicted from node {record.pod.node_name} for {names}."
-    if record.to:
-        message += f" Room for its replacement is reserved on node {record.to}."
+    place = ledger.reservations.get(place_key(record.pod))
+    if place is not None:
+        message += f" Room for its replacement is reserved on node {place.node}."
     return Evict(record.pod, message, record.departure, dry_run)
 
 
@@ -217,8 +236,13 @@ def _is_stuck(record: VictimRecord, now: float) -> bool:
     return (
         record.departure is not Departure.REPLACEMENT
         and record.leaving_since is not None
-        and now - record.leaving_since > record.pod.grace_period + TERMINATION_SLACK
+        and now - record.leaving_since > _patience(record)
     )
+
+
+def _patience(record: VictimRecord) -> float:
+    """Seconds that a preempted pod may take to terminate."""
+    return min(record.pod.grace_period + TERMINATION_SLACK, LONGEST_TERMINATION)
 
 
 def _records(ledger: Ledger, members: Iterable[Reservation]) -> list[VictimRecord]:
@@ -230,11 +254,11 @@ def is_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict) -> bool:
     """Whether a victim is still to be evicted. Pods may have been planned there once more meanwhile."""
     record = ledger.victims.get(write.pod.key)
     if record is None or record.pod.uid != write.pod.uid:
-        return is_independent_eviction(ledger, write)
+        return is_independent_eviction(cluster, ledger, write.pod)
     if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
     waiting = [ledger.reservations[key] for key in record.for_pods]
-    return any(ledger.is_whole(each) and may_take_place(cluster, ledger, each) for each in waiting)
+    return any(is_whole(ledger, each) and may_take_place(cluster, ledger, each) for each in waiting)
 
 
 def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> bool:
@@ -250,9 +274,7 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
     records = [ledger.victims[key] for key in reservation.victims]
     if any(each.departure is Departure.REPLACEMENT and each.pod.key != victim_key(pod) for each in records):
         return False
-    if reservation.phase is Phase.HELD or any(
-        each.pod.deleting for each in _records(ledger, ledger.members_of(reservation))
-    ):
+    if reservation.phase is Phase.HELD or (_any_leaves(ledger, reservation) and reservation.node in cluster.nodes):
         return True  # who leaves anyhow is waited for: what then becomes of the place a round says
     if not all(_may_evict(cluster, ledger, each, pod, policy) for each in records):
         return False
@@ -265,6 +287,18 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
     )
 
 
+def is_whole(ledger: Ledger, reservation: Reservation) -> bool:
+    """Whether no required pod of its group has lost its reservation."""
+    return not reservation.waiting_group or ledger.waiting_groups[reservation.waiting_group].is_whole
+
+
+def _any_leaves(ledger: Ledger, reservation: Reservation) -> bool:
+    """Whether a victim of the reservation, or of its group, is being deleted."""
+    if reservation.waiting_group:
+        return ledger.waiting_groups[reservation.waiting_group].deleting > 0
+    return any(ledger.victims[key].pod.deleting for key in reservation.victims)
+
+
 def _may_evict(cluster: Cluster, ledger: Ledger, record: VictimRecord, pod: Pod, policy: Policy) -> bool:
     """Whether a victim may still be evicted for this pod."""
     victim = record.pod
@@ -275,7 +309,8 @@ def _may_evict(cluster: Cluster, ledger: Ledger, record: VictimRecord, pod: Pod,
             lower = victim.pod_class.priority < pod.pod_class.priority
             return lower and pod.preempts and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
         case _:
-            return not record.to or is_place_kept(cluster, ledger, place_key(victim))
+            needs_place = record.departure in MOVES and bool(record.to)
+            return not needs_place or is_place_kept(cluster, ledger, place_key(victim))
 
 
 def victim_of(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy) -> Victim | None:

@@ -12,15 +12,19 @@ class WaitingGroup:
     Attributes:
         members: keys of its pods with a reservation that waits.
         required: keys of the pods that it needs.
+        lost: how many of those have lost their reservation.
+        deleting: how many victims of its pods are being deleted; a victim of two pods counts twice.
     """
 
     members: set[str] = field(default_factory=set)
     required: set[str] = field(default_factory=set)
+    lost: int = 0
+    deleting: int = 0
 
     @property
     def is_whole(self) -> bool:
         """Whether every required pod waits."""
-        return self.required <= self.members
+        return self.lost == 0
 
     def add(self, key: str, *, optional: bool) -> None:
         """A pod has its reservation."""
@@ -33,3 +37,5 @@ class WaitingGroup:
         self.members.discard(key)
         if confirmed:
             self.required.discard(key)
+        elif key in self.required:
+            self.lost += 1
