@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 from support.driven_ledger import DrivenLedger
 from support.eviction_scene import EvictionScene
+from thalweg_operator.reservations.advise import advise
 from thalweg_operator.reservations.effects import Evict
 from thalweg_operator.reservations.events import Answer, DisruptionBudgetSet
 from thalweg_operator.reservations.transitions import Phase
 from thalweg_operator.reservations.victims import TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
+from flowcore.model.advice import ExtenderPod
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
@@ -323,3 +325,16 @@ async def test_a_nomination_that_is_lost_is_written_again() -> None:
     scene.nominated.clear()
     scene.change("u", labels=(("seen", "yes"),))
     assert not scene.nominated, "once for each loss"
+
+
+async def test_kube_scheduler_evicts_nobody_while_a_round_may() -> None:
+    """A pod of ``Prefer`` without a node may choose whom it preempts only if no round is about to choose for it."""
+    scene = full_nodes(2, pods=1)
+    selects = {"schedulerNames": [STEERED_NAME]}
+    scene.policies.offer("steered", "u", 2, {"selects": selects, "delivery": "Extender", "steering": "Prefer"})
+    pod = urgent(scene, "u", 600, scheduler_name=STEERED_NAME)
+    asked = ExtenderPod(pod.namespace, pod.name, pod.uid, {}, STEERED_NAME, "")
+    for _ in range(2):
+        await scene.turn(1)
+        assert not advise(scene.state.cluster, scene.state.ledger, asked, ["n1"]).may_preempt
+    assert scene.evictions() == ["n0-0"]

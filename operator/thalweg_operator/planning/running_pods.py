@@ -168,11 +168,16 @@ class RunningPodsTracker:
         return running
 
 
-def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> bool:
-    """Whether others could make room for a pod that a round left: of lower priority, or of a queue above its share."""
+def preempting(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> set[int]:
+    """Pods that a round left, and that others could make room for: of lower priority, or of a queue above its share.
+
+    Returns:
+        Their positions in ``request.pending``.
+    """
     lowest = min(cluster.bound_priorities, default=None)
+    found: set[int] = set()
     if lowest is None:
-        return False
+        return found
     for index, reason in reply.unplaced:
         entry = request.pending[index]
         policy = request.policies[entry.policy]
@@ -183,5 +188,5 @@ def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> b
             and (request.classes[entry.pod_class].priority > lowest or entry.queue)
             and reply.codes[reason] not in UNRESOLVABLE
         ):
-            return True
-    return False
+            found.add(index)
+    return found
