@@ -102,6 +102,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Events a second", "ops", _rates("thalweg_events_total", "reason", "outcome")),
             Panel("Refused inputs a second", "ops", _rates("thalweg_refused_inputs_total", "kind", "field")),
             Panel("Unreadable objects a second", "ops", _rates("thalweg_unreadable_objects_total", "kind")),
+            Panel("Places for replacements by outcome, a second", "ops", _rates("thalweg_moves_total", "outcome")),
         ),
     ),
     (

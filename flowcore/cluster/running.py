@@ -74,9 +74,12 @@ def to_running_pod(
 
 
 def _during_execution(pod: Pod, policy: Policy | None) -> DuringExecution:
-    """A pod that is never moved stays. Its age and ``spec.rescheduling.mode`` do not matter."""
+    """A pod that is never moved stays, and so does one whose policy only observes.
+
+    Its age and ``spec.rescheduling.mode`` do not matter.
+    """
     stays = pod.immovable_reason or pod.gang is not None or pod.unsupported_reason or pod.unbindable_reason
-    if policy is None or stays:
+    if policy is None or not policy.delivery.acts or stays:
         return DuringExecution.IGNORE
     return pod.during_execution or policy.during_execution
 
@@ -116,6 +119,7 @@ def running_pods(
     index = BudgetIndex(cluster.disruption_budgets.values())
     pods: list[RunningPod] = []
     gangs: dict[str, GangDisruption] = {}
+    leaving = [pod for pod in cluster.pods.values() if pod.key in excluded and is_running(cluster, pod)]
     for pod in cluster.pods.values():
         if pod.key in excluded or not is_running(cluster, pod):
             continue
@@ -123,11 +127,11 @@ def running_pods(
         if pod.gang is not None:
             gang = pod.gang.key.display_name
             if gang not in gangs:
-                gangs[gang] = gang_disruption(cluster, pod.gang.key)
+                gangs[gang] = gang_disruption(cluster, pod.gang.key, leaving)
         reason = unevictable_reasons.get(pod.uid, "")
         queue = cluster.queues.of(pod, cluster.namespaces)
         pods.append(to_running_pod(pod, policy_of(pod), index.of(pod), gang, now, reason, queue))
-    return RunningPods(tuple(pods), budgets_left(cluster), gangs, moves)
+    return RunningPods(tuple(pods), budgets_left(cluster, index, leaving), gangs, moves)
 
 
 def is_running(cluster: Cluster, pod: Pod) -> bool:
@@ -135,12 +139,26 @@ def is_running(cluster: Cluster, pod: Pod) -> bool:
     return pod.node_name in cluster.nodes and not pod.terminal and not pod.deleting
 
 
-def gang_disruption(cluster: Cluster, key: GangKey) -> GangDisruption:
-    """What may leave of a running gang."""
+def gang_disruption(cluster: Cluster, key: GangKey, leaving: Iterable[Pod]) -> GangDisruption:
+    """What may leave of a running gang.
+
+    Args:
+        leaving: running pods that are about to leave, and are not deleted yet.
+    """
     state = cluster.gangs.state(key)
-    return GangDisruption(key.display_name, state.bound_count, state.spec.min_member or 0, state.spec.evicted_whole)
+    running = state.bound_count - sum(1 for pod in leaving if pod.gang is not None and pod.gang.key == key)
+    return GangDisruption(key.display_name, running, state.spec.min_member or 0, state.spec.evicted_whole)
 
 
-def budgets_left(cluster: Cluster) -> dict[str, int]:
-    """How many more pods each PodDisruptionBudget lets go."""
-    return {key: budget.allowed for key, budget in cluster.disruption_budgets.items()}
+def budgets_left(cluster: Cluster, index: BudgetIndex, leaving: Iterable[Pod]) -> dict[str, int]:
+    """How many more pods each PodDisruptionBudget lets go.
+
+    Args:
+        leaving: running pods that are about to leave: the status counts those only that were evicted already.
+    """
+    left = {key: budget.allowed for key, budget in cluster.disruption_budgets.items()}
+    for pod in leaving:
+        for key in index.of(pod):
+            if pod.name not in cluster.disruption_budgets[key].disrupted:
+                left[key] = max(0, left[key] - 1)
+    return left

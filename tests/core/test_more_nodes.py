@@ -17,6 +17,7 @@ from flowcore.explain.codes import (
     GANG_INCOMPLETE,
     GANG_WITHOUT_ROOM,
     NO_NODES,
+    QUEUE_LIMIT,
     REPLACEMENT,
     ROOM_HELD,
     ROOM_TAKEN,
@@ -36,7 +37,15 @@ TOO_LARGE = 5000
 
 def test_every_filter_is_classified() -> None:
     """A filter that is added needs a line in the table, and a code that is none of a filter's a look at its reasons."""
-    assert set(CURES) == CODES - {NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, ROOM_TAKEN}
+    assert set(CURES) == CODES - {
+        NO_NODES,
+        GANG_INCOMPLETE,
+        GANG_WITHOUT_ROOM,
+        ROOM_HELD,
+        REPLACEMENT,
+        ROOM_TAKEN,
+        QUEUE_LIMIT,
+    }
 
 
 def by_hostname(constraints: InterPodConstraints | None) -> InterPodConstraints | None:

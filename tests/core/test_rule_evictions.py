@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.eviction_safety import check_evictions
@@ -21,7 +22,7 @@ from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import Pod, PodClass, Toleration
-from flowcore.model.policies import BUILT_IN, DuringExecution, Policy, ReschedulingPolicy
+from flowcore.model.policies import BUILT_IN, Delivery, DuringExecution, Policy, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning import RoundResult, run_round
@@ -106,6 +107,14 @@ def test_ignore_is_the_default_and_the_annotation_wins() -> None:
     assert leaving(nodes, [runs("p", "n1")], BUILT_IN) == {}
     assert leaving(nodes, [runs("p", "n1", during_execution=REPLACE)], BUILT_IN) == {"p": "n3"}
     assert leaving(nodes, [runs("p", "n1", during_execution=IGNORE)], policy(EVICT)) == {}
+
+
+@pytest.mark.parametrize("word", [None, EVICT], ids=["policy", "annotation"])
+def test_a_policy_that_observes_evicts_nobody(word: DuringExecution | None) -> None:
+    """So nobody may count on the room either."""
+    observes = msgspec.structs.replace(policy(EVICT), delivery=Delivery.OBSERVE)
+    nodes = [in_zone("n1", "b"), in_zone("n3", "a")]
+    assert leaving(nodes, [runs("p", "n1", during_execution=word)], observes) == {}
 
 
 def test_who_is_never_moved_stays_beside_a_broken_rule() -> None:

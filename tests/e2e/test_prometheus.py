@@ -30,6 +30,8 @@ WITHOUT_SAMPLES = {
     "thalweg_relists_total": "no watch fails",
     "thalweg_write_retries_total": "no write fails",
     "thalweg_evictions_total": "no pod replaces another",
+    "thalweg_eviction_dry_runs_total": "no pod leaves with others",
+    "thalweg_moves_total": "no pod is moved",
     "thalweg_refused_inputs_total": "all objects can be read",
     "thalweg_unreadable_objects_total": "all objects can be read",
     "thalweg_spans_total": "no endpoint for traces is configured",

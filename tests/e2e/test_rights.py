@@ -19,6 +19,7 @@ from support.rights import DISCOVERY, Right, files, grant, granted, restore, tok
 from support.steering import DelayingProxy, count, gates_in_effect
 from thalweg_controlplane import Api, ControlPlane
 
+from flowcore.api.policies import GROUP, VERSION
 from flowcore.model.policies import GATE, SCHEDULER_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -113,6 +114,8 @@ async def test_the_rights_are_enough_and_each_is_used(
     await scene.create("successor", scheduler=SCHEDULER_NAME, **replaces)
     await scene.node_of("successor")
     assert await count(operator, "thalweg_evictions_total", "evicted") == 1
+    team = {"selects": {"podSelector": {"matchLabels": {"team": "a"}}}}
+    await api.create({"apiVersion": f"{GROUP}/{VERSION}", "kind": "FlowQueue", "metadata": {"name": "a"}, "spec": team})
     await scene.create("big", "16")
     await scene.reason_of("big", "Insufficient cpu")
     await scene.create("large", "16", scheduler=SCHEDULER_NAME)

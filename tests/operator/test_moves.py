@@ -228,6 +228,7 @@ LOST: dict[str, Callable[[Scene], object]] = {
     "the room is taken": lambda scene: scene.pod("other", 700, node_name="b", usage=sized(700).requests),
     "the policy moves no pods": lambda scene: scene.set_mode("Off"),
     "the policy only proposes": lambda scene: scene.set_mode("Propose"),
+    "the pod is not to be moved": lambda scene: scene.change("web-1", immovable_reason="its annotation says so"),
 }
 
 

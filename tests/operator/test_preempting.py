@@ -5,14 +5,16 @@ from typing import Any
 import pytest
 from support.driven_ledger import DrivenLedger
 from support.eviction_scene import EvictionScene
+from thalweg_operator.reservations.advise import advise
 from thalweg_operator.reservations.effects import Departure, Evict
-from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.events import Answer, DisruptionBudgetSet
 from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.transitions import Phase
 from thalweg_operator.reservations.victim_record import VictimRecord
 from thalweg_operator.reservations.victims import LONGEST_TERMINATION, TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
+from flowcore.model.advice import ExtenderPod
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
@@ -334,3 +336,75 @@ def test_a_restart_while_victims_terminate(priority: int) -> None:
     ledger.delete_pod("ns/v")
     assert ledger.reservations["ns/u"].phase is Phase.HELD
     assert [pod.name for pod in ledger.plannable()] == ["u"]
+
+
+async def test_a_quiet_round_tells_the_worker_what_changed() -> None:
+    """A budget comes, and no pod waits: the round after it knows the budget, and evicts nobody."""
+    scene = full_nodes(1)
+    urgent(scene, "first", 400)
+    await scene.turn(2)
+    scene.gone("first")
+    scene.end_evictions()
+    await scene.turn(2)
+    budget = DisruptionBudget("ns", "keep", LabelSelector(), allowed=0)
+    scene.state.apply(DisruptionBudgetSet(budget.key, budget))
+    await scene.turn(1)
+    urgent(scene, "second", 400)
+    await scene.turn(2)
+    assert not scene.evictions()
+
+
+async def test_a_budget_is_not_given_twice() -> None:
+    """Two of four may leave, and two are planned to: the next round does not count on the same two."""
+    scene = full_nodes(2)
+    budget = DisruptionBudget("ns", "keep", LabelSelector(), allowed=2)
+    scene.state.apply(DisruptionBudgetSet(budget.key, budget))
+    urgent(scene, "u1", 900)
+    await scene.turn(2)
+    assert len(scene.dry_runs()) == 2
+    urgent(scene, "u2", 900)
+    await scene.turn(2)
+    assert len(scene.dry_runs()) == 2
+
+
+async def test_a_gang_keeps_its_minimum_while_a_victim_is_still_there() -> None:
+    """Of three pods two are needed: the second urgent pod gets no place of theirs, though none is deleted yet."""
+    scene = EvictionScene()
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+    for at in range(3):
+        scene.node(f"n{at}")
+        scene.pod(f"g{at}", 1000, node_name=f"n{at}", started=1.0, gang=gang)
+    urgent(scene, "u1", 900)
+    await scene.turn(2)
+    (victim,) = scene.evictions()
+    urgent(scene, "u2", 900)
+    await scene.turn(2)
+    assert scene.evictions() == [victim]
+
+
+async def test_a_nomination_that_is_lost_is_written_again() -> None:
+    """kube-scheduler clears it where it finds nobody to evict itself; a restart must still see who waits."""
+    scene = full_nodes(1, pods=1)
+    urgent(scene, "u", 400, scheduler_name=STEERED_NAME)
+    await scene.turn(2)
+    scene.change("u", nominated_node="n0", planned_node="n0")
+    scene.change("n0-0", deleting=True)
+    scene.nominated.clear()
+    scene.change("u", nominated_node="")
+    assert scene.nominated == {"ns/u": "n0"}
+    scene.nominated.clear()
+    scene.change("u", labels=(("seen", "yes"),))
+    assert not scene.nominated, "once for each loss"
+
+
+async def test_kube_scheduler_evicts_nobody_while_a_round_may() -> None:
+    """A pod of ``Prefer`` without a node may choose whom it preempts only if no round is about to choose for it."""
+    scene = full_nodes(2, pods=1)
+    selects = {"schedulerNames": [STEERED_NAME]}
+    scene.policies.offer("steered", "u", 2, {"selects": selects, "delivery": "Extender", "steering": "Prefer"})
+    pod = urgent(scene, "u", 600, scheduler_name=STEERED_NAME)
+    asked = ExtenderPod(pod.namespace, pod.name, pod.uid, {}, STEERED_NAME, "")
+    for _ in range(2):
+        await scene.turn(1)
+        assert not advise(scene.state.cluster, scene.state.ledger, asked, ["n1"]).may_preempt
+    assert scene.evictions() == ["n0-0"]

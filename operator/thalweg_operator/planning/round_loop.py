@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -29,7 +29,7 @@ from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
 from thalweg_operator.planning.round_request import PlanningInput, RequestBuilder, has_changes
-from thalweg_operator.planning.running_pods import RunningPodsTracker, may_preempt
+from thalweg_operator.planning.running_pods import RunningPodsTracker, preempting
 from thalweg_operator.planning.waiting_pods import WaitingMetrics
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
@@ -201,10 +201,11 @@ class RoundLoop:
         self._quarantine.succeeded(self._clock())
         self._metrics.quarantined.set(len(self._quarantine))
         self._batcher.round_took(reply.seconds)
+        preempts = preempting(self._shell.cluster, request, reply)
+        retried = preempts if preempts and self._running_pods.need() else set()
         with stopwatch.phase("deliver"):
-            await self._deliver(pending_round, reply)
-        cluster = self._shell.cluster
-        if may_preempt(cluster, request, reply) and self._running_pods.need():
+            await self._deliver(pending_round, reply, retried)
+        if retried:
             self._batcher.trigger()
         self._round_metrics.planned(request.number, pod_count, stopwatch, reply)
         for observer in self._observers:
@@ -261,8 +262,12 @@ class RoundLoop:
             request, planning_input, list(selection.pods), blocked, paused, backing_off, selection.more
         )
 
-    async def _deliver(self, pending_round: _PendingRound, reply: RoundReply) -> None:
-        """Passes the plan to the shell as events, in bursts."""
+    async def _deliver(self, pending_round: _PendingRound, reply: RoundReply, retried: Collection[int]) -> None:
+        """Passes the plan to the shell as events, in bursts.
+
+        Args:
+            retried: positions of pods for which the next round may evict others.
+        """
         request, pods, apply = pending_round.request, pending_round.pods, self._shell.apply
         policies = [request.policies[entry.policy] for entry in request.pending]
         first = True
@@ -281,7 +286,13 @@ class RoundLoop:
         ]
         async for unplaced in bursts(reply.unplaced):
             told = [
-                UnplacedPod(pods[index], policies[index], reply.reasons[reason], conditions[reason])
+                UnplacedPod(
+                    pods[index],
+                    policies[index],
+                    reply.reasons[reason],
+                    conditions[reason],
+                    retried=index in retried,
+                )
                 for index, reason in unplaced
             ]
             apply(PodsUnplaced(told))

@@ -167,7 +167,10 @@ class RequestBuilder:
 
 
 def has_changes(request: RoundRequest) -> bool:
-    """Whether a request has changes of the cluster, or queues, whose shares the reply tells."""
+    """Whether a request has changes of the cluster, queues, whose shares the reply tells, or running pods.
+
+    Running pods change, and some may have to leave by themselves as time passes.
+    """
     changes = (
         request.nodes,
         request.removed_nodes,
@@ -176,4 +179,5 @@ def has_changes(request: RoundRequest) -> bool:
         request.pod_deltas,
         request.reports,
     )
-    return any(changes) or bool(request.storage or request.removed_storage or request.queues)
+    rest = request.storage or request.removed_storage or request.queues or request.running_state
+    return any(changes) or bool(rest)

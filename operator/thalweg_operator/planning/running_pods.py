@@ -108,10 +108,12 @@ class RunningPodsTracker:
             unevictable.reasons(self._ledger, self._clock()),
             self._wall_clock(),
         )
+        leaving: set[str] = set()
         async for pod in yielding(list(cluster.pods.values())):
             key = pod.key
             sent = self._sent.get(key)
             if not self._may_leave(key):
+                leaving.add(key)
                 continue
             if sent is not None and sent[0] is pod and not (anew or key in self._passing or pod.uid in read.reasons):
                 continue
@@ -126,12 +128,20 @@ class RunningPodsTracker:
         # Some may have gone while this ran.
         changes.put = [running for running in changes.put if running.key in self._sent]
         gangs = {pod.gang.key for pod, _ in self._sent.values() if pod.gang is not None}
+        leaves = self._leaving(leaving.union(changes.removed))
+        # Budgets may have come or gone too.
+        budgets = BudgetIndex(cluster.disruption_budgets.values())
         changes.state = RunningState(
-            budgets_left(cluster),
-            {key.display_name: gang_disruption(cluster, key) for key in gangs},
+            budgets_left(cluster, budgets, leaves),
+            {key.display_name: gang_disruption(cluster, key, leaves) for key in gangs},
             recent_moves(cluster, self._ledger, self._clock()),
         )
         return changes
+
+    def _leaving(self, keys: Collection[str]) -> list[Pod]:
+        """Those of these pods that run, and that are about to leave."""
+        pods = [self._cluster.pods[key] for key in keys if key in self._cluster.pods]
+        return [pod for pod in pods if is_running(self._cluster, pod) and not self._may_leave(pod.key)]
 
     def _may_leave(self, key: str) -> bool:
         """Whether there is a pod of this name that runs and does not leave already."""
@@ -158,11 +168,16 @@ class RunningPodsTracker:
         return running
 
 
-def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> bool:
-    """Whether others could make room for a pod that a round left: of lower priority, or of a queue above its share."""
+def preempting(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> set[int]:
+    """Pods that a round left, and that others could make room for: of lower priority, or of a queue above its share.
+
+    Returns:
+        Their positions in ``request.pending``.
+    """
     lowest = min(cluster.bound_priorities, default=None)
+    found: set[int] = set()
     if lowest is None:
-        return False
+        return found
     for index, reason in reply.unplaced:
         entry = request.pending[index]
         policy = request.policies[entry.policy]
@@ -173,5 +188,5 @@ def may_preempt(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> b
             and (request.classes[entry.pod_class].priority > lowest or entry.queue)
             and reply.codes[reason] not in UNRESOLVABLE
         ):
-            return True
-    return False
+            found.add(index)
+    return found

@@ -174,6 +174,7 @@ class UnplacedPod(msgspec.Struct, frozen=True, gc=False):
         reason: a sentence for the pod.
         condition: the reason of its condition PodScheduled: Unschedulable, or a code (waiting_codes.py).
         planned: whether a round looked at it and found no node; False: no round is planned with it for now.
+        retried: whether the next round plans it at once, and may evict others for it.
     """
 
     pod: Pod
@@ -181,6 +182,7 @@ class UnplacedPod(msgspec.Struct, frozen=True, gc=False):
     reason: str
     condition: str
     planned: bool = True
+    retried: bool = False
 
 
 class PodsUnplaced(_Event, frozen=True, gc=False):

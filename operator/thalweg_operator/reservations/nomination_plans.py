@@ -125,3 +125,10 @@ def set_free(step: Step, pod: Pod) -> None:
     if not record.may_choose:
         record.may_choose = True
         wake(step, pod)
+
+
+def hold(step: Step, pod: Pod) -> None:
+    """kube-scheduler may not choose a node for a pod any more."""
+    record = step.ledger.known_record(pod)
+    if record is not None:
+        record.may_choose = False

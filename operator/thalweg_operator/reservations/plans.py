@@ -264,7 +264,10 @@ def pods_unplaced(step: Step, event: PodsUnplaced) -> None:
             if rejected:
                 text += f" kube-scheduler refused it on {', '.join(rejected)}: {pod.unschedulable_message}"
         step.effects.append(WriteCondition(pod, text, unplaced.condition, delivery.steered))
-        if delivery.may_choose(policy, pod):
+        if unplaced.retried:
+            # Whom kube-scheduler evicts now for the pod, the next round would not know of.
+            nomination_plans.hold(step, pod)
+        elif delivery.may_choose(policy, pod):
             nomination_plans.set_free(step, pod)
 
 

@@ -80,7 +80,7 @@ def reserve_place(
     """
     cluster, ledger, node = step.cluster, step.ledger, eviction.to
     policy = step.policy_of(victim)
-    owner = _owner(policy, eviction.departure)
+    owner = _owner(policy, victim, eviction.departure)
     if policy is None or owner is None or not victim.owner or victim.gang is not None:
         return False
     placeholder = _placeholder(victim)
@@ -99,9 +99,11 @@ def reserve_place(
     return True
 
 
-def _owner(policy: Policy | None, departure: Departure) -> Owner | None:
-    """Whose the place is; None: nobody places the replacement, or the policy does not have the pod moved."""
+def _owner(policy: Policy | None, victim: Pod, departure: Departure) -> Owner | None:
+    """Whose the place is; None: nobody places the replacement, or the pod is not to be moved."""
     if policy is None or (departure is Departure.MIGRATION and policy.rescheduling.mode is not ReschedulingMode.ACT):
+        return None
+    if departure in MOVES and victim.immovable_reason:
         return None
     return delivery_of(policy).owner
 
@@ -132,7 +134,7 @@ def is_place_kept(cluster: Cluster, ledger: Ledger, key: str) -> bool:
     victim = cluster.pods.get(move.victim.key, move.victim)
     policy = cluster.policies.of(victim, cluster.namespaces)
     return (
-        _owner(policy, move.departure) is reservation.owner
+        _owner(policy, victim, move.departure) is reservation.owner
         and not cluster.node_changed_since(reservation.node, reservation.generation)
         and holds(cluster, ledger, key)
         and (

@@ -168,6 +168,14 @@ def _are_nominated(step: Step, members: list[Reservation]) -> bool:
     return answered
 
 
+def nomination_lost(step: Step, key: str) -> None:
+    """The nomination that we wrote for a pod that waits was cleared: it is written again."""
+    reservation = step.ledger.reservations[key]
+    if reservation.write and not reservation.writing:
+        after = step.ledger.change(key, write=reservation.write + 1, writing=True)
+        step.effects.append(Nominate(after.pod, after.node, after.id, after.write))
+
+
 def nomination_answered(ledger: Ledger, write: Nominate) -> None:
     """The nomination of a pod that waits was answered. Refused or not, its victims may go now."""
     reservation = ledger.reservations.get(write.pod.key)

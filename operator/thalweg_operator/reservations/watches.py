@@ -54,6 +54,8 @@ def pod_put(step: Step, pod: Pod) -> None:
     nominated = before is not None or bool(pod.nominated_node or (change.old is not None and change.old.nominated_node))
     if nominated:
         _follow_nomination(cluster, ledger, pod)
+    if change.old is not None and change.old.nominated_node and not pod.nominated_node and ledger.waits_for_victim(key):
+        victims.nomination_lost(step, key)
     as_planned = before is not None and before.node == pod.node_name and before.pod.signature == pod.signature
     if (
         change.room_freed
