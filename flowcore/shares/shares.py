@@ -15,8 +15,15 @@ from flowcore.shares.filling import Float64s, Node, dominant_share, fill
 from flowcore.shares.guarantees import check_guarantees
 
 
+def own_pods(name: str) -> str:
+    """Under which name the pods that a queue with children has itself are kept beside these; no queue is called so."""
+    return f"{name}/"
+
+
 class Shares:
     """The shares of all accepted queues of a snapshot. Amounts by queue include those of queues below it.
+
+    Pods that a queue with children has itself are one more child of it, of weight 1 and without bounds (``own_pods``).
 
     Queues share what pods of no queue leave: those are never held back, and never evicted for a share.
 
@@ -77,11 +84,18 @@ class Shares:
         """The dominant share of amounts, float64[R]."""
         return dominant_share(amounts, self.capacity)
 
+    def path(self, name: str) -> tuple[str, ...]:
+        """Names from the top of the tree down to the pods that a queue has itself."""
+        path = self.tree.path(name)
+        return (*path, own_pods(name)) if self.tree.children(name) else path
+
     def _with_children(self, own: Mapping[str, Float64s]) -> dict[str, Float64s]:
         total = {name: own.get(name, self._zeros).copy() for name in self.tree.queues}
-        for name in reversed(total):
+        for name in reversed(self.tree.queues):
             if parent := self.tree.queues[name].parent:
                 total[parent] += total[name]
+            if self.tree.children(name):
+                total[own_pods(name)] = own.get(name, self._zeros)
         return total
 
     def _sum_of_fitting(self, pods: Sequence[PendingPod]) -> Float64s:
@@ -127,28 +141,30 @@ class Shares:
         return self._fill(demands)
 
     def _fill(self, demands: Mapping[str, Float64s]) -> dict[str, Float64s]:
-        """What is due to each queue if they ask for this. Pods of a queue with children are one more child of it."""
+        """What is due to each queue if they ask for this."""
         position = {name: at for at, name in enumerate(self.tree.queues)}
-        nodes, own_pods = [], []
+        nodes, own, names = [], [], list(position)
         for name, queue in self.tree.queues.items():
             node = Node(
                 position.get(queue.parent, -1), queue.weight, demands[name], self.guarantee(name), self.limit(name)
             )
             if self.tree.children(name):
                 no_bounds = self._row((), np.nan), self._row((), np.inf)
-                own_pods.append(Node(position[name], 1, node.demand, *no_bounds))
+                own.append(Node(position[name], 1, node.demand, *no_bounds))
+                names.append(own_pods(name))
                 node.demand = self._zeros
             nodes.append(node)
-        nodes += own_pods
+        nodes += own
         for at, node in enumerate(nodes):
             if node.parent >= 0:
                 nodes[node.parent].children.append(at)
-        return dict(zip(position, fill(nodes, self.capacity), strict=False))
+        return dict(zip(names, fill(nodes, self.capacity), strict=True))
 
     def report(self) -> tuple[QueueShare, ...]:
         """The shares of all accepted queues, for people."""
         found, entitled, problems = [], self._entitled(), self._guarantees[1]
-        for name, used in self.used.items():
+        for name in self.tree.queues:
+            used = self.used[name]
             amounts = zip(self._snapshot.resources, used.tolist(), strict=True)
             share, problem = self.dominant(used), problems.get(name)
             found.append(
