@@ -46,7 +46,7 @@ class Reclaim:
 
     def place(self, pod: PendingPod) -> None:
         """A pod was placed where room was free."""
-        self._change(pod.queue, self._shares.request(pod.pod_class.requests))
+        self._change(pod.queue, self._shares.added_by(pod))
 
     def leave(self, pod: RunningPod) -> None:
         """A pod leaves, whatever for."""

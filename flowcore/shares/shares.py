@@ -11,6 +11,7 @@ from flowcore.cluster.queue_index import QueueProblem, QueueTree
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.model.queues import QueueShare
 from flowcore.model.resources import PODS, Amounts
+from flowcore.shares.additions import added_by
 from flowcore.shares.filling import Float64s, Node, dominant_share, fill
 from flowcore.shares.guarantees import check_guarantees
 
@@ -72,6 +73,10 @@ class Shares:
         """float64[R]: what one pod asks for, or holds."""
         return self._row((*requests, (PODS, 1)))
 
+    def added_by(self, pod: PendingPod) -> Float64s:
+        """float64[R]: what the placement of a waiting pod adds to what its queue holds."""
+        return self._row(added_by(pod))
+
     def limit(self, name: str) -> Float64s:
         """float64[R]: the limit of a queue; infinite for resources without one."""
         return self._row(self.tree.queues[name].limit, np.inf)
@@ -91,7 +96,7 @@ class Shares:
 
     def _with_children(self, own: Mapping[str, Float64s]) -> dict[str, Float64s]:
         total = {name: own.get(name, self._zeros).copy() for name in self.tree.queues}
-        for name in reversed(self.tree.queues):
+        for name in reversed(tuple(self.tree.queues)):
             if parent := self.tree.queues[name].parent:
                 total[parent] += total[name]
             if self.tree.children(name):
@@ -108,7 +113,7 @@ class Shares:
                 larger = self._snapshot.allocatable >= self._snapshot.vector(requests)
                 fits[requests] = offered and bool(larger.all(axis=1).any())
             if fits[requests]:
-                total += self.request(requests)
+                total += self.added_by(pod)
         return total
 
     @cached_property
