@@ -52,7 +52,11 @@ class Shares:
         self.capacity = np.maximum(offered.astype(np.float64).sum(axis=0) - np.maximum(of_others, 0.0), 0.0)
         self.pending = _pending_by_queue(snapshot.pending, self.tree)
         waiting = {name: self._sum_of_fitting(pods) for name, pods in self.pending.items()}
-        self._asked = {name: stays.get(name, self._zeros) + waiting.get(name, self._zeros) for name in self.tree.queues}
+        # Of a resource that queues cannot have nothing is due; that must not keep what is due of others.
+        self._asked = {
+            name: np.where(self.capacity > 0, stays.get(name, self._zeros) + waiting.get(name, self._zeros), 0.0)
+            for name in self.tree.queues
+        }
         self.held, self.used = self._with_children(held), self._with_children(stays)
 
     @property
@@ -139,7 +143,7 @@ class Shares:
         demands = {}
         for name, asked in self._asked.items():
             size = self.dominant(asked)
-            if 0.0 < size < np.inf:
+            if size > 0.0:
                 demands[name] = asked / size
             else:
                 demands[name] = self._zeros if self.tree.children(name) else self.capacity

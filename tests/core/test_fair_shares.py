@@ -120,6 +120,20 @@ def test_what_fits_no_node_is_not_due() -> None:
     assert [fair[name][0] for name in "ab"] == pytest.approx([0, 8000])
 
 
+def test_a_resource_that_nobody_can_have_takes_nothing_away() -> None:
+    """A pod of no queue holds the only gpu, or the gpu is gone: queues that ask for it, or held it, keep their CPUs."""
+    for offered in (1, 0):
+        pods = [*waiting("a", 200), *waiting("b", 200)]
+        wants = replace(pod("gpu", 100, gpu=1), queue="a")
+        table = [node("n0", 10_000, gpu=offered, pods=1000), node("n1", 0, gpu=0, pods=0)]
+        running = [("n0", amounts(gpu=1), ())]
+        cluster = snapshot(table, [*pods, wants], running)
+        usage = {} if offered else {"a": QueueUsage(amounts(gpu=1))}
+        shares = Shares(replace(cluster, queues=QueueState((Queue("a"), Queue("b")), usage)))
+        assert [shares.fair[name][0] for name in "ab"] == pytest.approx([5000, 5000])
+        assert shares.dominant(shares.used["a"]) == 0.0
+
+
 _AMOUNTS = st.integers(0, 60)
 
 
