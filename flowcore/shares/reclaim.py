@@ -66,7 +66,7 @@ class Reclaim:
     def is_reclaimable(self, pod: RunningPod) -> bool:
         """Whether a running pod may be evicted for a share at all: it has a queue, and has run for long enough."""
         queue = self._shares.tree.queues.get(pod.queue)
-        old_enough = queue is not None and self._now - pod.started >= queue.min_runtime
+        old_enough = queue is not None and self._now - (pod.started or self._now) >= queue.min_runtime
         return old_enough and pod.priority < SYSTEM_PRIORITY
 
     def allowed(self, pod: PendingPod, victims: Sequence[RunningPod]) -> Bools:

@@ -110,6 +110,7 @@ def test_lower_priorities_are_preempted_whatever_the_shares_are() -> None:
     [
         ([A, Queue("b", reclaim=ReclaimMode.NEVER)], runs("a", 8), asks("b", 8)),
         ([Queue("a", min_runtime=600), B], runs("a", 8, started=NOW - 599), asks("b", 8)),
+        ([A, B], runs("a", 8, started=0.0), asks("b", 8)),
         ([Queue("a", guarantee=amounts(8000)), B], runs("a", 8), asks("b", 8)),
         ([Queue("a", weight=7), B], runs("a", 7), asks("b", 8, 2000)),
         ([A, B], runs("a", 8, priority=1), asks("b", 8)),
@@ -122,6 +123,7 @@ def test_lower_priorities_are_preempted_whatever_the_shares_are() -> None:
     ids=[
         "its queue does not reclaim",
         "too young",
+        "not started yet",
         "guaranteed",
         "one more is above the share",
         "higher priority",
