@@ -93,7 +93,8 @@ class GovernedDump:
             if reason := forbidden_reason(pod, victim, self.policy_of(pod), victim_policy):
                 return Victim(victim.key, unschedulable_reason=reason)
         usage = self._cluster.occupancy.usage_of("" if victim is None else victim.node_name)
-        return find_victim(pod, pods, usage.ports, usage.volumes)
+        queue = "" if victim is None else self._cluster.queues.of(victim, self._namespaces)
+        return find_victim(pod, pods, usage.ports, usage.volumes, queue)
 
     def running_pods(self, now: float, replaced: Collection[str]) -> RunningPods:
         """The running pods that may leave.

@@ -32,6 +32,9 @@ class QueueTree:
         paths = {name: _path(name, known) for name in known if name not in self.problems}
         self._paths = dict(sorted(paths.items(), key=lambda item: (len(item[1]), item[0])))
         self.queues: Mapping[str, Queue] = {name: known[name] for name in self._paths}
+        self._children: dict[str, list[str]] = {}
+        for name, queue in self.queues.items():
+            self._children.setdefault(queue.parent, []).append(name)
         self._deepest_first = sorted(self.queues.values(), key=lambda each: (-len(self._paths[each.name]), each.name))
 
     def path(self, name: str) -> tuple[str, ...]:
@@ -40,7 +43,7 @@ class QueueTree:
 
     def children(self, name: str) -> list[str]:
         """Names of the queues right below one; of those at the top for ""."""
-        return [each.name for each in self.queues.values() if each.parent == name]
+        return self._children.get(name, [])
 
     def of(self, labels: Labels, namespace_labels: Labels) -> str:
         """Name of the queue that a pod counts for: the deepest that selects it, then the first by name; "": none."""
@@ -52,7 +55,8 @@ class QueueIndex:
 
     def __init__(self) -> None:
         self._objects: dict[str, Queue] = {}
-        self._tree = QueueTree()
+        #: Built when it is first read after a change: many objects come one after the other.
+        self._tree: QueueTree | None = None
         #: Answers for the labels of pods and of their namespaces; pods of one controller have the same.
         self._known: dict[tuple[Labels, Labels], str] = {}
 
@@ -64,6 +68,8 @@ class QueueIndex:
     @property
     def tree(self) -> QueueTree:
         """The accepted ones."""
+        if self._tree is None:
+            self._tree = QueueTree(self._objects.values())
         return self._tree
 
     def put(self, name: str, queue: Queue | None) -> bool:
@@ -74,7 +80,7 @@ class QueueIndex:
             del self._objects[name]
         else:
             self._objects[name] = queue
-        self._tree = QueueTree(self._objects.values())
+        self._tree = None
         self._known.clear()
         return True
 
@@ -93,7 +99,7 @@ class QueueIndex:
         if found is None:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            found = self._known[key] = self._tree.of(labels, namespace_labels)
+            found = self._known[key] = self.tree.of(labels, namespace_labels)
         return found
 
 

@@ -61,7 +61,7 @@ def to_running_pod(
         pod_class=msgspec.structs.replace(pod.pod_class, node_name=""),
         usage=pod.usage,
         signature=pod.signature,
-        started=pod.started or pod.created,
+        started=pod.started,
         policy="" if policy is None else policy.name,
         owner=pod.owner,
         gang=gang,

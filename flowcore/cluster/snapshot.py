@@ -154,6 +154,7 @@ class Victim(msgspec.Struct, frozen=True, gc=False):
         has_left: the pod is gone and its room is held for the new pod. The other fields then describe the held room.
         unschedulable_reason: why the place cannot be taken whatever room there is; "": perhaps it can. All fields but
             the key are empty then.
+        queue: name of the FlowQueue that its usage counts for; "": none.
     """
 
     key: str = ""
@@ -164,6 +165,7 @@ class Victim(msgspec.Struct, frozen=True, gc=False):
     volumes: Volumes = ()
     has_left: bool = False
     unschedulable_reason: str = ""
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,13 +44,18 @@ def forbidden_reason(pod: Pod, victim: Pod, policy: Policy, victim_policy: Polic
 
 
 def find_victim(
-    pod: Pod, pods: Mapping[str, Pod], ports: Mapping[HostPort, int], volumes: Mapping[ClaimVolume | Disk, int]
+    pod: Pod,
+    pods: Mapping[str, Pod],
+    ports: Mapping[HostPort, int],
+    volumes: Mapping[ClaimVolume | Disk, int],
+    queue: str = "",
 ) -> Victim | None:
     """The victim of a waiting pod; None: it is placed like any other.
 
     Args:
         pods: all pods by key.
         ports, volumes: how many pods of the victim's node hold each of them.
+        queue: name of the FlowQueue that the victim counts for; "": none.
     """
     if pod.replaces is None:
         return None
@@ -74,4 +79,5 @@ def find_victim(
         host_ports=tuple(port for port in victim.pod_class.host_ports if ports.get(port, 0) < 2),
         signature=victim.signature,
         volumes=tuple(each for each in victim.pod_class.volumes if volumes.get(each, 0) < 2),
+        queue=queue,
     )

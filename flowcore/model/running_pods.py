@@ -37,7 +37,7 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         pod_class: without ``node_name``: what its replacement asks for.
         usage: what it takes on its node.
-        started: seconds since the epoch.
+        started: seconds since the epoch; 0: its kubelet has not started it yet.
         policy: name of the policy that governs it; "": none does.
         owner: uid of its controller; "": it has none.
         gang: name of its gang (``RunningPods.gangs``); "": it has none.

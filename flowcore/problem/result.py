@@ -94,9 +94,9 @@ class RoundResult(Bounded):
             replaces another without that one.
         unplaced: what stays pending.
         cost: sum of all prices, of what is left too.
-            lower_bound: no plan that evicts nobody and replaces the same pods costs less; computed from the snapshot by our
-            own code, whatever solvers said. 0 for plans that evict pods.
-            method: which way gave it.
+        lower_bound: no plan that evicts nobody and replaces the same pods costs less; computed from the snapshot by
+            our own code, whatever solvers said. 0 for plans that evict pods.
+        method: which way gave it.
         steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.
         solves: how many min-cost flows were solved.
         arcs: arcs of the largest of them.

@@ -10,6 +10,7 @@ from flowcore.cluster.snapshot import PendingPod
 from flowcore.model.queues import QueueState, QueueUsage
 from flowcore.model.resources import PODS, Amounts
 from flowcore.model.running_pods import RunningPod
+from flowcore.shares.additions import added_by
 
 
 def with_plan(state: QueueState, placed: Iterable[PendingPod], evicted: Iterable[RunningPod]) -> QueueState:
@@ -19,13 +20,13 @@ def with_plan(state: QueueState, placed: Iterable[PendingPod], evicted: Iterable
     def count(queue: str, amounts: Amounts, sign: int) -> None:
         if queue:
             total = sums.setdefault(queue, Counter())
-            for resource, amount in (*amounts, (PODS, 1)):
+            for resource, amount in amounts:
                 total[resource] += sign * amount
 
     for pod in placed:
-        count(pod.queue, pod.pod_class.requests, 1)
+        count(pod.queue, added_by(pod), 1)
     for victim in evicted:
-        count(victim.queue, victim.usage, -1)
+        count(victim.queue, (*victim.usage, (PODS, 1)), -1)
     leaving = {name: usage.leaving for name, usage in state.usage.items()}
     usage = {
         name: QueueUsage(tuple(sorted(total.items())), leaving.get(name, ())) for name, total in sorted(sums.items())

@@ -29,7 +29,8 @@ class Node:
     Attributes:
         parent: position of its parent; -1: none.
         weight: above 0.
-        demand: float64[R], what its own pods ask for in all, running ones included; zeros for a queue with children.
+        demand: float64[R], what its own pods ask for in all, running ones included, but of resources without capacity;
+            zeros for a queue with children.
         guarantee: float64[R]; NaN for resources without one.
         limit: float64[R]; infinite for resources without one.
         children: positions of its children.
@@ -44,16 +45,13 @@ class Node:
 
 
 def dominant_share(amounts: Float64s, capacity: Float64s) -> float:
-    """The largest part of a capacity that amounts take; resources without capacity count only where they are asked for.
+    """The largest part of a capacity that amounts take; resources without capacity are left out.
 
     Args:
         amounts, capacity: float64[R].
     """
-    asked = amounts > 0
-    if not asked.any():
-        return 0.0
-    with np.errstate(divide="ignore"):
-        return float((amounts[asked] / capacity[asked]).max())
+    asked = (amounts > 0) & (capacity > 0)
+    return float((amounts[asked] / capacity[asked]).max()) if asked.any() else 0.0
 
 
 def fill(nodes: list[Node], capacity: Float64s) -> list[Float64s]:
@@ -88,7 +86,7 @@ class _Filling:
 
     def run(self) -> list[Float64s]:
         """Guarantees, the deepest first, then everything."""
-        own = [at for at, size in enumerate(self._sizes) if 0 < size < np.inf]
+        own = [at for at, size in enumerate(self._sizes) if size > 0]
         depth = [len(path) for path in self._paths]
         guaranteed = [at for at, node in enumerate(self._nodes) if not np.isnan(node.guarantee).all()]
         for level in sorted({depth[at] for at in guaranteed}, reverse=True):

@@ -60,7 +60,7 @@ class _Allowance:
         for pod in pods:
             for name in self._shares.tree.path(pod.queue) if pod.queue in self._shares.tree.queues else ():
                 if name in self._left:
-                    request = self._shares.request(pod.pod_class.requests)
+                    request = self._shares.added_by(pod)
                     found[name] = found[name] + request if name in found else request
         return found
 

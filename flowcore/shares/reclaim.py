@@ -46,7 +46,7 @@ class Reclaim:
 
     def place(self, pod: PendingPod) -> None:
         """A pod was placed where room was free."""
-        self._change(pod.queue, self._shares.request(pod.pod_class.requests))
+        self._change(pod.queue, self._shares.added_by(pod))
 
     def leave(self, pod: RunningPod) -> None:
         """A pod leaves, whatever for."""
@@ -60,13 +60,13 @@ class Reclaim:
         queue = self._shares.tree.queues.get(pod.queue)
         if queue is None or queue.reclaim is ReclaimMode.NEVER:
             return False
-        request = self._shares.request(pod.pod_class.requests)
-        return self._part(pod.queue, self._used[pod.queue] + request) <= 1.0 + EPSILON
+        request, name = self._shares.request(pod.pod_class.requests), self._shares.path(pod.queue)[-1]
+        return self._part(name, self._used[name] + request) <= 1.0 + EPSILON
 
     def is_reclaimable(self, pod: RunningPod) -> bool:
         """Whether a running pod may be evicted for a share at all: it has a queue, and has run for long enough."""
         queue = self._shares.tree.queues.get(pod.queue)
-        old_enough = queue is not None and self._now - pod.started >= queue.min_runtime
+        old_enough = queue is not None and self._now - (pod.started or self._now) >= queue.min_runtime
         return old_enough and pod.priority < SYSTEM_PRIORITY
 
     def allowed(self, pod: PendingPod, victims: Sequence[RunningPod]) -> Bools:
@@ -120,11 +120,11 @@ class Reclaim:
 
     def _apart(self, one: str, other: str) -> tuple[list[str], list[str]]:
         """The queues from where two paths part down to each of two queues: their shares change."""
-        paths = zip_longest(self._shares.tree.path(one), self._shares.tree.path(other))
+        paths = zip_longest(self._shares.path(one), self._shares.path(other))
         apart = [pair for pair in paths if pair[0] != pair[1]]
         return [first for first, _ in apart if first is not None], [second for _, second in apart if second is not None]
 
     def _change(self, name: str, by: Float64s) -> None:
         if name in self._shares.tree.queues:
-            for above in self._shares.tree.path(name):
+            for above in self._shares.path(name):
                 self._used[above] = self._used[above] + by

@@ -11,12 +11,20 @@ from flowcore.cluster.queue_index import QueueProblem, QueueTree
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.model.queues import QueueShare
 from flowcore.model.resources import PODS, Amounts
+from flowcore.shares.additions import added_by
 from flowcore.shares.filling import Float64s, Node, dominant_share, fill
 from flowcore.shares.guarantees import check_guarantees
 
 
+def own_pods(name: str) -> str:
+    """Under which name the pods that a queue with children has itself are kept beside these; no queue is called so."""
+    return f"{name}/"
+
+
 class Shares:
     """The shares of all accepted queues of a snapshot. Amounts by queue include those of queues below it.
+
+    Pods that a queue with children has itself are one more child of it, of weight 1 and without bounds (``own_pods``).
 
     Queues share what pods of no queue leave: those are never held back, and never evicted for a share.
 
@@ -44,7 +52,11 @@ class Shares:
         self.capacity = np.maximum(offered.astype(np.float64).sum(axis=0) - np.maximum(of_others, 0.0), 0.0)
         self.pending = _pending_by_queue(snapshot.pending, self.tree)
         waiting = {name: self._sum_of_fitting(pods) for name, pods in self.pending.items()}
-        self._asked = {name: stays.get(name, self._zeros) + waiting.get(name, self._zeros) for name in self.tree.queues}
+        # Of a resource that queues cannot have nothing is due; that must not keep what is due of others.
+        self._asked = {
+            name: np.where(self.capacity > 0, stays.get(name, self._zeros) + waiting.get(name, self._zeros), 0.0)
+            for name in self.tree.queues
+        }
         self.held, self.used = self._with_children(held), self._with_children(stays)
 
     @property
@@ -65,6 +77,10 @@ class Shares:
         """float64[R]: what one pod asks for, or holds."""
         return self._row((*requests, (PODS, 1)))
 
+    def added_by(self, pod: PendingPod) -> Float64s:
+        """float64[R]: what the placement of a waiting pod adds to what its queue holds."""
+        return self._row(added_by(pod))
+
     def limit(self, name: str) -> Float64s:
         """float64[R]: the limit of a queue; infinite for resources without one."""
         return self._row(self.tree.queues[name].limit, np.inf)
@@ -77,11 +93,18 @@ class Shares:
         """The dominant share of amounts, float64[R]."""
         return dominant_share(amounts, self.capacity)
 
+    def path(self, name: str) -> tuple[str, ...]:
+        """Names from the top of the tree down to the pods that a queue has itself."""
+        path = self.tree.path(name)
+        return (*path, own_pods(name)) if self.tree.children(name) else path
+
     def _with_children(self, own: Mapping[str, Float64s]) -> dict[str, Float64s]:
         total = {name: own.get(name, self._zeros).copy() for name in self.tree.queues}
-        for name in reversed(total):
+        for name in reversed(tuple(self.tree.queues)):
             if parent := self.tree.queues[name].parent:
                 total[parent] += total[name]
+            if self.tree.children(name):
+                total[own_pods(name)] = own.get(name, self._zeros)
         return total
 
     def _sum_of_fitting(self, pods: Sequence[PendingPod]) -> Float64s:
@@ -94,7 +117,7 @@ class Shares:
                 larger = self._snapshot.allocatable >= self._snapshot.vector(requests)
                 fits[requests] = offered and bool(larger.all(axis=1).any())
             if fits[requests]:
-                total += self.request(requests)
+                total += self.added_by(pod)
         return total
 
     @cached_property
@@ -120,35 +143,37 @@ class Shares:
         demands = {}
         for name, asked in self._asked.items():
             size = self.dominant(asked)
-            if 0.0 < size < np.inf:
+            if size > 0.0:
                 demands[name] = asked / size
             else:
                 demands[name] = self._zeros if self.tree.children(name) else self.capacity
         return self._fill(demands)
 
     def _fill(self, demands: Mapping[str, Float64s]) -> dict[str, Float64s]:
-        """What is due to each queue if they ask for this. Pods of a queue with children are one more child of it."""
+        """What is due to each queue if they ask for this."""
         position = {name: at for at, name in enumerate(self.tree.queues)}
-        nodes, own_pods = [], []
+        nodes, own, names = [], [], list(position)
         for name, queue in self.tree.queues.items():
             node = Node(
                 position.get(queue.parent, -1), queue.weight, demands[name], self.guarantee(name), self.limit(name)
             )
             if self.tree.children(name):
                 no_bounds = self._row((), np.nan), self._row((), np.inf)
-                own_pods.append(Node(position[name], 1, node.demand, *no_bounds))
+                own.append(Node(position[name], 1, node.demand, *no_bounds))
+                names.append(own_pods(name))
                 node.demand = self._zeros
             nodes.append(node)
-        nodes += own_pods
+        nodes += own
         for at, node in enumerate(nodes):
             if node.parent >= 0:
                 nodes[node.parent].children.append(at)
-        return dict(zip(position, fill(nodes, self.capacity), strict=False))
+        return dict(zip(names, fill(nodes, self.capacity), strict=True))
 
     def report(self) -> tuple[QueueShare, ...]:
         """The shares of all accepted queues, for people."""
         found, entitled, problems = [], self._entitled(), self._guarantees[1]
-        for name, used in self.used.items():
+        for name in self.tree.queues:
+            used = self.used[name]
             amounts = zip(self._snapshot.resources, used.tolist(), strict=True)
             share, problem = self.dominant(used), problems.get(name)
             found.append(

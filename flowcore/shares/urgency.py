@@ -27,7 +27,7 @@ def urgencies(snapshot: Snapshot) -> Mapping[str, float]:
         amounts, fair, guarantee = shares.used[name].copy(), shares.fair_share[name], shares.guarantee(name)
         listed = ~np.isnan(guarantee)
         for pod in pods:
-            request = shares.request(pod.pod_class.requests)
+            request = shares.added_by(pod)
             amounts += request
             asked = listed & (request > 0)
             part = shares.dominant(amounts) / fair if fair > 0.0 else np.inf

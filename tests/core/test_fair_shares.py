@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.model import GI, amounts, node, pod, snapshot
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.snapshot import PendingPod, Snapshot, Victim
 from flowcore.model.gangs import Gang
 from flowcore.model.queues import Queue, QueueState, QueueUsage
 from flowcore.model.resources import Amounts
@@ -118,6 +118,20 @@ def test_what_fits_no_node_is_not_due() -> None:
     cluster = shared([Queue("a"), Queue("b")], [*waiting("a", 5, 5000), *waiting("b", 200)], nodes=2)
     fair = Shares(cluster).fair
     assert [fair[name][0] for name in "ab"] == pytest.approx([0, 8000])
+
+
+def test_a_resource_that_nobody_can_have_takes_nothing_away() -> None:
+    """A pod of no queue holds the only gpu, or the gpu is gone: queues that ask for it, or held it, keep their CPUs."""
+    for offered in (1, 0):
+        pods = [*waiting("a", 200), *waiting("b", 200)]
+        wants = replace(pod("gpu", 100, gpu=1), queue="a")
+        table = [node("n0", 10_000, gpu=offered, pods=1000), node("n1", 0, gpu=0, pods=0)]
+        running = [("n0", amounts(gpu=1), ())]
+        cluster = snapshot(table, [*pods, wants], running)
+        usage = {} if offered else {"a": QueueUsage(amounts(gpu=1))}
+        shares = Shares(replace(cluster, queues=QueueState((Queue("a"), Queue("b")), usage)))
+        assert [shares.fair[name][0] for name in "ab"] == pytest.approx([5000, 5000])
+        assert shares.dominant(shares.used["a"]) == 0.0
 
 
 _AMOUNTS = st.integers(0, 60)
@@ -273,3 +287,26 @@ def test_a_pod_without_room_does_not_use_up_the_limit() -> None:
     large = replace(pod("large", 900), queue="a", pod_class=pod("x", 900, node_selector=(("no", "such"),)).pod_class)
     cluster = shared([Queue("a", limit=amounts(1000))], [large, *waiting("a", 10)], cpu=4000)
     assert placed(run_round(cluster)) == {"a": 10}
+
+
+def test_a_pod_is_not_held_back_by_its_own_reservation() -> None:
+    """Room is held for a pod at the limit of its queue, and counted: the pod gets it, and it counts once."""
+    held = Victim(node="n0", usage=amounts(1000), has_left=True)
+    mine = [replace(each, victim=held) for each in waiting("a", 1, 1000)]
+    queues = [Queue("a", limit=amounts(1000))]
+    state = shared(queues, mine, {"a": amounts(1000)})
+    result = run_round(state)
+    assert placed(result) == {"a": 1}
+    assert state.queues is not None
+    assert result.after.queues == state.queues
+    assert Shares(state).fair["a"][0] == 1000
+
+
+def test_a_pod_that_takes_the_place_of_another_of_its_queue_adds_the_difference() -> None:
+    """At the limit an equal pod comes for it, a larger one does not; nor does one for a pod of another queue."""
+    for cpu, queue, count in ((1000, "a", 1), (1100, "a", 0), (1000, "b", 0)):
+        victim = Victim("default/old", "n0", amounts(1000), queue=queue)
+        mine = [replace(each, victim=victim) for each in waiting("a", 1, cpu)]
+        queues = [Queue("a", limit=amounts(1000)), Queue("b")]
+        result = run_round(shared(queues, mine, {"a": amounts(1000), "b": amounts(1000)}))
+        assert placed(result)["a"] == count, (cpu, queue)

@@ -102,3 +102,14 @@ def test_an_index_follows_its_objects() -> None:
     assert index.of_labels((), ()) == "b"
     assert index.put("b", None)
     assert index.of_labels((), ()) == "a"
+
+
+def test_the_tree_is_kept_until_an_object_changes() -> None:
+    """Two reads without a change between them see the same tree; one after a change sees another."""
+    index = QueueIndex()
+    index.put("a", Queue("a"))
+    first = index.tree
+    assert index.tree is first
+    index.put("b", Queue("b", parent="a"))
+    assert index.tree is not first
+    assert index.tree.children("a") == ["b"]

@@ -110,6 +110,7 @@ def test_lower_priorities_are_preempted_whatever_the_shares_are() -> None:
     [
         ([A, Queue("b", reclaim=ReclaimMode.NEVER)], runs("a", 8), asks("b", 8)),
         ([Queue("a", min_runtime=600), B], runs("a", 8, started=NOW - 599), asks("b", 8)),
+        ([A, B], runs("a", 8, started=0.0), asks("b", 8)),
         ([Queue("a", guarantee=amounts(8000)), B], runs("a", 8), asks("b", 8)),
         ([Queue("a", weight=7), B], runs("a", 7), asks("b", 8, 2000)),
         ([A, B], runs("a", 8, priority=1), asks("b", 8)),
@@ -122,6 +123,7 @@ def test_lower_priorities_are_preempted_whatever_the_shares_are() -> None:
     ids=[
         "its queue does not reclaim",
         "too young",
+        "not started yet",
         "guaranteed",
         "one more is above the share",
         "higher priority",
@@ -166,3 +168,18 @@ def test_sisters_take_back_from_each_other_first() -> None:
     queues = [Queue("x"), Queue("y"), Queue("x1", parent="x"), Queue("x2", parent="x")]
     result = run_round(cluster(queues, [*runs("x1", 4), *runs("y", 4, on=1)], [*asks("x2", 4), *asks("y", 4)]))
     assert [name[:3] for name in evicted(result)] == ["x1-", "x1-"]
+
+
+def test_own_pods_of_a_parent_take_back_from_its_child() -> None:
+    """Pods of a queue with children are one more child: they take their half of what it has, whoever else runs."""
+    queues = [Queue("p"), Queue("c", parent="p"), Queue("x")]
+    result = run_round(cluster(queues, [*runs("c", 4), *runs("x", 4, on=1)], asks("p", 4)))
+    assert [name[:2] for name in evicted(result)] == ["c-", "c-"]
+
+
+def test_own_pods_of_a_parent_keep_their_share_from_its_child() -> None:
+    """The child takes what it lent from another queue, and not the only pod of its parent, however young it is."""
+    queues = [Queue("p"), Queue("c", parent="p"), Queue("x")]
+    others = [renamed(each, each.uid, node="n0" if at < 2 else "n1") for at, each in enumerate(runs("x", 6))]
+    running = [*runs("p", 1, started=5000.0), *runs("c", 1), *others]
+    assert [name[:2] for name in evicted(run_round(cluster(queues, running, asks("c", 3))))] == ["x-", "x-"]

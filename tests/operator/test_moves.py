@@ -10,6 +10,7 @@ from support.draw import Case, crowded_cases
 from support.driven_ledger import DrivenLedger
 from support.profiles import examples
 from support.verdicts import read_pods
+from thalweg_operator.planning.round_request import queue_usage
 from thalweg_operator.reservations.effects import Bind, ClearNomination, Departure, Evict, Nominate
 from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction, PlannedPlacement
 from thalweg_operator.reservations.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
@@ -19,7 +20,9 @@ from thalweg_operator.reservations.transitions import Phase
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
+from flowcore.model.queues import Queue
 from flowcore.model.running_pods import RecentMove
+from flowcore.model.selectors import LabelSelector
 
 PLACE = "ns/web-1~u-web-1"
 
@@ -510,3 +513,20 @@ def test_a_pod_that_another_controller_evicts() -> None:
     plan_alone(again, by_controller=True)
     again.pass_time(REPLACEMENT_TIMEOUT + 1)
     assert not again.ledger.reservations
+
+
+async def test_a_pod_that_moves_counts_once_for_its_queue() -> None:
+    """It counts until it is gone, then the place of its replacement does."""
+    scene = Scene()
+    scene.state.cluster.queues.put("q", Queue("q", pods=LabelSelector()))
+
+    async def used() -> dict[str, int]:
+        return dict((await queue_usage(scene.state.cluster, scene.ledger))["q"].used)
+
+    scene.plan_move()
+    assert await used() == {"cpu": 400 + 800, "pods": 2}
+    scene.leave()
+    assert await used() == {"cpu": 400 + 800, "pods": 2}
+    scene.gone("web-1")
+    assert PLACE in scene.ledger.reservations
+    assert await used() == {"cpu": 400 + 800, "pods": 2}

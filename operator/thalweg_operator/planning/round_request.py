@@ -145,25 +145,32 @@ class RequestBuilder:
             persistent_usage=persistent_usage,
             backfill_history=BackfillHistory(self._clock(), self.backfill_records),
             queues=list(cluster.queues.objects.values()),
-            queue_usage=await self._queue_usage(),
+            queue_usage=await queue_usage(cluster, self._ledger),
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
             deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
         )
 
-    async def _queue_usage(self) -> dict[str, QueueUsage]:
-        """What the pods of queues hold, reservations included; empty where there are no queues."""
-        if not self._cluster.queues.objects:
-            return {}
-        sums = QueueUsageSums(self._cluster)
-        # Both are taken now: a pod that is bound meanwhile counts once.
-        reservations, pods = list(self._ledger.reservations.values()), list(self._cluster.pods.values())
-        for reservation in reservations:
+
+async def queue_usage(cluster: Cluster, ledger: Ledger) -> dict[str, QueueUsage]:
+    """What the pods of queues hold, reservations included; empty where there are no queues.
+
+    The place of a pod that is to move counts once the pod is gone: until then the pod counts.
+    """
+    if not cluster.queues.objects:
+        return {}
+    sums = QueueUsageSums(cluster)
+    # Both are taken now: a pod that is bound meanwhile counts once.
+    pods, moves = dict(cluster.pods), ledger.moves.awaited
+    for key, reservation in list(ledger.reservations.items()):
+        moved = moves[key].victim if key in moves else None
+        running = None if moved is None else pods.get(moved.key)
+        if moved is None or running is None or running.uid != moved.uid or running.terminal:
             sums.add(reservation.pod, reservation.pod.pod_class.requests)
-        async for pod in yielding(pods):
-            sums.add_pod(pod)
-        return sums.totals()
+    async for pod in yielding(list(pods.values())):
+        sums.add_pod(pod)
+    return sums.totals()
 
 
 def has_changes(request: RoundRequest) -> bool:

@@ -356,7 +356,8 @@ def named_victim(cluster: Cluster, ledger: Ledger, pod: Pod) -> Victim | None:
         return Victim(unschedulable_reason=reason)
     victim = cluster.pods.get(key)
     usage = cluster.occupancy.usage_of("" if victim is None else victim.node_name)
-    return find_victim(pod, cluster.pods, usage.ports, usage.volumes)
+    queue = "" if victim is None else cluster.queues.of(victim, cluster.namespaces)
+    return find_victim(pod, cluster.pods, usage.ports, usage.volumes, queue)
 
 
 def _tell(step: Step, reservation: Reservation, problem: str) -> None:
