@@ -44,7 +44,7 @@ class NodeSearch:
         self._bounds: Bounds | None = None
         self._next = self._ties = 0
         #: Decisions so far, where each concerns all nodes; and how many there were when all nodes were looked at again.
-        self._decisions = self._looked_again = 0
+        self._decisions = self._judged_at = 0
 
     def with_room(self) -> int:
         """The cheapest node that takes the next pod with nobody else leaving; -1: none.
@@ -95,7 +95,7 @@ class NodeSearch:
                 self._looked_at.add(node)
                 self._push(eligibility, node, count)
                 continue
-            if not self._heap and not self._look_again(eligibility, count):
+            if not self._heap and not self._judge_anew(eligibility, count):
                 return None
             if not self._heap:
                 continue
@@ -109,11 +109,11 @@ class NodeSearch:
     def _version_of(self, node: int) -> int:
         return self._version.get(node, 0) + self._decisions
 
-    def _look_again(self, eligibility: Eligibility, count: int) -> bool:
+    def _judge_anew(self, eligibility: Eligibility, count: int) -> bool:
         """Looks at all nodes again that were looked at before the last decision; whether there are any."""
-        if self.fit_check.by_node or self._looked_again == self._decisions:
+        if self.fit_check.by_node or self._judged_at == self._decisions:
             return False
-        self._looked_again = self._decisions
+        self._judged_at = self._decisions
         for node in sorted(self._looked_at):
             self._push(eligibility, node, count)
         return True
