@@ -14,8 +14,9 @@ from flowcore.topology.connected_components import connected_components
 def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> dict[str, str]:
     """Pods that wait because of a limit, by key, and a sentence that says so.
 
-    Pods get what a limit leaves by priority; of one priority those first that have room on a node, then the longest
-    waiting. A gang gets it for all pods that it needs, or not at all. Gangs that share pods count as one.
+    Pods larger than every node come last. Others get what a limit leaves by priority; of one priority those first
+    that have room on a node, then the longest waiting. A gang gets it for all pods that it needs, or not at all.
+    Gangs that share pods count as one.
 
     Args:
         fitting: whether some node has room for each pod now, by key; asked only where a limit is short.
@@ -30,7 +31,16 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
     if not allowance.lacking(pods):
         return {}
     fits = fitting()
-    pods.sort(key=lambda pod: (-pod.pod_class.priority, not fits.get(pod.key, False), pod.waiting_since, pod.key))
+    # Pods larger than every node come last: they would keep room from others and never use it.
+    pods.sort(
+        key=lambda pod: (
+            not shares.fits_a_node(pod),
+            -pod.pod_class.priority,
+            not fits.get(pod.key, False),
+            pod.waiting_since,
+            pod.key,
+        )
+    )
     found: dict[str, str] = {}
     for unit in _units(pods, snapshot):
         needed, others = _needed(unit, snapshot.gangs)

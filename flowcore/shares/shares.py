@@ -41,6 +41,7 @@ class Shares:
         """A snapshot with queues."""
         state = snapshot.queues
         self._snapshot = snapshot
+        self._fits: dict[Amounts, bool] = {}
         self.tree = QueueTree(() if state is None else state.queues)
         held, stays = dict[str, Float64s](), dict[str, Float64s]()
         for name, usage in {} if state is None else state.usage.items():
@@ -109,16 +110,20 @@ class Shares:
 
     def _sum_of_fitting(self, pods: Sequence[PendingPod]) -> Float64s:
         """What waiting pods ask for, those left out that are larger than every node: nothing is due for them."""
-        total, fits = self._zeros, dict[Amounts, bool]()
+        total = self._zeros
         for pod in pods:
-            requests = pod.pod_class.requests
-            if requests not in fits:
-                offered = all(name in self._snapshot.resources for name, _ in requests)
-                larger = self._snapshot.allocatable >= self._snapshot.vector(requests)
-                fits[requests] = offered and bool(larger.all(axis=1).any())
-            if fits[requests]:
+            if self.fits_a_node(pod):
                 total += self.added_by(pod)
         return total
+
+    def fits_a_node(self, pod: PendingPod) -> bool:
+        """Whether some node, if it were empty, had room for a waiting pod."""
+        requests = pod.pod_class.requests
+        if requests not in self._fits:
+            offered = all(name in self._snapshot.resources for name, _ in requests)
+            large_enough = self._snapshot.allocatable >= self._snapshot.vector(requests)
+            self._fits[requests] = offered and bool(large_enough.all(axis=1).any())
+        return self._fits[requests]
 
     @cached_property
     def _guarantees(self) -> tuple[dict[str, Amounts], dict[str, QueueProblem]]:

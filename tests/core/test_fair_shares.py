@@ -310,3 +310,10 @@ def test_a_pod_that_takes_the_place_of_another_of_its_queue_adds_the_difference(
         queues = [Queue("a", limit=amounts(1000)), Queue("b")]
         result = run_round(shared(queues, mine, {"a": amounts(1000), "b": amounts(1000)}))
         assert placed(result)["a"] == count, (cpu, queue)
+
+
+def test_a_pod_larger_than_every_node_does_not_use_up_the_limit() -> None:
+    """Its priority is the highest, and it would take what the limit leaves: pods that nodes have room for come."""
+    large = replace(pod("large", 6000, priority=5), queue="a")
+    cluster = shared([Queue("a", limit=amounts(6000))], [large, *waiting("a", 4, 1000)], nodes=2)
+    assert placed(run_round(cluster)) == {"a": 4}
