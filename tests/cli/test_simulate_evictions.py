@@ -233,14 +233,14 @@ def test_budgets_keep_pods_from_being_moved() -> None:
 def test_a_rule_that_does_not_hold_any_more() -> None:
     """With duringExecution the pod is replaced, or evicted where there is no other node; the table says why."""
     misplaced = running("p", "2", nodeSelector={"kubernetes.io/hostname": "b"})
-    replace = policy(duringExecution={"rules": "Replace"})
+    replace = policy(delivery="Extender", duringExecution={"rules": "Replace"})
     leaves = {"default/p": {"node": "a", "for": [], "kind": "Rule", "to": "b"}}
     assert simulate(node("a"), node("b"), misplaced, replace)["evictions"] == leaves
     assert simulate(node("a"), node("b"), misplaced)["evictions"] == {}
     full = [node("a"), node("b", "1"), misplaced]
     assert simulate(*full, replace)["evictions"] == {}
     leaves["default/p"]["to"] = None
-    assert simulate(*full, policy(duringExecution={"rules": "Evict"}))["evictions"] == leaves
+    assert simulate(*full, policy(delivery="Extender", duringExecution={"rules": "Evict"}))["evictions"] == leaves
     lines = table(node("a"), node("b"), misplaced, replace)
     assert any("Rule: node a does not match its node affinity or selector" in line for line in lines)
     assert lines[-1] == "1 evicted, no pending pods on 2 nodes"

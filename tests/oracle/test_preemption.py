@@ -79,23 +79,30 @@ def _as_low(self: Eligibility, at: int, priority: int) -> bool:
     return bool(self._residents.priorities[at] <= priority) and at not in self._state.leaving
 
 
+def _all_as_low(self: Eligibility, priority: int) -> Any:
+    found = self._residents.priorities <= priority
+    found[list(self._state.leaving)] = False
+    return found
+
+
 def _everybody(_check: FitCheck, _node: int, evictions: Sequence[PossibleEviction], _count: int) -> list[Any]:
     return list(evictions)
 
 
 #: What is spoiled, and what is put in its place.
-SABOTAGE = {
-    "a victim's priority": (Eligibility, "may_leave", _as_low),
-    "budgets": (BudgetIndex, "of", lambda _self, _pod: ()),
-    "the order of victims": (victims, "victims_key", lambda *_args: (2.0**31, 0.0, 0.0, 0.0)),
-    "whether it fits": (victims, "_take_back", _everybody),
+SABOTAGE: dict[str, list[tuple[Any, str, Any]]] = {
+    "a victim's priority": [(Eligibility, "may_leave", _as_low), (Eligibility, "mask", _all_as_low)],
+    "budgets": [(BudgetIndex, "of", lambda _self, _pod: ())],
+    "the order of victims": [(victims, "victims_key", lambda *_args: (2.0**31, 0.0, 0.0, 0.0))],
+    "whether it fits": [(victims, "_take_back", _everybody)],
 }
 
 
 @pytest.mark.parametrize("what", SABOTAGE)
 def test_a_wrong_choice_is_found_out(oracle: Oracle, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """The comparison can fail: each part of a choice, spoiled a little, is found out within the same draws."""
-    monkeypatch.setattr(*SABOTAGE[what])
+    for owner, name, spoiled in SABOTAGE[what]:
+        monkeypatch.setattr(owner, name, spoiled)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         compare(oracle, DRAWN["crowded nodes"], ENOUGH, [Phase.generate])
 
