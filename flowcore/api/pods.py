@@ -128,7 +128,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         preempts=spec.preemption_policy != "Never",
         started=to_seconds(status.start_time) if node_name else 0.0,
         static=meta.annotations is not None and meta.annotations.mirror is not None,
-        immovable_reason=intern(_immovable_reason(spec, status, meta.annotations, controller)) if node_name else "",
+        immovable_reason=intern(_immovable_reason(wire, status, controller)) if node_name else "",
         during_execution=during_execution,
     )
 
@@ -144,14 +144,14 @@ def _during_execution(annotations: WirePodAnnotations | None) -> tuple[DuringExe
         return DuringExecution.IGNORE, f"annotation {DURING_EXECUTION}"
 
 
-def _immovable_reason(
-    spec: WirePodSpec, status: WirePodStatus, annotations: WirePodAnnotations | None, controller: WireOwner
-) -> str:
+def _immovable_reason(wire: WirePod, status: WirePodStatus, controller: WireOwner) -> str:
     """Why a running pod is never moved, "" where it may be: at least what the descheduler's DefaultEvictor spares."""
+    spec, annotations = wire.spec, wire.metadata.annotations
+    # Every API server writes the time of creation; manifests by hand often say nothing of time.
+    if status.phase == "Pending" and status.start_time is None and wire.metadata.creation_timestamp is not None:
+        return "it has not started yet"
     if annotations is not None and annotations.mirror is not None:
         return "it is a static pod"
-    if status.phase == "Pending" and status.start_time is None:
-        return "it has not started yet"
     if not controller.uid:
         return "no controller would replace it"
     if controller.kind in _PERMANENT:
