@@ -15,7 +15,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from flowcore.costs import MODELS, CostModel
-from flowcore.model.policies import KnownModels
+from flowcore.model.cost_policy import KnownModels
 
 ENTRY_POINT_GROUP = "thalweg.cost_models"
 

@@ -12,20 +12,19 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flowcore.api.constraints import WireConstraint, WireGangs, parse_constraints, parse_gangs
+from flowcore.api.costs import WireCost, WireUnscheduled, parse_cost, parse_unscheduled
 from flowcore.api.evictions import WirePreemption, WireRescheduling, parse_preemption, parse_rescheduling
 from flowcore.api.selectors import WireLabelSelector, parse_selector
+from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
 from flowcore.model.policies import (
     SCHEDULER_NAME,
     STEERED_NAME,
-    CostWeights,
     Delivery,
     DuringExecution,
-    KnownModels,
     Policy,
     Selects,
     Steering,
-    UnscheduledPrice,
     Victims,
     WaitingMode,
 )
@@ -36,31 +35,6 @@ GROUP: Final = "scheduling.thalweg"
 VERSION: Final = "v1alpha1"
 KIND: Final = "FlowSchedulingPolicy"
 PLURAL: Final = "flowschedulingpolicies"
-_Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
-_Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
-
-
-class _Weights(msgspec.Struct, rename="camel"):
-    least_requested: _Weight = CostWeights().least_requested
-    balance: _Weight = CostWeights().balance
-    node_preference: _Weight = CostWeights().node_preference
-    taint_preference: _Weight = CostWeights().taint_preference
-    pod_affinity: _Weight = CostWeights().pod_affinity
-    spread: _Weight = CostWeights().spread
-    image_locality: _Weight = CostWeights().image_locality
-    idle_resources: _Weight = CostWeights().idle_resources
-
-
-class _Cost(msgspec.Struct):
-    model: str = "CPUMemory"
-    weights: _Weights = msgspec.field(default_factory=_Weights)
-
-
-class _Unscheduled(msgspec.Struct, rename="camel"):
-    base: Annotated[int, msgspec.Meta(ge=0, le=10**12)] = 100_000
-    per_priority: _Factor = 10
-    per_waiting_second: _Factor = 5
-    aging_crosses_priorities: bool = False
 
 
 class _Selects(msgspec.Struct, rename="camel"):
@@ -83,8 +57,8 @@ class _Spec(msgspec.Struct, rename="camel"):
     delivery: Delivery = Delivery.BINDER
     steering: Steering = Steering.REQUIRE
     waiting: WaitingMode = WaitingMode.HOLD
-    cost: _Cost = msgspec.field(default_factory=_Cost)
-    unscheduled: _Unscheduled = msgspec.field(default_factory=_Unscheduled)
+    cost: WireCost = msgspec.field(default_factory=WireCost)
+    unscheduled: WireUnscheduled = msgspec.field(default_factory=WireUnscheduled)
     gangs: WireGangs = msgspec.field(default_factory=WireGangs)
     constraints: list[WireConstraint] = msgspec.field(default_factory=list)
     replaces: _Replaces = msgspec.field(default_factory=_Replaces)
@@ -108,14 +82,6 @@ def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Pol
         text = str(error)
         problem, _, path = text.partition(" - at `$")
         raise PolicyError(f"spec{path.rstrip('`')}", problem) from error
-    if wire.cost.model not in models.names:
-        known, why = ", ".join(models.names), models.problems.get(wire.cost.model)
-        raise PolicyError(
-            "spec.cost.model",
-            f'"{wire.cost.model}" cannot be used ({why}); known are {known}'
-            if why
-            else f'"{wire.cost.model}" is not one of {known}',
-        )
     names = tuple(wire.selects.scheduler_names or _default_names(wire.delivery))
     _check_delivery(wire, names)
     return Policy(
@@ -130,9 +96,8 @@ def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Pol
         delivery=wire.delivery,
         steering=wire.steering,
         waiting=wire.waiting,
-        cost_model=wire.cost.model,
-        weights=CostWeights(**msgspec.structs.asdict(wire.cost.weights)),
-        unscheduled=UnscheduledPrice(**msgspec.structs.asdict(wire.unscheduled)),
+        cost=parse_cost(wire.cost, models),
+        unscheduled=parse_unscheduled(wire.unscheduled),
         gangs=parse_gangs(wire.gangs),
         constraints=parse_constraints(wire.constraints),
         victims=wire.replaces.victims,

@@ -8,7 +8,7 @@ from flowcore.costs.network_aware import NetworkAware
 from flowcore.costs.potential import NodePotential
 from flowcore.costs.preferences import preferences, without_idle_images
 from flowcore.costs.unscheduled import unscheduled_prices
-from flowcore.model.policies import KnownModels
+from flowcore.model.cost_policy import KnownModels
 
 #: The models that come with Thalweg, by the name that a policy's ``cost.model`` gives.
 MODELS: dict[str, CostModel] = {

@@ -34,8 +34,8 @@ import numpy as np
 from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.scale import OMEGA, share
+from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import CostWeights
 
 #: What the last place costs more than the first.
 _PLACES = OMEGA // 10

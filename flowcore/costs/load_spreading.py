@@ -26,8 +26,8 @@ import numpy as np
 from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.scale import OMEGA, bend, energy, slope
+from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import CostWeights
 
 
 class LoadSpreading:

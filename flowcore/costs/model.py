@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.cluster.snapshot import MAX_NON_ZERO_REQUEST, Int64s, NodeTable, Snapshot, non_zero_requests
+from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import CostWeights
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS, Amounts
 
 Float64s = NDArray[np.float64]

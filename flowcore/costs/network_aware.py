@@ -31,8 +31,8 @@ import numpy as np
 from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.scale import OMEGA, bend, energy, share, slope
+from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import CostWeights
 
 #: The share of a network of which nothing is known.
 _UNKNOWN = 0.5

@@ -14,7 +14,7 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import CostModel, Float64s, Load
-from flowcore.model.policies import CostWeights
+from flowcore.model.cost_policy import CostWeights
 
 #: No pod counts as more than this many pods of mean size.
 _MOST_UNITS = 32.0

@@ -35,9 +35,9 @@ from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.image_locality import locality
 from flowcore.costs.scale import OMEGA
 from flowcore.filters import node_affinity, taint_toleration
+from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import CostWeights
 from flowcore.model.resources import BANDWIDTH, is_extended
 from flowcore.topology.soft_affinity import affinity_weights
 from flowcore.topology.soft_spread import SpreadScore, spread_score

@@ -16,9 +16,9 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.preferences import affinity_cost, spread_cost
+from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import CostWeights
 from flowcore.topology.constraints import SoftConstraints
 from flowcore.topology.counters import DomainCounter
 from flowcore.topology.domain_counts import DomainCounts

@@ -20,7 +20,8 @@ import numpy as np
 
 from flowcore.classes.groups import Group
 from flowcore.cluster.snapshot import Int64s
-from flowcore.model.policies import Policy, UnscheduledPrice
+from flowcore.model.cost_policy import UnscheduledPrice
+from flowcore.model.policies import Policy
 
 #: Keeps sums of prices over 100,000 pods within int64: of what policy and priority make of a price, and of the rest.
 _LIMIT = 10**13

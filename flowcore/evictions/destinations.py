@@ -5,13 +5,13 @@ So no move waits for another one, and a plan has no cycles: every destination is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
 
 from flowcore.classes import VerdictCache
-from flowcore.cluster.snapshot import Bools, Int64s
+from flowcore.cluster.snapshot import Bools
 from flowcore.evictions.fit_checks import is_plain, static_fits
 from flowcore.evictions.state import EvictionState
 from flowcore.filters import round_invariant_fits, run_filters
@@ -45,22 +45,18 @@ class Destinations:
         pod = residents.pods[at]
         return int(residents.nodes[at]), residents.usage[at].tobytes(), pod.pod_class, pod.signature, pod.policy
 
-    def find_anywhere(self, at: int) -> int:
-        """``find`` with no node to avoid beside its own."""
-        return self.find(at, np.zeros(len(self._state.free), dtype=np.bool_))
-
-    def find(self, at: int, avoid: Bools) -> int:
+    def find(self, at: int, avoid: Bools | None = None) -> int:
         """The node with the least room to spare that takes a resident's replacement; -1: none.
 
         Args:
-            avoid: bool[N], nodes that it must not go to beside its own.
+            avoid: bool[N], nodes that it must not go to beside its own; None: none.
         """
         state = self._state
         usage, free = state.residents.usage[at], state.free_now
         asked = usage > 0
         plain, allowed = self.allowed(at)
         enough = (free[:, asked] >= usage[asked]).all(axis=1) & (state.free[:, asked] >= usage[asked]).all(axis=1)
-        usable = allowed & ~avoid & enough
+        usable = allowed & enough if avoid is None else allowed & enough & ~avoid
         usable[state.residents.nodes[at]] = False
         nodes = np.nonzero(usable)[0]
         if not len(nodes):
@@ -100,19 +96,12 @@ class Destinations:
             found = self._known[key] = plain, allowed
         return found
 
-    def reserve_all(self, members: Sequence[int], avoid: Bools, *, is_move: bool) -> bool:
-        """Reserves room for the replacements of pods that leave, the largest first; whether all have some.
-
-        What is reserved stays so where not all have some; the caller rolls back.
-        """
-        sizes: Int64s = self._state.residents.usage[list(members)]
-        order = np.argsort(-(sizes * self._share).sum(axis=1), kind="stable")
-        for place in order.tolist():
-            node = self.find(members[place], avoid)
-            if node < 0:
-                return False
-            self._state.reserve_replacement(members[place], node, is_move=is_move)
-        return True
+    def reserve(self, at: int, *, is_move: bool) -> bool:
+        """Reserves room for the replacement of a pod that leaves; whether there is any."""
+        node = self.find(at)
+        if node >= 0:
+            self._state.reserve_replacement(at, node, is_move=is_move)
+        return node >= 0
 
 
 class KnownPlaces:
@@ -127,5 +116,5 @@ class KnownPlaces:
         key = self._destinations.kind(at)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._destinations.find_anywhere(at) >= 0
+            found = self._known[key] = self._destinations.find(at) >= 0
         return found

@@ -38,7 +38,7 @@ class Candidates:
 
     Attributes:
         group: number of their atomic group; -1: each by itself.
-        nodes: the most alternating nodes for them.
+        nodes: that may take them, the most promising first.
     """
 
     demand: int
@@ -100,7 +100,7 @@ class ExactSearch:
         )
 
     def _nodes(self, found: Decisions, candidates: Sequence[Candidates]) -> tuple[int, ...]:
-        """The program's nodes: those of the decisions, then alternating ones; none that is overcommitted."""
+        """The nodes of the decisions, then the best of each demand in turn; none that is overcommitted."""
         state, residents = self._state, self._state.residents
         sound = np.all(state.free >= 0, axis=1).tolist()
         decided = {arrival.node for arrival in found.arrivals}
@@ -109,8 +109,8 @@ class ExactSearch:
         if len(decided) > _MAX_NODES or not all(sound[node] for node in decided):
             return ()
         room = np.argsort(-state.free_now.astype(np.float64).sum(axis=1), kind="stable").tolist()
-        alternating = [node for turn in zip(*(each.nodes for each in candidates), strict=False) for node in turn]
-        order = [*sorted(decided), *alternating, *(node for each in candidates for node in each.nodes), *room]
+        in_turn = [node for turn in zip(*(each.nodes for each in candidates), strict=False) for node in turn]
+        order = [*sorted(decided), *in_turn, *(node for each in candidates for node in each.nodes), *room]
         return tuple(dict.fromkeys(node for node in order if sound[node]))[:_MAX_NODES]
 
     def _program(self, nodes: tuple[int, ...], candidates: Sequence[Candidates], priority: int) -> _Kept:

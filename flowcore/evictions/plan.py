@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -163,16 +164,21 @@ class _EvictionRound:
 
     def _place_revoked(self, search: Search) -> bool:
         """Places pods whose room goes to others somewhere else. Whether there are any."""
-        state, demands = self._state, self._problem.demands
+        state = self._state
         revoked = [state.residents.placement(at).pod for at, each in state.leaving.items() if each.kind is None]
         for pod in revoked:
-            at = next(at for at, demand in enumerate(demands) if pod in demand.group.pods)
+            at = self._demand_of[pod.key]
             search.place_all(at, [pod], preempts=may_preempt(pod, self._policy(at), self._problem.snapshot.now))
         return bool(revoked)
 
     def _may_all_preempt(self, waiting: Waiting) -> bool:
         now = self._problem.snapshot.now
         return all(may_preempt(pod, self._policy(at), now) for at, pods in waiting.demands for pod in pods)
+
+    @cached_property
+    def _demand_of(self) -> dict[str, int]:
+        """Number of the demand of each pending pod, by key."""
+        return {pod.key: at for at, demand in enumerate(self._problem.demands) for pod in demand.group.pods}
 
     def _policy(self, at: int) -> Policy:
         return self._problem.demands[at].policy
@@ -262,8 +268,7 @@ class _EvictionRound:
 
     def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
         """A placement that is taken back."""
-        at = next(at for at, demand in enumerate(self._problem.demands) if placement.pod in demand.group.pods)
-        demand = self._problem.demands[at]
+        demand = self._problem.demands[self._demand_of[placement.pod.key]]
         price = int(demand.prices[demand.group.pods.index(placement.pod)])
         others = f"{for_pods[0]} and {len(for_pods) - 1} others" if len(for_pods) > 1 else for_pods[0]
         text = f"Its room on {placement.node} goes to {others} of a higher priority."

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from flowcore.classes import VerdictCache
 from flowcore.cluster.snapshot import Bools, PendingPod
 from flowcore.evictions.destinations import Destinations, KnownPlaces
@@ -133,23 +131,21 @@ class Search:
         candidates.sort(key=lambda each: (len(each.members), each.key))
         for found in candidates[:_MAX_TRIES]:
             checkpoint = state.checkpoint()
-            avoid = np.zeros(len(state.free), dtype=np.bool_)
-            avoid[found.node] = True
-            if self._move(found.members, pod.key, avoid):
+            if self._move(found.members, pod.key):
                 state.arrive(pod, this.number, found.node)
                 this.changed({found.node, *(state.leaving[at].to for at in found.members)})
                 return True
             state.roll_back(checkpoint)
         return False
 
-    def _move(self, members: Sequence[int], key: str, avoid: Bools) -> bool:
+    def _move(self, members: Sequence[int], key: str) -> bool:
         """Decides moves one by one, so that each counts for the limits of the next."""
         order = sorted(members, key=lambda at: -int(self._state.residents.usage[at].max()))
         for at in order:
             if not self._moves.may_move(at, 2**31):
                 return False
             self._state.let_leave(at, self._moves.kind, [key])
-            if not self.destinations.reserve_all([at], avoid, is_move=True):
+            if not self.destinations.reserve(at, is_move=True):
                 return False
         return True
 
@@ -190,14 +186,13 @@ class Search:
             holds: whether every filter still passes for the whole plan.
         """
         state, residents = self._state, self._state.residents
-        avoid = np.zeros(len(state.free), dtype=np.bool_)
         for at, leaving in sorted(state.leaving.items(), key=lambda each: -residents.pods[each[0]].priority):
             pod = residents.pods[at]
             if leaving.to >= 0 or not residents.is_running(at) or not pod.owner or pod.gang:
                 continue
             is_move = leaving.kind is EvictionKind.PREEMPTION and self._moves.may_leave_as_move(at)
             checkpoint = state.checkpoint()
-            if self.destinations.reserve_all([at], avoid, is_move=is_move) and holds():
+            if self.destinations.reserve(at, is_move=is_move) and holds():
                 if is_move:
                     leaving.kind = self._moves.kind
             else:

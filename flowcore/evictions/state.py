@@ -103,7 +103,7 @@ class EvictionState:
             self._undo.pop()()
 
     def decisions_since(self, checkpoint: Checkpoint) -> Decisions:
-        """All decisions since a checkpoint, but for those that only add a pod that somebody leaves for."""
+        """All decisions since a checkpoint."""
         leaving = list(self.leaving.items())[checkpoint.leaving :]
         return Decisions(
             tuple((at, replace(each, for_pods=list(each.for_pods))) for at, each in leaving),
@@ -131,16 +131,11 @@ class EvictionState:
     def let_leave(
         self, at: int, kind: EvictionKind, for_pods: Iterable[str], *, reason: str = "", by_controller: bool = False
     ) -> None:
-        """A resident leaves. Of one that leaves already the pods are noted that it leaves for, too."""
-        known, names = self.leaving.get(at), list(for_pods)
-        if known is not None:
-            known.for_pods += names
-            self._undo.append(lambda: _shorten(known.for_pods, len(names)))
-            return
+        """A resident leaves that stays so far."""
         residents, pod = self.residents, self.residents.pods[at]
         node, usage = int(residents.nodes[at]), residents.usage[at]
         runs = residents.is_running(at)
-        self.leaving[at] = Leaving(kind if runs else None, names, reason=reason, by_controller=by_controller)
+        self.leaving[at] = Leaving(kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller)
         self.free[node] += usage
         if runs:
             self._count(pod.budgets, pod.gang, -1)
@@ -164,7 +159,7 @@ class EvictionState:
             self.leaving_by_gang[gang] -= sign
 
     def reserve_replacement(self, at: int, node: int, *, is_move: bool) -> None:
-        """FitCheck for the replacement of a pod that leaves is taken on another node, of what is free now."""
+        """The replacement of a pod that leaves takes room on another node, of what is free now."""
         leaving, usage = self.leaving[at], self.residents.usage[at]
         leaving.to = node
         self.free[node] -= usage
@@ -246,11 +241,6 @@ class EvictionState:
         """Whether anything was decided."""
         return bool(self.leaving or self.arrivals)
 
-    def fits(self, demand: Demand, node: int) -> bool:
-        """Whether a node has the resources for one more pod, once everybody has left who leaves."""
-        asked = demand.requests > 0
-        return bool((demand.requests[asked] <= self.free[node][asked]).all())
-
     def snapshot(
         self, without: Iterable[int] = (), *, leavers_stay: bool = False, arrivals: Sequence[Arrival] | None = None
     ) -> Snapshot:
@@ -298,13 +288,8 @@ class EvictionState:
         for arrival in self.arrivals if arrivals is None else arrivals:
             add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
         found = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
-
         return replace(found, storage=storage)
 
 
 def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:
     return [("policy", pod.policy), ("node", pod.node), ("namespace", pod.namespace), ("owner", pod.owner)]
-
-
-def _shorten(values: list[str], count: int) -> None:
-    del values[len(values) - count :]

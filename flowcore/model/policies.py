@@ -5,13 +5,13 @@ Which pods of a cluster a policy governs is decided here, so that the operator a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
 from flowcore.model.constraints import Constraint
+from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.selectors import Labels, LabelSelector
 
 #: The scheduler that pods name to be placed by Thalweg without any policy.
@@ -120,51 +120,6 @@ class DuringExecution(StrEnum):
     EVICT = "Evict"
 
 
-@dataclass(frozen=True, slots=True)
-class KnownModels:
-    """Which cost models there are, without their code.
-
-    Attributes:
-        names: what a policy's ``cost.model`` may say.
-        problems: why a plug-in is not used, by its name.
-    """
-
-    names: tuple[str, ...]
-    problems: Mapping[str, str] = field(default_factory=dict)
-
-
-class CostWeights(msgspec.Struct, frozen=True):
-    """Weights of the parts of a cost, 0..100: the first two of the cost model's, the others of preferences.
-
-    The defaults are kube-scheduler's weights of the scores of the same meaning (apis/config/v1/default_plugins.go);
-    it has none of the last.
-    """
-
-    least_requested: int = 1
-    balance: int = 1
-    node_preference: int = 2
-    taint_preference: int = 3
-    pod_affinity: int = 2
-    spread: int = 2
-    image_locality: int = 1
-    idle_resources: int = 1
-
-
-class UnscheduledPrice(msgspec.Struct, frozen=True):
-    """What leaving a pod pending costs: ``base + per_priority * priority + per_waiting_second * seconds * size``.
-
-    Size: how many tenths of a mean node it takes of the resource that it takes most of, at least 1.
-
-    Attributes:
-        aging_crosses_priorities: whether waiting may lift a pod over pods of a higher priority.
-    """
-
-    base: int = 100_000
-    per_priority: int = 10
-    per_waiting_second: int = 5
-    aging_crosses_priorities: bool = False
-
-
 class GangPolicy(msgspec.Struct, frozen=True):
     """How a policy deals with gangs.
 
@@ -241,8 +196,7 @@ class Policy(msgspec.Struct, frozen=True):
     delivery: Delivery = Delivery.BINDER
     steering: Steering = Steering.REQUIRE
     waiting: WaitingMode = WaitingMode.HOLD
-    cost_model: str = "CPUMemory"
-    weights: CostWeights = CostWeights()
+    cost: CostPolicy = CostPolicy()
     unscheduled: UnscheduledPrice = UnscheduledPrice()
     gangs: GangPolicy = GangPolicy()
     constraints: tuple[Constraint, ...] = ()

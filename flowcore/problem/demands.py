@@ -10,7 +10,8 @@ import numpy as np
 from flowcore.classes import Group, VerdictCache, group
 from flowcore.classes.invalidation import NODE_STATE_EVENTS
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
-from flowcore.costs import MODELS, preferences, unscheduled_prices, without_idle_images
+from flowcore.costs import MODELS, unscheduled_prices, without_idle_images
+from flowcore.costs.arcs import arc_costs
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.costs.soft_constraints import SoftConstraintCosts
@@ -73,7 +74,7 @@ class Demand:
         if preferences is None:
             return None
         return SoftConstraintCosts(
-            group.pod_class, group.signature, preferences, self.compared, self.policy.weights, snapshot
+            group.pod_class, group.signature, preferences, self.compared, self.policy.cost.weights, snapshot
         )
 
     def prices_of_last(self, count: int) -> Int64s:
@@ -150,13 +151,12 @@ def demands_of(
     values: dict[NodePotential, Int64s] = {}
     for found, size, nodes in zip(groups, sizes, allowed, strict=True):
         policy = policies[found.policy]
-        model = models[policy.cost_model]
-        potential = NodePotential.of(model, policy.weights, unit)
+        model = models[policy.cost.model]
+        potential = NodePotential.of(model, policy.cost.weights, unit)
         if potential not in steepest:
             steepest[potential], values[potential] = potential.steepest(fullest), potential.values(load)
         # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
-        arc = model.arc_costs(found.pod_class, size, load, policy.weights)
-        arc = arc + preferences(found.pod_class, found.signature, snapshot, nodes, policy.weights)
+        arc = arc_costs(found, size, load, snapshot, nodes, policy.cost, model)
         arcs.append(arc)
         firsts.append(_first_increase(size, potential, values[potential], snapshot, load, cache))
         potentials.append(potential)

@@ -202,7 +202,7 @@ class Problem:
         found = self._packing.get(at)
         if found is None:
             demand = self.demands[at]
-            arc = _PACKING.arc_costs(demand.group.pod_class, demand.size, self.load, demand.policy.weights)
+            arc = _PACKING.arc_costs(demand.group.pod_class, demand.size, self.load, demand.policy.cost.weights)
             nodes = np.nonzero(demand.counts)[0]
             found = self._packing[at] = nodes[np.argsort(arc[nodes], kind="stable")]
         return found

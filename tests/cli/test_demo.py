@@ -282,7 +282,7 @@ def test_it_says_that_no_kube_scheduler_runs() -> None:
 def test_one_by_one_has_kube_schedulers_scores_only(scene: Scene) -> None:
     """kube-scheduler does not keep pods off idle GPUs; all else is the same for both."""
     (ours,), (theirs,) = scene.policies.values(), scene.policies_one_by_one.values()
-    assert (ours.weights.idle_resources, theirs.weights.idle_resources) == (1, 0)
+    assert (ours.cost.weights.idle_resources, theirs.cost.weights.idle_resources) == (1, 0)
     assert ours.constraints == theirs.constraints
     assert ours.unscheduled == theirs.unscheduled
 

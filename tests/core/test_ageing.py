@@ -10,8 +10,9 @@ from support.model import node, pod, snapshot
 
 from flowcore.api import Interner, WirePod, to_pod
 from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.model.cost_policy import UnscheduledPrice
 from flowcore.model.gangs import Gang
-from flowcore.model.policies import BUILT_IN, GATE, Policy, UnscheduledPrice
+from flowcore.model.policies import BUILT_IN, GATE, Policy
 from flowcore.planning import run_round
 from flowcore.problem.demands import demands_of
 from flowcore.problem.free_capacity import FreeCapacity

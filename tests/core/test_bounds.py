@@ -13,9 +13,10 @@ from support.profiles import examples
 
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
+from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import BUILT_IN, CostWeights, Policy, UnscheduledPrice
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
 from flowcore.planning import run_round
 from flowcore.problem.bounds import lower_bound
@@ -32,8 +33,7 @@ _small_nodes = st.lists(st.sampled_from((2000, 4000, 8000)), min_size=1, max_siz
 _policies = st.builds(
     lambda model, requested, balance, base: Policy(
         BUILT_IN.name,
-        cost_model=model,
-        weights=CostWeights(least_requested=requested, balance=balance),
+        cost=CostPolicy(model, CostWeights(least_requested=requested, balance=balance)),
         unscheduled=UnscheduledPrice(base=base),
     ),
     st.sampled_from(sorted(MODELS)),

@@ -19,9 +19,10 @@ from flowcore.classes import group
 from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel, Load
 from flowcore.costs.model import counted_amounts
+from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.nodes import MEASURED_BANDWIDTH, Node, Report, Taint
 from flowcore.model.pods import PodClass, PreferredTerm
-from flowcore.model.policies import BUILT_IN, CostWeights, Policy
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.planning import RoundResult, run_one_by_one, run_round
@@ -34,9 +35,9 @@ models = st.sampled_from(sorted(MODELS))
 each_model = pytest.mark.parametrize("model", sorted(MODELS))
 
 
-def under(model: str, given_weights: CostWeights = BUILT_IN.weights) -> Mapping[str, Policy]:
+def under(model: str, given_weights: CostWeights = BUILT_IN.cost.weights) -> Mapping[str, Policy]:
     """The built-in policy with another model."""
-    return {BUILT_IN.name: Policy(BUILT_IN.name, cost_model=model, weights=given_weights)}
+    return {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(model, given_weights))}
 
 
 def load_of(cluster: Snapshot) -> Load:

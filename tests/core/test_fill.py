@@ -7,7 +7,8 @@ from support.profiles import examples
 
 from flowcore.cluster.snapshot import Snapshot
 from flowcore.methods.greedy import greedy
-from flowcore.model.policies import BUILT_IN, CostWeights, Policy
+from flowcore.model.cost_policy import CostPolicy, CostWeights
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.demands import demands_of
 from flowcore.problem.free_capacity import FreeCapacity
@@ -18,7 +19,8 @@ from flowcore.problem.objective import Objective, unplaced_counts
 @given(large_snapshots(), st.sampled_from((0, 1, 5)))
 def test_a_class_at_once_goes_where_its_pods_would_go_one_by_one(crowd: Snapshot, weight: int) -> None:
     """As many, at the same cost, where slots only rise in cost (with balance above leastRequested they may fall)."""
-    policies = {BUILT_IN.name: Policy(BUILT_IN.name, weights=CostWeights(least_requested=weight, balance=0))}
+    weights = CostWeights(least_requested=weight, balance=0)
+    policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(weights=weights))}
     start = FreeCapacity(crowd)
     demands = demands_of(crowd, start.load(), policies)
     field = CostMatrix.of(demands, start)

@@ -14,8 +14,9 @@ from flowcore.api.kinds import DEVICE_CLASS, KINDS, NODE, POD_GROUPS, POLICY, QU
 from flowcore.api.policies import PLURAL, parse_policy
 from flowcore.api.queues import WireQueue, to_queue
 from flowcore.costs import BUILT_IN_MODELS, MODELS
+from flowcore.model.cost_policy import CostWeights, UnscheduledPrice
 from flowcore.model.gang_spec import GangSource
-from flowcore.model.policies import CostWeights, Delivery, Policy, Selects, UnscheduledPrice
+from flowcore.model.policies import Delivery, Policy, Selects
 from flowcore.model.queues import Queue
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,7 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
     )
     assert schema["precedence"]["default"] == Policy("").precedence
     assert schema["delivery"]["default"] == Policy("").delivery
-    assert _defaults(cost)["model"] == Policy("").cost_model
+    assert _defaults(cost)["model"] == Policy("").cost.model
     weights = {
         "leastRequested": CostWeights().least_requested,
         "balance": CostWeights().balance,

@@ -18,9 +18,10 @@ from support.safety import recount_pods
 
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS, preferences
+from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
 from flowcore.model.pod_index import PodSignature
-from flowcore.model.policies import BUILT_IN, CostWeights, Policy
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning import RoundResult, run_one_by_one, run_round
 from flowcore.planning.portfolio import Portfolio
@@ -61,9 +62,9 @@ def _by_hand(cluster: Snapshot, demands: Sequence[Demand], commits: Sequence[Com
         counted = sum(np.append(demand.size, 1.0) for demand, to in pods if to == at)
         before, after = load.at(here), load.at(here, counted[:3], int(counted[3]))
         unit = np.array(demands[0].potential.unit)
-        model = MODELS[policy.cost_model]
-        cost += int(np.rint(model.potential(after, unit, policy.weights)[0]))
-        cost -= int(np.rint(model.potential(before, unit, policy.weights)[0]))
+        model = MODELS[policy.cost.model]
+        cost += int(np.rint(model.potential(after, unit, policy.cost.weights)[0]))
+        cost -= int(np.rint(model.potential(before, unit, policy.cost.weights)[0]))
     for mine, (demand, at) in enumerate(pods):
         others = replace(cluster, pod_index=recount_pods(cluster))
         for other, (its, to) in enumerate(pods):
@@ -74,7 +75,7 @@ def _by_hand(cluster: Snapshot, demands: Sequence[Demand], commits: Sequence[Com
                 others.pod_index.change(kind, cluster.table.nodes[to].name, 1)
         group = demand.group
         prices = [
-            preferences(group.pod_class, group.signature, when, demand.allowed, policy.weights)[at]
+            preferences(group.pod_class, group.signature, when, demand.allowed, policy.cost.weights)[at]
             for when in (cluster, others)
         ]
         cost += int(demand.arc[at] + prices[1] - prices[0])
@@ -87,7 +88,7 @@ def test_the_cost_is_what_the_definition_says(
     cluster: Snapshot, takes: list[tuple[int, int, int]], model: str, weights: CostWeights
 ) -> None:
     """Arcs, increases of potentials, and what each pod prefers if all others run already."""
-    policy = Policy(BUILT_IN.name, cost_model=model, weights=weights)
+    policy = Policy(BUILT_IN.name, cost=CostPolicy(model, weights))
     demands, start = _demands(cluster, policy)
     commits = _placed(demands, start, takes)
     assert Objective(demands, start).placed(commits) == _by_hand(cluster, demands, commits, policy)
@@ -157,9 +158,9 @@ _POLICIES = {
     each.name: each
     for each in (
         Policy("even"),
-        Policy("balanced", weights=CostWeights(least_requested=1, balance=5)),
-        Policy("packed", cost_model="BinPacking"),
-        Policy("counted", cost_model="LoadSpreading"),
+        Policy("balanced", cost=CostPolicy(weights=CostWeights(least_requested=1, balance=5))),
+        Policy("packed", cost=CostPolicy("BinPacking")),
+        Policy("counted", cost=CostPolicy("LoadSpreading")),
     )
 }
 _mixed_pods = st.lists(
@@ -199,7 +200,7 @@ def test_no_plan_beats_the_bound_whatever_pods_prefer(nodes: list[int], drawn: l
 def test_equal_pods_pay_the_rising_slots_of_the_seeds() -> None:
     """The i-th pod of a kind pays for the node as the ones before it make it, in equal steps."""
     cluster = snapshot([node("n", 16_384, 16_384 * 2**20)], [pod(f"p{at}", 1024, 1024 * 2**20) for at in range(16)])
-    demands, start = _demands(cluster, Policy(BUILT_IN.name, weights=CostWeights(balance=0)))
+    demands, start = _demands(cluster, Policy(BUILT_IN.name, cost=CostPolicy(weights=CostWeights(balance=0))))
     prices = Objective(demands, start).pod_prices([Commit(0, 0, 16)]) - 1000
     # Half of one pod's share of 1000 for the first, then a whole share more each.
     assert prices.tolist() == [

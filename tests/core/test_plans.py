@@ -16,7 +16,8 @@ from flowcore.cluster.snapshot import Snapshot
 from flowcore.filters import run_filters
 from flowcore.methods.constructive import by_price
 from flowcore.methods.greedy import greedy
-from flowcore.model.policies import BUILT_IN, CostWeights, Policy, UnscheduledPrice
+from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning import run_one_by_one, run_round
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.demands import demands_of
@@ -28,8 +29,8 @@ _prices = st.builds(
     UnscheduledPrice, st.sampled_from((0, 1, 100_000, 10**12)), st.sampled_from((0, 10, 10**6)), st.sampled_from((0, 5))
 )
 policies = st.builds(
-    lambda weights, prices: {BUILT_IN.name: Policy(BUILT_IN.name, weights=weights, unscheduled=prices)},
-    _weights,
+    lambda costs, prices: {BUILT_IN.name: Policy(BUILT_IN.name, cost=costs, unscheduled=prices)},
+    st.builds(CostPolicy, weights=_weights),
     _prices,
 )
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z

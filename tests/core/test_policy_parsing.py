@@ -11,16 +11,7 @@ from flowcore.api.policies import parse_policy
 from flowcore.costs import BUILT_IN_MODELS
 from flowcore.model.constraints import Conflict, Exclusive, Global, OneDomain
 from flowcore.model.errors import PolicyError
-from flowcore.model.policies import (
-    Delivery,
-    GangPolicy,
-    PartialBind,
-    Policy,
-    Selects,
-    Steering,
-    Victims,
-    WaitingMode,
-)
+from flowcore.model.policies import Delivery, GangPolicy, PartialBind, Policy, Selects, Steering, Victims, WaitingMode
 from flowcore.model.selectors import LabelSelector, Requirement
 
 CONFLICT: dict[str, Any] = {"conflict": {"pods": {}, "topologyKey": "zone"}}

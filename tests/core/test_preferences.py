@@ -14,10 +14,11 @@ from support.verdicts import read_pods, snapshot_of
 from flowcore.classes import group
 from flowcore.cluster.snapshot import Int64s, Snapshot
 from flowcore.costs import MODELS, preferences, without_idle_images
+from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pod_index import PodIndex, PodSignature
-from flowcore.model.policies import BUILT_IN, CostWeights, Policy
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning import RoundResult
 
@@ -60,7 +61,7 @@ def cluster(
 
 def under(model: str = "CPUMemory", **chosen: int) -> dict[str, Policy]:
     """The built-in policy with another model and weights."""
-    return {BUILT_IN.name: Policy(BUILT_IN.name, cost_model=model, weights=CostWeights(**chosen))}
+    return {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(model, CostWeights(**chosen)))}
 
 
 def where(result: RoundResult) -> list[str]:
@@ -101,7 +102,7 @@ def test_preferences_are_prices(case: Case, given_weights: CostWeights, data: st
 @given(soft_cases, st.sampled_from(sorted(MODELS)), weights)
 def test_plans_are_sound_whatever_pods_prefer(case: Case, model: str, given_weights: CostWeights) -> None:
     """A preference never overcommits a node, never breaks a filter and never leaves a pod out that has room."""
-    policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost_model=model, weights=given_weights)}
+    policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(model, given_weights))}
     plan_and_check(snapshot_of(case, place_blocked=False), policies)
 
 

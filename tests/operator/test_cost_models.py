@@ -86,7 +86,7 @@ def test_a_class_or_an_object(site: Path, value: str) -> None:
     """Both are taken; the built-in ones stay beside it."""
     found = load_models([point("LastLetter", value)])
     assert list(found.usable) == [*MODELS, "LastLetter"]
-    assert parse_policy("p", {"cost": {"model": "LastLetter"}}, found.known).cost_model == "LastLetter"
+    assert parse_policy("p", {"cost": {"model": "LastLetter"}}, found.known).cost.model == "LastLetter"
 
 
 @pytest.mark.parametrize(

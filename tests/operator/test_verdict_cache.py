@@ -22,6 +22,7 @@ from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.costs import MODELS, Load
 from flowcore.filters import node_resources_fit, run_filters
 from flowcore.filters.registry import IN_ORDER, run_filter
+from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pod_index import PodSignature
@@ -359,7 +360,7 @@ def test_costs_are_those_of_a_fresh_look_under_every_model(model: str) -> None:
     """Though pods came to one of many nodes only, and whatever a model compares."""
     nodes = [node(f"n{at}", 8000 + 1000 * at) for at in range(8)]
     state, replica = DrivenLedger(), Replica()
-    policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost_model=model)}
+    policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(model))}
     changed(state, [*nodes, *(web(f"w{at}", f"n{at}", 1000 + 500 * at) for at in range(4))])
     waiting = (PendingPod("default/p", "p", PodClass(requests=(("cpu", 1000),)), BUILT_IN.name),)
 

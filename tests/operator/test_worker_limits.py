@@ -20,6 +20,7 @@ from thalweg_operator.planning.worker.limits import (
 )
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
 
+from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.policies import BUILT_IN, Policy
 
 LIMIT = 400 * 2**20
@@ -72,7 +73,7 @@ async def client(site: None) -> AsyncIterator[WorkerClient]:
 
 def request(model: str, cpu: int, deadline: float = 0.0) -> RoundRequest:
     waiting = pod("w", cpu)
-    policy = Policy("p", cost_model=model)
+    policy = Policy("p", cost=CostPolicy(model))
     return RoundRequest(
         number=1,
         generation=1,
@@ -109,7 +110,7 @@ async def test_a_round_beyond_its_limits_is_lost_and_says_why(
     client: WorkerClient, model: str, cause: str, words: str
 ) -> None:
     """The real process: the problem is named, and the next worker plans other pods."""
-    await client.ask(request(BUILT_IN.cost_model, 100))  # until then it imports what it needs
+    await client.ask(request(BUILT_IN.cost.model, 100))  # until then it imports what it needs
     with pytest.raises(WorkerLost) as lost:
         await client.ask(request(model, 666, deadline=1.0))
     assert words in str(lost.value)
@@ -122,7 +123,7 @@ async def test_a_round_beyond_its_limits_is_lost_and_says_why(
 
 async def test_the_worker_is_the_first_that_the_kernel_kills(client: WorkerClient) -> None:
     """Its score is the highest there is, its memory is limited, and its size is known."""
-    await client.ask(request(BUILT_IN.cost_model, 100))
+    await client.ask(request(BUILT_IN.cost.model, 100))
     process = Path(f"/proc/{client.pid}")
     assert (process / "oom_score_adj").read_text().strip() == "1000"
     limits = (process / "limits").read_text().splitlines()

@@ -10,6 +10,7 @@ import msgspec
 
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pod_index import PodIndex, PodSignature
@@ -92,8 +93,8 @@ class Scene:
     @property
     def policies_one_by_one(self) -> Mapping[str, Policy]:
         """The same with the scores that kube-scheduler has: it does not keep pods off idle GPUs."""
-        weights = msgspec.structs.replace(self.policy.weights, idle_resources=0)
-        return {self.policy.name: msgspec.structs.replace(self.policy, weights=weights)}
+        weights = msgspec.structs.replace(self.policy.cost.weights, idle_resources=0)
+        return {self.policy.name: msgspec.structs.replace(self.policy, cost=CostPolicy(weights=weights))}
 
     def row(self, key: str) -> str:
         """Name of the set that a pod belongs to."""

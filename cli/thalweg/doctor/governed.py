@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from flowcore.api.base import to_labels
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
-from flowcore.model.policies import BUILT_IN, KnownModels, Policy
+from flowcore.model.policies import BUILT_IN, Policy
 from thalweg.doctor.facts import Facts, NotRead, Pod, PolicyObject
 from thalweg.doctor.findings import Finding, Verdict
 
@@ -22,7 +23,7 @@ def parsed(objects: Iterable[PolicyObject]) -> tuple[Policy, ...]:
         cost = each.spec.get("cost")
         model = cost.get("model") if isinstance(cost, dict) else None
         try:
-            policies.append(parse_policy(each.metadata.name, each.spec, KnownModels((model or BUILT_IN.cost_model,))))
+            policies.append(parse_policy(each.metadata.name, each.spec, KnownModels((model or BUILT_IN.cost.model,))))
         except PolicyError:
             continue  # the operator says so in the policy's status
     return tuple(policies)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import msgspec
@@ -16,6 +15,7 @@ from flowcore.model.constraint_limits import reasons_nothing_fits
 from flowcore.model.policies import Policy, ReschedulingMode, WaitingMode
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
+from thalweg_operator.api.events import timestamp
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.planning.round_reports import Proposal, RoundReports
@@ -186,7 +186,7 @@ class PolicyStatus:
         if report is not None:
             status["lastRound"] = {
                 "number": report.number,
-                "finished": _timestamp(report.finished),
+                "finished": timestamp(report.finished),
                 "placed": report.placed,
                 "waiting": report.waiting,
                 "cost": report.cost,
@@ -215,7 +215,7 @@ class PolicyStatus:
     def _condition(self, record: PolicyRecord, kind: str, value: str, reason: str, message: str) -> dict[str, Any]:
         since = self._condition_since.get((record.uid, kind))
         if since is None or since[0] != value:
-            since = self._condition_since[(record.uid, kind)] = (value, _timestamp(datetime.now(UTC).timestamp()))
+            since = self._condition_since[(record.uid, kind)] = (value, timestamp())
         return {
             "type": kind,
             "status": value,
@@ -240,7 +240,3 @@ def _proposal(proposal: Proposal) -> dict[str, Any]:
     if proposal.for_pods:
         shown["for"] = proposal.for_pods[:_MAX_FOR_PODS]
     return shown
-
-
-def _timestamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

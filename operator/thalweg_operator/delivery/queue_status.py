@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -15,6 +14,7 @@ from flowcore.model.queues import Queue, QueueShare
 from flowcore.model.resources import CPU
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
+from thalweg_operator.api.events import timestamp
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.planning.round_reports import RoundReports
 
@@ -98,8 +98,7 @@ class QueueStatus:
         value, reason, message = accepted
         since = self._accepted_since.get(queue.uid)
         if since is None or since[0] != value:
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            since = self._accepted_since[queue.uid] = (value, now)
+            since = self._accepted_since[queue.uid] = (value, timestamp())
         condition = {
             "type": "Accepted",
             "status": value,

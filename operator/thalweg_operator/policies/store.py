@@ -13,8 +13,9 @@ import structlog
 
 from flowcore.api.policies import parse_policy
 from flowcore.costs import BUILT_IN_MODELS
+from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
-from flowcore.model.policies import KnownModels, Policy
+from flowcore.model.policies import Policy
 
 _log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from flowcore.costs import BUILT_IN_MODELS
-from flowcore.model.policies import KnownModels
+from flowcore.model.cost_policy import KnownModels
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.planning.worker.limits import format_memory
 from thalweg_operator.planning.worker.messages import (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from flowcore.costs import MODELS, CostModel
-from flowcore.model.policies import KnownModels
+from flowcore.model.cost_policy import KnownModels
 from thalweg_cost_models import find_models
 from thalweg_operator.planning import record
 from thalweg_operator.planning.worker.limits import RoundExpired, format_memory, limit_memory, time_limit

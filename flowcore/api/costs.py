@@ -1,0 +1,61 @@
+"""``spec.cost`` and ``spec.unscheduled`` of a FlowSchedulingPolicy."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from flowcore.model.cost_policy import CostPolicy, CostWeights, KnownModels, UnscheduledPrice
+from flowcore.model.errors import PolicyError
+
+_Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
+_Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+
+
+class _Weights(msgspec.Struct, rename="camel"):
+    least_requested: _Weight = CostWeights().least_requested
+    balance: _Weight = CostWeights().balance
+    node_preference: _Weight = CostWeights().node_preference
+    taint_preference: _Weight = CostWeights().taint_preference
+    pod_affinity: _Weight = CostWeights().pod_affinity
+    spread: _Weight = CostWeights().spread
+    image_locality: _Weight = CostWeights().image_locality
+    idle_resources: _Weight = CostWeights().idle_resources
+
+
+class WireCost(msgspec.Struct):
+    model: str = "CPUMemory"
+    weights: _Weights = msgspec.field(default_factory=_Weights)
+
+
+class WireUnscheduled(msgspec.Struct, rename="camel"):
+    base: Annotated[int, msgspec.Meta(ge=0, le=10**12)] = 100_000
+    per_priority: _Factor = 10
+    per_waiting_second: _Factor = 5
+    aging_crosses_priorities: bool = False
+
+
+def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
+    """``spec.cost``.
+
+    Args:
+        models: the cost models that it may name.
+
+    Raises:
+        PolicyError: the model cannot be used; the error names the field.
+    """
+    if wire.model not in models.names:
+        known, why = ", ".join(models.names), models.problems.get(wire.model)
+        raise PolicyError(
+            "spec.cost.model",
+            f'"{wire.model}" cannot be used ({why}); known are {known}'
+            if why
+            else f'"{wire.model}" is not one of {known}',
+        )
+    return CostPolicy(wire.model, CostWeights(**msgspec.structs.asdict(wire.weights)))
+
+
+def parse_unscheduled(wire: WireUnscheduled) -> UnscheduledPrice:
+    """``spec.unscheduled``."""
+    return UnscheduledPrice(**msgspec.structs.asdict(wire))
