@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flowcore.classes.groups import Group
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs.data_locality import data_costs
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.costs.preferences import preferences
 from flowcore.model.cost_policy import CostPolicy
@@ -21,4 +22,7 @@ def arc_costs(
         model: the one that ``cost`` names.
     """
     found = model.arc_costs(group.pod_class, size, load, cost.weights)
-    return found + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
+    found = found + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
+    if cost.data_locality is not None:
+        found += data_costs(group.pod_class, snapshot, cost.data_locality)
+    return found

@@ -10,8 +10,9 @@ import numpy as np
 from flowcore.classes import Group, VerdictCache, group
 from flowcore.classes.invalidation import NODE_STATE_EVENTS
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
-from flowcore.costs import MODELS, unscheduled_prices, without_idle_images
+from flowcore.costs import MODELS, unscheduled_prices
 from flowcore.costs.arcs import arc_costs
+from flowcore.costs.data_locality import priced_classes
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.costs.soft_constraints import SoftConstraintCosts
@@ -139,7 +140,7 @@ def demands_of(
         cache: what is remembered of earlier rounds.
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
-    classes = without_idle_images({pod.pod_class for pod in snapshot.pending}, snapshot)
+    classes = priced_classes(snapshot.pending, policies, snapshot)
     groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
     costs = [policies[found.policy].cost for found in groups]
     sizes = [
