@@ -6,6 +6,14 @@ from typing import Annotated
 
 import msgspec
 
+from flowcore.api.workload_kinds import (
+    WireInterference,
+    WireKind,
+    WireMachines,
+    parse_interference,
+    parse_kinds,
+    parse_machines,
+)
 from flowcore.model.cost_policy import CostPolicy, CostWeights, KnownModels, UnscheduledPrice
 from flowcore.model.errors import PolicyError
 
@@ -27,6 +35,9 @@ class _Weights(msgspec.Struct, rename="camel"):
 class WireCost(msgspec.Struct):
     model: str = "CPUMemory"
     weights: _Weights = msgspec.field(default_factory=_Weights)
+    kinds: list[WireKind] = msgspec.field(default_factory=list)
+    interference: WireInterference | None = None
+    machines: WireMachines | None = None
 
 
 class WireUnscheduled(msgspec.Struct, rename="camel"):
@@ -43,7 +54,7 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
         models: the cost models that it may name.
 
     Raises:
-        PolicyError: the model cannot be used; the error names the field.
+        PolicyError: the model cannot be used, or kinds of workload are not valid; the error names the field.
     """
     if wire.model not in models.names:
         known, why = ", ".join(models.names), models.problems.get(wire.model)
@@ -53,7 +64,14 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
             if why
             else f'"{wire.model}" is not one of {known}',
         )
-    return CostPolicy(wire.model, CostWeights(**msgspec.structs.asdict(wire.weights)))
+    kinds = parse_kinds(wire.kinds)
+    return CostPolicy(
+        model=wire.model,
+        weights=CostWeights(**msgspec.structs.asdict(wire.weights)),
+        kinds=kinds,
+        interference=parse_interference(wire.interference, kinds),
+        machines=parse_machines(wire.machines, kinds),
+    )
 
 
 def parse_unscheduled(wire: WireUnscheduled) -> UnscheduledPrice:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
+
 
 @dataclass(frozen=True, slots=True)
 class KnownModels:
@@ -44,10 +46,16 @@ class CostPolicy(msgspec.Struct, frozen=True):
     Attributes:
         model: name of the cost model.
         weights: of the parts of a cost.
+        kinds: of workload; a pod is of the first that selects it.
+        interference: what pods of the kinds cost beside each other; None: nothing.
+        machines: what pods of the kinds cost on kinds of machines; None: nothing.
     """
 
     model: str = "CPUMemory"
     weights: CostWeights = CostWeights()
+    kinds: tuple[WorkloadKind, ...] = ()
+    interference: Interference | None = None
+    machines: Machines | None = None
 
 
 class UnscheduledPrice(msgspec.Struct, frozen=True):
