@@ -17,6 +17,8 @@ from flowcore.model.nodes import Node
 MAX_FLOW = 2**31
 #: No unit of flow on one arc costs more.
 MAX_COST = 10**12
+#: More arcs than this take longer than a round has, as objects and as arrays.
+MAX_ARCS = 500_000
 #: Numerator and denominator of a gain are no larger.
 MAX_GAIN = 10**6
 
@@ -33,7 +35,7 @@ class Supply:
         name: for sentences.
         prices: int64[count], what leaving each pod pending costs, falling: the first to be placed is the dearest.
         requests: int64[R], what one pod asks for.
-        fits: int64[N], how many of them each node takes if all go there.
+        fits: int64[N], how many of them each node takes if only they go there; it may be more than there are.
         host_ports: whether two of them, or one and another pod with ports, may exclude each other on a node.
     """
 
@@ -117,6 +119,8 @@ def to_graph(network: Network, pods: Sequence[Pods], supplies: Sequence[Supply],
     """
     if not isinstance(network, Network):
         raise NetworkRefused(f"the model returned {type(network).__name__} in place of a Network")
+    if len(network.arcs) > MAX_ARCS:
+        raise NetworkRefused(f"it has {len(network.arcs)} arcs, and a round has time for {MAX_ARCS}")
     vertices = _Vertices(pods, index)
     for arc in network.arcs:
         _check_arc(arc, vertices)

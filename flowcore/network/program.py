@@ -73,15 +73,15 @@ def _reason(graph: Graph, free: Int64s, seed: int) -> str:
 
 
 def _bound(program: LinearProgram, relaxed: LinearSolution) -> int:
-    """A cost that no solution goes below, from any multipliers of the rows: a Lagrangian bound of our own arithmetic."""
+    """A cost that no solution goes below, whatever the multipliers of the rows: a Lagrangian bound of our own."""
     duals = np.where(np.isfinite(np.where(relaxed.duals > 0, program.row_lower, program.row_upper)), relaxed.duals, 0.0)
     sides = np.where(duals > 0, program.row_lower, program.row_upper)
     of_rows = duals * np.where(duals == 0, 0.0, sides)
     reduced = program.costs.copy()
     np.subtract.at(reduced, program.columns, program.coefficients * duals[program.rows])
     of_columns = np.minimum(reduced, 0.0) * program.variable_upper
-    error = 1e-11 * (np.abs(of_rows).sum() + np.abs(of_columns).sum())
-    return max(0, ceil(float(of_rows.sum() + of_columns.sum()) - error - 1e-6))
+    error = 1e-11 * float(np.abs(of_rows).sum() + np.abs(of_columns).sum())
+    return max(0, ceil(float(of_rows.sum() + of_columns.sum() - error) - 1e-6))
 
 
 class _Statement:

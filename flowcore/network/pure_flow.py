@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from flowcore.cluster.snapshot import Int64s
-from flowcore.network.graph import Graph, NetworkRefused
+from flowcore.filters.node_resources_fit import count_fitting
+from flowcore.network.graph import Graph, NetworkRefused, Supply
 from flowcore.network.solution import NetworkSolution, shortage
 from flowcore.solve import potentials, solve
 from flowcore.solve.slots import FlowNetwork
@@ -32,22 +33,36 @@ def node_limits(graph: Graph, free: Int64s) -> Int64s | None:
     for bits, vertices in vertices_by_reach.items():
         supplies = [each for at, each in enumerate(graph.supplies) if bits >> at & 1]
         nodes = graph.nodes[vertices]
-        fits = np.array([each.fits[nodes] for each in supplies]).reshape(len(supplies), len(nodes))
-        if not supplies:
-            continue
-        with_ports = sum(each.host_ports for each in supplies)
-        counts = np.array([each.count for each in supplies], dtype=np.int64)
-        # In floats, as sums of large requests may pass int64; what is that close does not count as fitting.
-        asked = sum(each.requests.astype(np.float64) * each.count for each in supplies)
-        together = (fits >= counts[:, np.newaxis]).all(axis=0) & (asked <= free[nodes] * (1 - 1e-9)).all(axis=1)
-        together &= with_ports <= 1
-        alike = (fits == fits[0]).all(axis=0)
-        alike &= len(supplies) == 1 or not with_ports
-        alike &= len({each.requests.tobytes() for each in supplies}) == 1
-        if not (together | alike).all():
-            return None
-        found[vertices] = np.where(together, _ANY, fits[0])
+        if len(supplies) == 1:
+            found[vertices] = supplies[0].fits[nodes]
+        elif supplies:
+            together = _limits_together(supplies, np.maximum(free[nodes], 0))
+            if together is None:
+                return None
+            for each in supplies:
+                if (each.fits[nodes] < np.minimum(each.count, together)).any():
+                    return None  # one of the pods is let in less than others: the node must know whose unit comes
+            found[vertices] = together
     return found
+
+
+def _limits_together(supplies: Sequence[Supply], free: Int64s) -> Int64s | None:
+    """int64[M]: how many of these pods each node has room for, in any mixture; None: that depends on the mixture.
+
+    Args:
+        free: int64[M, R], what is free on each node.
+    """
+    if sum(each.host_ports for each in supplies) > 1:
+        return None
+    # In floats, as sums of large requests may pass int64; what is that close does not count as room for all.
+    asked = sum(each.requests.astype(np.float64) * each.count for each in supplies)
+    room_for_all = (asked <= free * (1 - 1e-9)).all(axis=1)
+    if room_for_all.all():
+        return np.full(len(free), _ANY, dtype=np.int64)
+    requests = supplies[0].requests
+    if any((each.requests != requests).any() for each in supplies[1:]):
+        return None
+    return np.where(room_for_all, _ANY, count_fitting(requests, free))
 
 
 def solve_pure(graph: Graph, limits: Int64s) -> NetworkSolution:
@@ -103,7 +118,7 @@ def _sink(graph: Graph) -> int:
 
 
 def _ends(graph: Graph) -> Int64s:
-    """The heads, with UNSCHEDULED as one vertex for each of the pods: what a unit costs there depends on whose it is."""
+    """The heads, with UNSCHEDULED as one vertex for each of the pods: what a unit costs there depends on its pod."""
     return np.where(graph.heads == graph.unscheduled, len(graph.names) + graph.tails, graph.heads)
 
 

@@ -64,13 +64,13 @@ def check_solution(solution: NetworkSolution, free: Int64s) -> None:
     graph, flows = solution.graph, solution.flows
     within = (graph.minimums <= flows) & (flows <= graph.maximums)
     _demand(bool(within.all()), graph, "passes a minimum or a maximum")
-    come = [Fraction(0)] * len(graph.names)
+    come: list[int | Fraction] = [0] * len(graph.names)
     gone = [0] * len(graph.names)
     for tail, head, flow, gain in zip(
         graph.tails.tolist(), graph.heads.tolist(), flows.tolist(), graph.gains, strict=True
     ):
         gone[tail] += flow
-        come[head] += flow * gain
+        come[head] += flow if gain == 1 else flow * gain
     arrived: dict[int, int] = {}
     used: dict[int, Int64s] = {}
     reached = {int(node): bits for node, bits in zip(graph.nodes, graph.reached_by, strict=True) if node >= 0}
@@ -80,7 +80,8 @@ def check_solution(solution: NetworkSolution, free: Int64s) -> None:
         used[node] = used.get(node, np.zeros_like(supply.requests)) + supply.requests * count
         _demand(0 < count <= int(supply.fits[node]), graph, "has more pods on a node than fit there")
         _demand(bool(reached.get(node, 0) >> at & 1), graph, "has pods on a node that no arc leads them to")
-    _demand(all((used[node] <= free[node]).all() for node in used), graph, "has pods on a node without room for them")
+    room = all(((asked <= free[node]) | (asked == 0)).all() for node, asked in used.items())
+    _demand(room, graph, "has pods on a node without room for them")
     for vertex in range(len(graph.names)):
         if vertex < len(graph.supplies):
             kept = gone[vertex] == graph.supplies[vertex].count >= solution.placed_counts[vertex]

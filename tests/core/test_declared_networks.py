@@ -29,7 +29,7 @@ def best_cost(case: DeclaredNetwork) -> int | None:
     try:
         return case.cheapest()
     except TooManySplits:
-        assume(False)  # noqa: FBT003
+        assume(False)
         raise
 
 

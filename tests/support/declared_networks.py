@@ -53,7 +53,7 @@ class DeclaredNetwork:
         if (at, node) in self.banned:
             return 0
         pairs = zip(self.free[node], self.requests[at], strict=True)
-        return min([max(0, has) // asked for has, asked in pairs if asked] + [self.pods[at].count])
+        return min(max(0, has) // asked for has, asked in pairs if asked)
 
     def graph(self) -> Graph:
         supplies = [
@@ -132,7 +132,7 @@ class _Search:
             grown = total * Fraction(arc.gain)
             if grown.denominator != 1:
                 return
-            mixed = [each for each in self.mixes(arc, int(grown))]
+            mixed = list(self.mixes(arc, int(grown)))
             arrivals.append(mixed)
         for chosen in product(*arrivals):
             after = dict(here)
@@ -196,7 +196,7 @@ def declared_networks(draw: st.DrawFn, *, gains: bool = True, sizes: bool = True
     kinds, count = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     nodes = tuple(Node(f"n{at}") for at in range(count))
     found = tuple(
-        pods(f"p{at}", draw(st.lists(st.integers(0, 30), min_size=1, max_size=3 - at)), count) for at in range(kinds)
+        pods(f"p{at}", draw(st.lists(st.integers(5, 40), min_size=1, max_size=3 - at)), count) for at in range(kinds)
     )
     size = st.integers(1, 2) if sizes else st.just(1)
     aggregators = [f"a{at}" for at in range(draw(st.integers(0, 2)))]
@@ -210,10 +210,10 @@ def declared_networks(draw: st.DrawFn, *, gains: bool = True, sizes: bool = True
             heads += [UNSCHEDULED] if isinstance(tail, Pods) else []
         else:
             heads.append(UNSCHEDULED)
-        for head in draw(st.lists(st.sampled_from(heads), max_size=3)):
-            minimum = draw(st.sampled_from([0, 0, 0, 1]))
+        for head in draw(st.lists(st.sampled_from(heads), min_size=1, max_size=3)):
+            minimum = draw(st.sampled_from([0] * 9 + [1]))
             maximum = draw(st.none() | st.integers(minimum, 3))
-            arcs.append(Arc(tail, head, draw(st.integers(0, 20)), minimum, maximum, draw(gain)))
+            arcs.append(Arc(tail, head, draw(st.integers(0, 12)), minimum, maximum, draw(gain)))
     pairs = [(at, node) for at in range(kinds) for node in range(count)]
     return DeclaredNetwork(
         found,
