@@ -22,6 +22,8 @@ from flowcore.costs.potential import NodePotential
 from flowcore.problem.atomic_groups import AtomicGroup
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.demands import Demand
+from flowcore.problem.rising_costs import rising_costs
+from flowcore.topology.capacities import capacities_of, pods_by_counter
 
 #: Pods of a node that are looked at in one go.
 _DEPTH = 8
@@ -68,7 +70,8 @@ def lower_bound(
 
     Each pod pays at least the cheaper of its price and of its cheapest node, where a node costs its arc, its slopes and
     tolls on what is taken. What that overcharges is at most the tolls on everything that is free, and the constants
-    of the tangents. What pods prefer among each other is counted as the least that it can be: nothing.
+    of the tangents. What pods prefer among each other is counted as the least that it can be: nothing. Pods whose own
+    rules are capacities of domains pay as in their cheapest plan within those, as if no other pods were placed.
 
     Args:
         shadow_prices: float64[N, R], not negative; none if not given.
@@ -84,11 +87,18 @@ def lower_bound(
     }
     total = 0.0
     paid = np.full(len(demands), np.inf)
+    raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
+    grouped = {at for unit in atomic_groups for at in unit.demands}
     for at, demand in enumerate(demands):
         cost = _least_arc(demand, cost_matrix) + tangents[demand.potential].paid_by(demand)
         if shadow_prices is not None:
             asked = demand.requests > 0
             cost += shadow_prices[:, asked] @ demand.requests[asked]
+        if demand.constraints.constrained and at not in grouped:
+            counts = cost_matrix.counts[at]
+            domains = capacities_of(demand.constraints, lambda counter: counter.initial, counts, demand.count, raising)
+            total += float(np.minimum(demand.prices, rising_costs(cost, counts, domains, demand.count)).sum())
+            continue
         cheapest = float(np.where(cost_matrix.counts[at] > 0, cost, np.inf).min(initial=np.inf))
         paid[at] = cheapest
         total += float(np.minimum(demand.prices, cheapest).sum())
