@@ -22,8 +22,9 @@ from flowcore.costs.potential import NodePotential
 from flowcore.problem.atomic_groups import AtomicGroup
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.demands import Demand
-from flowcore.problem.rising_costs import rising_costs
-from flowcore.topology.capacities import capacities_of, pods_by_counter
+from flowcore.problem.least_cost import least_cost
+from flowcore.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
+from flowcore.topology.counters import DomainCounter
 
 #: Pods of a node that are looked at in one go.
 _DEPTH = 8
@@ -95,9 +96,7 @@ def lower_bound(
             asked = demand.requests > 0
             cost += shadow_prices[:, asked] @ demand.requests[asked]
         if demand.constraints.constrained and at not in grouped:
-            counts = cost_matrix.counts[at]
-            domains = capacities_of(demand.constraints, lambda counter: counter.initial, counts, demand.count, raising)
-            total += float(np.minimum(demand.prices, rising_costs(cost, counts, domains, demand.count)).sum())
+            total += _least_of_constrained(cost_matrix, at, cost, raising)
             continue
         cheapest = float(np.where(cost_matrix.counts[at] > 0, cost, np.inf).min(initial=np.inf))
         paid[at] = cheapest
@@ -108,6 +107,24 @@ def lower_bound(
         over += float((shadow_prices * np.maximum(cost_matrix.capacity.free, 0)).sum())
     error = _FLOAT_ERROR * (abs(total) + over + sum(each.magnitude for each in tangents.values()))
     return int(np.floor(total - over - error + 1e-6))
+
+
+def _least_of_constrained(
+    cost_matrix: CostMatrix, at: int, cost: Float64s, raising: Mapping[DomainCounter, int]
+) -> float:
+    """What all pods of a demand pay at least if its own rules bind them.
+
+    Args:
+        cost: float64[N], what a pod pays on each node.
+        raising: see ``pods_by_counter``.
+    """
+    demand, counts = cost_matrix.demands[at], cost_matrix.counts[at]
+
+    def capacities(below: int) -> DomainCapacities:
+        constraints, pods = demand.constraints, demand.count
+        return capacities_of(constraints, lambda counter: counter.initial, counts, pods, raising, below)
+
+    return least_cost(cost, counts, demand.prices, capacities)[0]
 
 
 def _alike(demands: Sequence[Demand]) -> dict[NodePotential, list[Demand]]:

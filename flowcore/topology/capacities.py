@@ -34,8 +34,9 @@ class DomainCapacities:
         domain_of: int64[N], the smallest of the domains around each node, -1 for none.
         parents: int64[K], the domain around each, -1 for none; parents come before what is inside them.
         capacities: int64[K], most pods in each.
-        minimums: int64[K], pods that each should get so that others may get as many as they do; of domains without
-            parents only.
+        minimums: int64[K], pods that each must get for others to get as many as they may; of domains without parents
+            only.
+        rise: how many pods the emptiest domain of a spread constraint gets at most, if no other group has a part in it.
     """
 
     by_node: Int64s
@@ -43,6 +44,7 @@ class DomainCapacities:
     parents: Int64s
     capacities: Int64s
     minimums: Int64s
+    rise: int
 
     @property
     def depths(self) -> Int64s:
@@ -59,11 +61,15 @@ class DomainCapacities:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Topology:
-    """int64[N] the domain of each node, -1 where nothing counts; int64[D] how many pods each takes, and should get."""
+    """int64[N] the domain of each node, -1 where nothing counts; int64[D] how many pods each takes, and must get.
+
+    ``rise`` as in ``DomainCapacities``.
+    """
 
     codes: Int64s
     capacities: Int64s
     minimums: Int64s
+    rise: int = 0
 
 
 def pods_by_counter(groups: Sequence[tuple[TopologyConstraints, int]]) -> dict[DomainCounter, int]:
@@ -81,6 +87,7 @@ def capacities_of(
     fit_counts: Int64s,
     pods: int,
     raising: Mapping[DomainCounter, int],
+    below: int = 0,
 ) -> DomainCapacities:
     """What a group's own rules let it place.
 
@@ -89,24 +96,34 @@ def capacities_of(
         fit_counts: int64[N], how many pods each node has room for, rules left aside.
         pods: how many there are.
         raising: see ``pods_by_counter``; of all pods that are still to be placed.
+        below: for plans in which the emptiest domain gets so many pods fewer than ``rise``.
     """
     fits = np.minimum(fit_counts, pods)
     by_node = np.full(len(fits), UNLIMITED, dtype=np.int64)
     topologies = []
     for counter, most in _limits(constraints, counts):
         by_node = np.minimum(by_node, most[counter.domains.codes])
-        if counter.domains.count < np.count_nonzero(counter.domains.labelled):
-            codes = np.where(counter.domains.labelled, counter.domains.codes, NONE)
-            topologies.append(_Topology(codes, most[:-1], np.zeros(counter.domains.count, dtype=np.int64)))
-    for spread in constraints.spreads:
-        room = np.minimum(fits, by_node)
-        topology = _spread_topology(spread, constraints, counts(spread.counter), room, pods, raising)
+        codes = np.where(counter.domains.labelled, counter.domains.codes, NONE)
+        topologies.append(_Topology(codes, most[:-1], np.zeros(counter.domains.count, dtype=np.int64)))
+    # What small domains leave room for says what large ones have room for.
+    for spread in sorted(constraints.spreads, key=lambda each: -each.counter.domains.count):
+        coarsest = spread.counter.domains.count == min(each.counter.domains.count for each in constraints.spreads)
+        topology = _spread_topology(
+            spread,
+            constraints,
+            counts(spread.counter),
+            np.minimum(fits, by_node),
+            raising.get(spread.counter, 0),
+            alone=raising.get(spread.counter) == pods,
+            below=below if coarsest else None,
+        )
         known = topology.codes >= 0
         by_node[known] = np.minimum(by_node[known], topology.capacities[topology.codes[known]])
         by_node[~spread.counter.domains.labelled] = 0
-        if spread.counter.domains.count < np.count_nonzero(spread.counter.domains.labelled):
-            topologies.append(topology)
-    return _nested(by_node, np.minimum(fits, by_node), pods, sorted(topologies, key=lambda each: len(each.capacities)))
+        topologies.append(topology)
+    # A domain that is one node is no domain of its own.
+    shared = [each for each in topologies if len(each.capacities) < np.count_nonzero(each.codes >= 0)]
+    return _nested(by_node, np.minimum(fits, by_node), pods, sorted(shared, key=lambda each: len(each.capacities)))
 
 
 def _limits(
@@ -130,26 +147,36 @@ def _spread_topology(
     constraints: TopologyConstraints,
     counts: Int64s,
     fits: Int64s,
-    own_pods: int,
-    raising: Mapping[DomainCounter, int],
+    pods: int,
+    *,
+    alone: bool,
+    below: int | None,
 ) -> _Topology:
-    """A spread constraint, whose domains should get what the emptiest one can get at most."""
+    """A spread constraint.
+
+    Args:
+        pods: all that its counter may come to count.
+        alone: no other group has pods that its counter counts.
+        below: see ``capacities_of``; None: minimums are those of another constraint.
+    """
     counter = spread.counter
     codes = np.where(counter.counted_nodes, counter.domains.codes, NONE)
     nothing = np.zeros(counter.domains.count, dtype=np.int64)
     if not spread.self_match or counter not in constraints.increments:
         return _Topology(codes, np.full(counter.domains.count, UNLIMITED, dtype=np.int64), nothing)
-    minimum, minimums = spread.fixed_minimum, nothing
-    if minimum is None:
-        there, pods = counts[spread.eligible_domains], raising[counter]
-        minimum = _water_level(there, pods)
-        if pods == own_pods:
-            # Nobody else makes the emptiest domain fuller: the group has to, and only where it has room.
-            room = _totals(codes, fits, counter.domains.count)[spread.eligible_domains]
-            minimum = min(minimum, int((there + room).min()))
-            minimums = nothing.copy()
-            minimums[spread.eligible_domains] = np.maximum(minimum - there, 0)
-    return _Topology(codes, np.maximum(spread.remaining(counts[:-1], minimum), 0), minimums)
+    if spread.fixed_minimum is not None:
+        return _Topology(codes, np.maximum(spread.remaining(counts[:-1], spread.fixed_minimum), 0), nothing)
+    there = counts[spread.eligible_domains]
+    minimum, minimums, rise = _water_level(there, pods), nothing.copy(), 0
+    if alone:
+        # The group makes the emptiest domain fuller only where it has room.
+        room = _totals(codes, fits, counter.domains.count)[spread.eligible_domains]
+        minimum = min(minimum, int((there + room).min()))
+    if alone and below is not None:
+        rise = minimum - int(there.min())
+        minimum -= below
+        minimums[spread.eligible_domains] = np.maximum(minimum - there, 0)
+    return _Topology(codes, np.maximum(spread.remaining(counts[:-1], minimum), 0), minimums, rise)
 
 
 def _water_level(pods: Int64s, more: int) -> int:
@@ -161,7 +188,7 @@ def _water_level(pods: Int64s, more: int) -> int:
 
 def _nested(by_node: Int64s, fits: Int64s, pods: int, topologies: Sequence[_Topology]) -> DomainCapacities:
     """Domains that may bind, of the topologies with the fewest domains first; those that overlap others left out."""
-    domain_of = np.full(len(fits), NONE, dtype=np.int64)
+    domain_of, rise = np.full(len(fits), NONE, dtype=np.int64), 0
     parents, capacities, minimums = ([np.zeros(0, dtype=np.int64)] for _ in range(3))
     count = 0
     for topology in topologies:
@@ -172,7 +199,9 @@ def _nested(by_node: Int64s, fits: Int64s, pods: int, topologies: Sequence[_Topo
         np.minimum.at(outermost, codes, around)
         np.maximum.at(innermost, codes, around)
         wanted = topology.minimums
-        if (innermost >= 0).any() or any(each.any() for each in minimums):
+        if topology.rise and not (innermost >= 0).any():
+            rise = topology.rise
+        else:
             wanted = np.zeros_like(wanted)
         binds = topology.capacities < np.minimum(_totals(topology.codes, fits, domains), pods)
         kept = (outermost == innermost) & (binds | (wanted > 0))
@@ -182,7 +211,9 @@ def _nested(by_node: Int64s, fits: Int64s, pods: int, topologies: Sequence[_Topo
         parents.append(innermost[kept])
         capacities.append(topology.capacities[kept])
         minimums.append(wanted[kept])
-    return DomainCapacities(by_node, domain_of, *(np.concatenate(each) for each in (parents, capacities, minimums)))
+    return DomainCapacities(
+        by_node, domain_of, np.concatenate(parents), np.concatenate(capacities), np.concatenate(minimums), rise
+    )
 
 
 def _totals(codes: Int64s, amounts: Int64s, domains: int) -> Int64s:
