@@ -66,7 +66,7 @@ def _cheapest_plan(
             needed[here] = _within(taken[here], domain[here], minimums)
         domain[here] = parents[domain[here]]
     forced = int(minimums.sum())
-    if int(needed.sum()) < forced:
+    if int(needed.sum()) < forced or pods < forced:
         return float(np.inf)
     places = np.repeat(cost[nodes], taken - needed)[: pods - forced]
     left = prices[forced:]
