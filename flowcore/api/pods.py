@@ -85,8 +85,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         blocked_reason = blocked_reason or "; ".join(str(each) for each in annotation_errors)
     during_execution, bad_rules_annotation = _during_execution(meta.annotations)
     controller = next((owner for owner in meta.owner_references or () if owner.controller), _NO_OWNER)
-    scheduling = next((c for c in status.conditions or () if c.type == "PodScheduled"), None)
-    unschedulable = scheduling if scheduling is not None and scheduling.status == "False" else None
+    unschedulable = next((c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
     # A pod behind our own gate waits for us; behind another gate nobody may place it. The API server's message about
     # gates dates from the pod's creation, when it may have had another gate.
     tried = unschedulable is not None and (
@@ -131,9 +130,6 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         static=meta.annotations is not None and meta.annotations.mirror is not None,
         immovable_reason=intern(_immovable_reason(wire, status, controller)) if node_name else "",
         during_execution=during_execution,
-        scheduled=to_seconds(scheduling.last_transition_time)
-        if node_name and scheduling is not None and scheduling.status == "True"
-        else 0.0,
     )
 
 

@@ -156,8 +156,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     immovable_reason: str = ""
     #: From its annotation; None: its policy decides.
     during_execution: DuringExecution | None = None
-    #: Seconds since the epoch when it got its node, by its condition PodScheduled; 0 when unknown.
-    scheduled: float = 0.0
 
     @property
     def key(self) -> str:

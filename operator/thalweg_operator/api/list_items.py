@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from thalweg_operator.api.watch_messages import Garbled, ListMeta, read
-from thalweg_operator.api.json_reading import JsonReader
+from thalweg_operator.api.watch_messages import PAGES, Garbled, read
 
 #: Bytes that are decoded without a turn of the event loop, about.
 _CHUNK = 2**18
@@ -20,43 +19,44 @@ _CHUNK = 2**18
 _MOST_TRIES = 1000
 _ITEMS = re.compile(rb'"items"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*,\s*\{")
-
-
-class _List(msgspec.Struct):
-    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    items: list[msgspec.Raw] | None = None
-
-
-_lists = JsonReader(_List)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def list_chunks(answer: bytes) -> Iterator[tuple[list[bytes], str]]:
+def list_chunks(answer: bytes) -> Iterator[tuple[list[msgspec.Raw], str]]:
     """The objects of a list in chunks, each with the token of the next page, which is "" but for the last chunk.
+
+    A chunk without objects is a turn without a result. More may follow.
 
     Raises:
         Garbled: the answer is no list.
     """
     begin = _ITEMS.search(answer)
-    if begin is None or len(answer) <= _CHUNK:
-        page = read(_lists, answer, "list")
-        yield [bytes(item) for item in page.items or ()], page.metadata.continue_ or ""
-        return
-    at, tries = begin.end(), 0
-    position = at + _CHUNK
-    while (between := _BETWEEN.search(answer, position)) is not None:
-        # A chunk that ends within an object leaves a bracket or a text open, so it is no list.
-        try:
-            items = _items.decode(b"".join((b"[", answer[at : between.start() + 1], b"]")))
-        except msgspec.DecodeError as error:
+    start = 0 if begin is None else begin.end()
+    tries, position = 0, start + _CHUNK
+    while begin is not None and (between := _BETWEEN.search(answer, position)) is not None:
+        found = _items_of(answer[start : between.start() + 1])
+        if found is None:
             tries += 1
             if tries > _MOST_TRIES:
-                raise Garbled(f"list: no end of an object was found: {error}") from error
+                raise Garbled(f"list: no end of an object in {position - start} bytes: {answer[start : start + 200]!r}")
             position = between.start() + 1
             yield [], ""
             continue
-        yield [bytes(item) for item in items], ""
-        at, tries = between.end() - 1, 0
-        position = at + _CHUNK
-    page = read(_lists, answer[: begin.end()] + answer[at:], "list")
-    yield [bytes(item) for item in page.items or ()], page.metadata.continue_ or ""
+        yield found, ""
+        start = between.end() - 1
+        tries, position = 0, start + _CHUNK
+    page = read(PAGES, answer if begin is None else answer[: begin.end()] + answer[start:], "list")
+    if page.items is None:
+        raise Garbled("list: no items")
+    yield page.items, page.metadata.continue_ or ""
+
+
+def _items_of(objects: bytes) -> list[msgspec.Raw] | None:
+    """The objects between which there are commas; None: the bytes end within one.
+
+    Then a bracket or a text is open, so that they are no list.
+    """
+    try:
+        return _items.decode(b"".join((b"[", objects, b"]")))
+    except (msgspec.DecodeError, RecursionError):
+        return None

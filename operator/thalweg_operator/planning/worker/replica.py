@@ -114,6 +114,7 @@ class Replica:
             classes=list(classes),
             running=running,
             removed_running=[],
+            measured=list(changes.measured),
         )
 
 
@@ -131,4 +132,5 @@ def _to_changes(request: RoundRequest) -> TableChanges:
         ],
         storage=request.storage,
         removed_storage=request.removed_storage,
+        measured=request.measured,
     )

@@ -1,0 +1,87 @@
+"""Tells the worker of measured usage, in rounds that plan with it: first of all nodes, then of those that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.snapshot import non_zero_requests
+from flowcore.model.cost_policy import Utilisation
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+from flowcore.model.usage import MeasuredLoad
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.usage.poller import UsagePoller
+from thalweg_operator.yielding import yielding
+
+#: A pod that the newest sample of its node may not contain: key, when it started (0: not yet), and what it will use.
+_Arrival = tuple[str, float, tuple[int, int]]
+
+
+class MeasuredUsageTracker:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, ledger: Ledger, usage: UsagePoller | None) -> None:
+        """``usage``: None: nothing is measured."""
+        self._cluster, self._ledger, self._usage = cluster, ledger, usage
+        #: Loads that the worker has, by node.
+        self._sent: dict[str, MeasuredLoad] = {}
+        #: Nodes with arrivals at the last look, and the number of polls before it.
+        self._nodes_with_arrivals: set[str] = set()
+        self._polls = -1
+
+    def foreseen(self, policies: Sequence[Policy]) -> Callable[[Pod, int], tuple[int, int] | None]:
+        """What a pod will use: milli-cores and bytes of memory; None: its policy does not ask, or nobody knows.
+
+        Args:
+            policies: those whose positions are asked about.
+        """
+        asks = [policy.cost.utilisation is not Utilisation.REQUESTED for policy in policies]
+        usage = self._usage
+        if usage is None or not any(asks):
+            return lambda _pod, _place: None
+        store = usage.store
+        return lambda pod, place: store.foreseen(pod.usage_class) if asks[place] else None
+
+    async def changes(self, now: float, *, planned: bool, fresh: bool) -> list[MeasuredLoad]:
+        """Loads that count otherwise than the worker was told last.
+
+        Args:
+            now: seconds since the epoch.
+            planned: whether the round plans anything. If not, the next one that does is told.
+            fresh: whether the worker has no state.
+        """
+        if fresh:
+            self._sent, self._polls = {}, -1
+        usage = self._usage
+        if usage is None or not planned or not (usage.polls > 0 or self._sent):
+            return []
+        polls, arrivals = usage.polls, await self._arrivals(usage, now)
+        nodes = set(arrivals) | self._nodes_with_arrivals if polls == self._polls else set(self._cluster.nodes)
+        self._nodes_with_arrivals, self._polls = set(arrivals), polls
+        changed: list[MeasuredLoad] = []
+        async for node in yielding(nodes & self._cluster.nodes.keys()):
+            load = usage.measured_load(node, arrivals.get(node, ()), now)
+            if load != self._sent.get(node, MeasuredLoad(node)):
+                self._sent[node] = load
+                changed.append(load)
+        for node in self._sent.keys() - self._cluster.nodes.keys():
+            del self._sent[node]  # the worker forgets it with the node
+        return changed
+
+    async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[_Arrival]]:
+        """By node: pods that may have come later than its newest sample, and those that are on their way."""
+        since, found = usage.oldest_begin(now), dict[str, list[_Arrival]]()
+        async for pod in yielding(list(self._cluster.pods.values())):
+            if pod.node_name and not pod.terminal and (not pod.started or pod.started > since):
+                found.setdefault(pod.node_name, []).append((pod.key, pod.started, _estimate(usage, pod)))
+        ledger = self._ledger
+        for key, reservation in list(ledger.reservations.items()):
+            if key not in ledger.awaiting:  # its victims, which hold its room, are in the sample
+                found.setdefault(reservation.node, []).append((key, 0.0, _estimate(usage, reservation.pod)))
+        return found
+
+
+def _estimate(usage: UsagePoller, pod: Pod) -> tuple[int, int]:
+    """What a pod will use: what its class did, or its requests."""
+    return usage.store.foreseen(pod.usage_class) or non_zero_requests(pod.usage)
