@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from flowcore.model.cost_policy import CostPolicy, CostWeights, KnownModels, UnscheduledPrice
+from flowcore.model.cost_policy import CostPolicy, CostWeights, KnownModels, UnscheduledPrice, Utilisation
 from flowcore.model.errors import PolicyError
 
 _Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
@@ -27,6 +27,7 @@ class _Weights(msgspec.Struct, rename="camel"):
 class WireCost(msgspec.Struct):
     model: str = "CPUMemory"
     weights: _Weights = msgspec.field(default_factory=_Weights)
+    utilisation: Utilisation = Utilisation.REQUESTED
 
 
 class WireUnscheduled(msgspec.Struct, rename="camel"):
@@ -53,7 +54,7 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
             if why
             else f'"{wire.model}" is not one of {known}',
         )
-    return CostPolicy(wire.model, CostWeights(**msgspec.structs.asdict(wire.weights)))
+    return CostPolicy(wire.model, CostWeights(**msgspec.structs.asdict(wire.weights)), wire.utilisation)
 
 
 def parse_unscheduled(wire: WireUnscheduled) -> UnscheduledPrice:

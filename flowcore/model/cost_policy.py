@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import msgspec
 
@@ -19,6 +20,17 @@ class KnownModels:
 
     names: tuple[str, ...]
     problems: Mapping[str, str] = field(default_factory=dict)
+
+
+class Utilisation(StrEnum):
+    """Which use of nodes and pods costs are made of. Requests stay the hard limit whatever it says."""
+
+    #: What pods request.
+    REQUESTED = "Requested"
+    #: What was measured, and what is foreseen of pods without a measurement; requests where neither is known.
+    MEASURED = "Measured"
+    #: Of cpu and of memory the larger of both.
+    LARGER = "Larger"
 
 
 class CostWeights(msgspec.Struct, frozen=True):
@@ -44,10 +56,12 @@ class CostPolicy(msgspec.Struct, frozen=True):
     Attributes:
         model: name of the cost model.
         weights: of the parts of a cost.
+        utilisation: what a node's and a pod's use is, for the model.
     """
 
     model: str = "CPUMemory"
     weights: CostWeights = CostWeights()
+    utilisation: Utilisation = Utilisation.REQUESTED
 
 
 class UnscheduledPrice(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Delivery, DuringExecution
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
+from flowcore.model.usage import UsageClass
 from flowcore.model.volumes import Volumes
 
 
@@ -156,6 +157,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     immovable_reason: str = ""
     #: From its annotation; None: its policy decides.
     during_execution: DuringExecution | None = None
+    #: Pods of which use like its own is expected.
+    usage_class: UsageClass = UsageClass()
 
     @property
     def key(self) -> str:

@@ -21,14 +21,12 @@ class UsageSample(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Attributes:
         timestamp: end of the interval, seconds since the epoch.
         window: length of the interval in seconds.
-        bandwidth_bits: bits per second; None: not measured.
     """
 
     timestamp: float
     window: float
     cpu_milli: int
     memory_bytes: int
-    bandwidth_bits: int | None = None
 
     @property
     def begin(self) -> float:
@@ -44,9 +42,9 @@ class UsageClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         requests: of the pod.
     """
 
-    namespace: str
-    images: tuple[str, ...]
-    requests: Amounts
+    namespace: str = ""
+    images: tuple[str, ...] = ()
+    requests: Amounts = ()
 
 
 class MeasuredLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -62,6 +60,16 @@ class MeasuredLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
     cpu_milli: int | None = None
     memory_bytes: int | None = None
     bandwidth_bits: int | None = None
+
+    @property
+    def amounts(self) -> tuple[int | None, int | None, int | None]:
+        """Cpu, memory and bandwidth."""
+        return self.cpu_milli, self.memory_bytes, self.bandwidth_bits
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is measured."""
+        return self.amounts == (None, None, None)
 
 
 def checked_use(value: float, field: str) -> float:

@@ -148,10 +148,10 @@ class Round:
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
         wanted = [demand for demand in self._problem.demands if demand.policy.steering is Steering.PREFER]
-        load = self._portfolio.conclude().capacity.load() if wanted else None
+        capacity = self._portfolio.conclude().capacity if wanted else None
         for demand in wanted:
-            if load is not None:
-                yield demand.group.pods, scores_of(demand, load)
+            if capacity is not None:
+                yield demand.group.pods, scores_of(demand, capacity.load(demand.potential.utilisation))
 
 
 def run_round(
