@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.snapshot import non_zero_requests
@@ -10,12 +10,10 @@ from flowcore.model.cost_policy import Utilisation
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.usage import MeasuredLoad
+from flowcore.usage import Arrival
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.usage.poller import UsagePoller
 from thalweg_operator.yielding import yielding
-
-#: A pod that the newest sample of its node may not contain: key, when it started (0: not yet), and what it will use.
-_Arrival = tuple[str, float, tuple[int, int]]
 
 
 class MeasuredUsageTracker:
@@ -26,59 +24,66 @@ class MeasuredUsageTracker:
         self._cluster, self._ledger, self._usage = cluster, ledger, usage
         #: Loads that the worker has, by node.
         self._sent: dict[str, MeasuredLoad] = {}
-        #: Nodes with arrivals at the last look, and the number of polls before it.
-        self._nodes_with_arrivals: set[str] = set()
-        self._polls = -1
+        #: Nodes that came, changed or went since: the worker may have another load for them, or none.
+        self._touched: set[str] = set()
+        #: Nodes with arrivals in the last request, and the number of polls before it.
+        self._with_arrivals: set[str] = set()
+        self._polls = 0
 
     def foreseen(self, policies: Sequence[Policy]) -> Callable[[Pod, int], tuple[int, int] | None]:
-        """What a pod will use: milli-cores and bytes of memory; None: its policy does not ask, or nobody knows.
+        """What a pod will use, by the pod and the position of its policy in ``policies``.
 
-        Args:
-            policies: those whose positions are asked about.
+        Returns:
+            milli-cores and bytes of memory; None: the policy does not ask, or nobody knows.
         """
         asks = [policy.cost.utilisation is not Utilisation.REQUESTED for policy in policies]
         usage = self._usage
         if usage is None or not any(asks):
             return lambda _pod, _place: None
-        store = usage.store
-        return lambda pod, place: store.foreseen(pod.usage_class) if asks[place] else None
+        return lambda pod, place: usage.store.foreseen(pod.usage_class) if asks[place] else None
 
-    async def changes(self, now: float, *, planned: bool, fresh: bool) -> list[MeasuredLoad]:
+    async def changes(
+        self, touched_nodes: Iterable[str], now: float, *, planned: bool, fresh: bool
+    ) -> list[MeasuredLoad]:
         """Loads that count otherwise than the worker was told last.
 
         Args:
+            touched_nodes: nodes that came, changed or went since the last request.
             now: seconds since the epoch.
             planned: whether the round plans anything. If not, the next one that does is told.
             fresh: whether the worker has no state.
         """
         if fresh:
-            self._sent, self._polls = {}, -1
+            self._sent, self._polls = {}, 0
+        self._touched.update(touched_nodes)
         usage = self._usage
-        if usage is None or not planned or not (usage.polls > 0 or self._sent):
+        if usage is None or not usage.polls or not planned:
             return []
+        touched, self._touched = self._touched, set()
         polls, arrivals = usage.polls, await self._arrivals(usage, now)
-        nodes = set(arrivals) | self._nodes_with_arrivals if polls == self._polls else set(self._cluster.nodes)
-        self._nodes_with_arrivals, self._polls = set(arrivals), polls
+        nodes = touched.union(arrivals, self._with_arrivals) if polls == self._polls else self._cluster.nodes.keys()
+        self._with_arrivals, self._polls = set(arrivals), polls
         changed: list[MeasuredLoad] = []
         async for node in yielding(nodes & self._cluster.nodes.keys()):
-            load = usage.measured_load(node, arrivals.get(node, ()), now)
-            if load != self._sent.get(node, MeasuredLoad(node)):
+            load = usage.store.measured_load(node, arrivals.get(node, ()), now)
+            if node in touched or load != self._sent.get(node, MeasuredLoad(node)):
                 self._sent[node] = load
                 changed.append(load)
-        for node in self._sent.keys() - self._cluster.nodes.keys():
-            del self._sent[node]  # the worker forgets it with the node
+        for node in touched - self._cluster.nodes.keys():
+            self._sent.pop(node, None)
         return changed
 
-    async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[_Arrival]]:
-        """By node: pods that may have come later than its newest sample, and those that are on their way."""
-        since, found = usage.oldest_begin(now), dict[str, list[_Arrival]]()
+    async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[Arrival]]:
+        """By node: pods that may have come later than its newest sample began, and those on their way."""
+        since, found = usage.oldest_begin(now), dict[str, list[Arrival]]()
         async for pod in yielding(list(self._cluster.pods.values())):
             if pod.node_name and not pod.terminal and (not pod.started or pod.started > since):
-                found.setdefault(pod.node_name, []).append((pod.key, pod.started, _estimate(usage, pod)))
+                found.setdefault(pod.node_name, []).append(Arrival(pod.key, pod.started, _estimate(usage, pod)))
         ledger = self._ledger
         for key, reservation in list(ledger.reservations.items()):
             if key not in ledger.awaiting:  # its victims, which hold its room, are in the sample
-                found.setdefault(reservation.node, []).append((key, 0.0, _estimate(usage, reservation.pod)))
+                arrival = Arrival(key, 0.0, _estimate(usage, reservation.pod))
+                found.setdefault(reservation.node, []).append(arrival)
         return found
 
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import msgspec
 import structlog
-from flowcore.usage import UsageStore
 
 from flowcore.api.metrics import to_node_sample, to_pod_sample
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.errors import ModelError
-from flowcore.model.usage import MeasuredLoad, UsageSample
+from flowcore.model.pods import Pod
+from flowcore.model.usage import UsageClass, UsageSample
+from flowcore.usage import UsageStore
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.watch_messages import Garbled
@@ -30,7 +31,7 @@ from thalweg_operator.settings import UsageSettings
 from thalweg_operator.usage.metrics_api import list_metrics
 from thalweg_operator.usage.prometheus import NodeValues, PrometheusClient, QueryFailed, connect_prometheus
 from thalweg_operator.usage.report import NOT_POLLED, UsageReport
-from thalweg_operator.yielding import yielding
+from thalweg_operator.yielding import bursts, yielding
 
 _log = structlog.get_logger()
 #: Seconds between two looks whether a policy asks for measured usage.
@@ -83,8 +84,6 @@ class UsagePoller:
         self.store = UsageStore(settings.samples, settings.stale_after)
         self.polls = 0
         self.report: UsageReport | None = None
-        #: By node: seconds since the epoch, and bits per second.
-        self._bandwidth: dict[str, tuple[float, float]] = {}
         #: By source: why it could not be read last, "" where it was.
         self._problems: dict[str, str] = {}
 
@@ -102,14 +101,6 @@ class UsagePoller:
                     self._forget()
                     await asyncio.sleep(_TICK)
 
-    def measured_load(self, node: str, arrivals: Sequence[Arrival], now: float) -> MeasuredLoad:
-        """What counts as used on a node; see ``UsageStore.measured_load``."""
-        load = self.store.measured_load(node, arrivals, now)
-        timestamp, value = self._bandwidth.get(node, (0.0, 0.0))
-        if now - timestamp > self._settings.stale_after:
-            return load
-        return msgspec.structs.replace(load, bandwidth_bits=round(value))
-
     def condition(self) -> tuple[str, str, str]:
         """Status, reason and message of the condition UsageMeasured of policies that ask."""
         return NOT_POLLED if self.report is None else self.report.condition()
@@ -122,29 +113,25 @@ class UsagePoller:
         """Reads all sources once. What cannot be read, or used, is told and stops nothing else."""
         began, poll = time.monotonic(), _Poll(self._wall_clock())
         asked, queries = asks_for_usage(self._cluster), self._settings.queries
-        if asked:
+        if not asked:
+            self._forget()
+        else:
             if prometheus is not None and "cpu" in queries:
                 await self._query_loads(prometheus, poll)
             else:
                 await self._list_nodes(poll)
             await self._list_pods(poll)
-            cluster = self._cluster
-            running = {key for key, pod in cluster.pods.items() if pod.node_name and not pod.terminal}
-            self.store.retain(cluster.nodes, running)
-        else:
-            self._forget()
         if prometheus is not None and "bandwidth" in queries:
-            found = await self._query(prometheus, "bandwidth", poll)
-            self._bandwidth = {} if found is None else self._known(found.values, poll)
+            await self._query_bandwidth(prometheus, poll)
+        running = {key async for key, pod in yielding(list(self._cluster.pods.items())) if _runs(pod)}
+        self.store.retain(self._cluster.nodes, running)
         self.polls += 1
         self.report = await self._to_report(poll) if asked else None
         self._metrics.usage_poll_seconds.observe(time.monotonic() - began)
 
     async def _to_report(self, poll: _Poll) -> UsageReport:
         nodes = list(self._cluster.nodes)
-        unmeasured = [
-            node async for node in yielding(nodes) if self.store.measured_load(node, (), poll.now).cpu_milli is None
-        ]
+        unmeasured = [node async for node in yielding(nodes) if not self.store.is_measured(node, poll.now)]
         self._metrics.usage_nodes.labels("measured").set(len(nodes) - len(unmeasured))
         self._metrics.usage_nodes.labels("unmeasured").set(len(unmeasured))
         return UsageReport(
@@ -183,9 +170,12 @@ class UsagePoller:
             samples[key] = sample
 
         await self._list("pods", take, poll)
-        pods = self._cluster.pods
-        known = {key: sample for key, sample in samples.items() if key in pods}  # others are just gone
-        self.store.put_pods(known, lambda key: pods[key].usage_class)
+        async for some in bursts(samples.items()):
+            self.store.put_pods(dict(some), self._class_of)
+
+    def _class_of(self, key: str) -> UsageClass | None:
+        pod = self._cluster.pods.get(key)
+        return pod.usage_class if pod is not None and _runs(pod) else None
 
     async def _list(self, plural: str, take: Callable[[msgspec.Raw], None], poll: _Poll) -> None:
         """Gives ``take`` each object of a list of metrics.k8s.io."""
@@ -210,13 +200,11 @@ class UsagePoller:
         cpu, memory = [await self._query(prometheus, name, poll) for name in ("cpu", "memory")]
         if cpu is None or memory is None:
             return
-        samples = {
-            node: UsageSample(
-                min(when, memory.values[node][0]), _QUERY_WINDOW, round(cores * 1000), round(memory.values[node][1])
-            )
-            for node, (when, cores) in cpu.values.items()
-            if node in memory.values
-        }
+        samples: dict[str, UsageSample] = {}
+        for node in cpu.values.keys() & memory.values.keys():
+            (cpu_time, cores), (memory_time, memory_bytes) = cpu.values[node], memory.values[node]
+            when = min(cpu_time, memory_time)
+            samples[node] = UsageSample(when, _QUERY_WINDOW, round(cores * 1000), round(memory_bytes))
         self._put_nodes(samples, poll, "Prometheus")
 
     async def _query(self, prometheus: PrometheusClient, name: str, poll: _Poll) -> NodeValues | None:
@@ -230,11 +218,15 @@ class UsagePoller:
             self._refuse("Prometheus", sentence, poll)
         return found
 
-    def _known(self, values: dict[str, tuple[float, float]], poll: _Poll) -> dict[str, tuple[float, float]]:
-        """Those of nodes that exist; the others are refused."""
-        for node in values.keys() - self._cluster.nodes.keys():
-            self._refuse("Prometheus", f"query bandwidth: node {node}: there is no such node", poll)
-        return {node: value for node, value in values.items() if node in self._cluster.nodes}
+    async def _query_bandwidth(self, prometheus: PrometheusClient, poll: _Poll) -> None:
+        """Bandwidth of nodes, from Prometheus."""
+        found = await self._query(prometheus, "bandwidth", poll)
+        by_time: dict[float, dict[str, int]] = {}
+        for node, (when, bits) in {} if found is None else found.values.items():
+            by_time.setdefault(when, {})[node] = round(bits)
+        for when, measured in by_time.items():
+            for sentence in self.store.put_bandwidth(measured, when, self._cluster.nodes):
+                self._refuse("Prometheus", sentence, poll)
 
     def _put_nodes(self, samples: dict[str, UsageSample], poll: _Poll, kind: str) -> None:
         for sentence in self.store.put_nodes(samples, self._cluster.nodes):
@@ -256,3 +248,7 @@ class UsagePoller:
                 _log.warning("usage not measured", source=source, problem=problem)
             else:
                 _log.info("usage measured again", source=source)
+
+
+def _runs(pod: Pod) -> bool:
+    return bool(pod.node_name) and not pod.terminal

@@ -59,7 +59,8 @@ class _Reply(msgspec.Struct):
     error: str = ""
 
 
-_replies, _data, _samples = (msgspec.json.Decoder(shape) for shape in (_Reply, _Data, _Sample))
+_replies, _data = msgspec.json.Decoder(_Reply), msgspec.json.Decoder(_Data)
+_samples = msgspec.json.Decoder(_Sample)
 
 
 class PrometheusClient:
@@ -97,9 +98,7 @@ class PrometheusClient:
                     parts.append(part)
                     size += len(part)
                     if size > _LARGEST_ANSWER:
-                        raise QueryFailed(
-                            f"the answer has more than {_LARGEST_ANSWER:,} bytes: write sum by (node) (...)"
-                        )
+                        raise QueryFailed(f"the answer has over {_LARGEST_ANSWER:,} bytes: write sum by (node) (...)")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise QueryFailed(f"{self._url} does not answer: {str(error) or type(error).__name__}") from error
         answer = b"".join(parts)

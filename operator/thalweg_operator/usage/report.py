@@ -32,10 +32,8 @@ class UsageReport:
         if self.problems:
             return "False", "Unavailable", f"{'; '.join(self.problems)}. {counts}"
         if self.measured < self.nodes:
-            text = (
-                f"{self.nodes - self.measured} of {self.nodes} nodes have no sample of the last {self.stale_after:g} s"
-            )
-            return "False", "NoSample", f"{text}, such as {self.unmeasured}. {counts}"
+            which = f"{self.nodes - self.measured} of {self.nodes} nodes, such as {self.unmeasured},"
+            return "False", "NoSample", f"{which} have no sample of the last {self.stale_after:g} s. {counts}"
         if self.refused:
             what = "1 sample is" if self.refused == 1 else f"{self.refused} samples are"
             return "False", "SampleRefused", f"{what} refused: {self.refusal}. The others count."
