@@ -21,6 +21,7 @@ from flowcore.problem.candidate import Candidate
 from flowcore.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
+    CompileKinds,
     FormConstraintGangs,
     KeepQueueLimits,
     PlaceReplacements,
@@ -60,6 +61,7 @@ class Round:
         """See ``run_round``."""
         self._passes = (
             CompileConstraints(),
+            CompileKinds(),
             FormConstraintGangs(),
             KeepQueueLimits(),
             PlaceReplacements(),
@@ -192,7 +194,7 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort): each pod takes the cheapest node at its turn.
     """
-    passes = CompileConstraints(), PlaceReplacements(), WithoutAtomicGroups()
+    passes = CompileConstraints(), CompileKinds(), PlaceReplacements(), WithoutAtomicGroups()
     problem = apply_all(passes, Problem(snapshot, policies, models))
     places = {pod.key: place for place, pod in enumerate(problem.snapshot.pending)}
     order = sorted(
