@@ -15,6 +15,7 @@ from flowcore.methods.cp_sat import Subproblem, solve_exact
 from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.planning.backfill_reservation import ReserveBackfill
 from flowcore.planning.build_result import build_result
+from flowcore.planning.network_pass import SolveNetworks
 from flowcore.planning.portfolio import Portfolio
 from flowcore.planning.scores import scores_of
 from flowcore.problem.candidate import Candidate
@@ -65,6 +66,7 @@ class Round:
             FormConstraintGangs(),
             KeepQueueLimits(),
             PlaceReplacements(),
+            SolveNetworks(seed),
             RestrictToGangDomains(),
             ReserveBackfill(),
         )
