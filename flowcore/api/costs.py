@@ -6,6 +6,14 @@ from typing import Annotated
 
 import msgspec
 
+from flowcore.api.workload_kinds import (
+    WireInterference,
+    WireKind,
+    WireMachines,
+    parse_interference,
+    parse_kinds,
+    parse_machines,
+)
 from flowcore.model.cost_policy import (
     CostPolicy,
     CostWeights,
@@ -50,6 +58,9 @@ class WireCost(msgspec.Struct, rename="camel"):
     weights: _Weights = msgspec.field(default_factory=_Weights)
     utilisation: Utilisation = Utilisation.REQUESTED
     data_locality: WireDataLocality | None = None
+    kinds: list[WireKind] = msgspec.field(default_factory=list)
+    interference: WireInterference | None = None
+    machines: WireMachines | None = None
 
 
 class WireUnscheduled(msgspec.Struct, rename="camel"):
@@ -66,7 +77,7 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
         models: the cost models that it may name.
 
     Raises:
-        PolicyError: the model cannot be used; the error names the field.
+        PolicyError: the model cannot be used, or kinds of workload are not valid; the error names the field.
     """
     if wire.model not in models.names:
         known, why = ", ".join(models.names), models.problems.get(wire.model)
@@ -77,7 +88,16 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
             else f'"{wire.model}" is not one of {known}',
         )
     locality = None if wire.data_locality is None else _parse_data_locality(wire.data_locality)
-    return CostPolicy(wire.model, CostWeights(**msgspec.structs.asdict(wire.weights)), wire.utilisation, locality)
+    kinds = parse_kinds(wire.kinds)
+    return CostPolicy(
+        model=wire.model,
+        weights=CostWeights(**msgspec.structs.asdict(wire.weights)),
+        utilisation=wire.utilisation,
+        data_locality=locality,
+        kinds=kinds,
+        interference=parse_interference(wire.interference, kinds),
+        machines=parse_machines(wire.machines, kinds),
+    )
 
 
 def _parse_data_locality(wire: WireDataLocality) -> DataLocality:

@@ -22,6 +22,7 @@ from flowcore.model.pod_index import (
 )
 from flowcore.model.pods import PodClass
 from flowcore.model.selector_index import SelectorIndex
+from flowcore.model.workload_kinds import penalty_match
 from flowcore.topology.limits import limit_match
 
 _NO_CLASSES: Mapping[PodClass, PodClass] = {}
@@ -131,6 +132,7 @@ class _LabelReaders:
                     SpreadMatch(namespace, each.selector) for each in (*constraints.spread, *constraints.soft_spread)
                 )
                 readers.update(limit_match(limit) for limit in constraints.limits)
+                readers.update(penalty_match(penalty) for penalty in constraints.penalties)
         for reader in readers:
             self._index.add(reader, reader.selector)
         self._any = bool(readers) or pod_index.has_preferred_terms

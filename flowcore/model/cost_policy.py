@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import msgspec
 
+from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
+
 
 @dataclass(frozen=True, slots=True)
 class KnownModels:
@@ -75,12 +77,18 @@ class CostPolicy(msgspec.Struct, frozen=True):
         weights: of the parts of a cost.
         utilisation: what a node's and a pod's use is, for the model.
         data_locality: None: data costs nothing, wherever it is.
+        kinds: of workload; a pod is of the first that selects it.
+        interference: what pods of the kinds cost beside each other; None: nothing.
+        machines: what pods of the kinds cost on kinds of machines; None: nothing.
     """
 
     model: str = "CPUMemory"
     weights: CostWeights = CostWeights()
     utilisation: Utilisation = Utilisation.REQUESTED
     data_locality: DataLocality | None = None
+    kinds: tuple[WorkloadKind, ...] = ()
+    interference: Interference | None = None
+    machines: Machines | None = None
 
 
 class UnscheduledPrice(msgspec.Struct, frozen=True):

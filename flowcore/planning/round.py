@@ -15,12 +15,14 @@ from flowcore.methods.cp_sat import Subproblem, solve_exact
 from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.planning.backfill_reservation import ReserveBackfill
 from flowcore.planning.build_result import build_result
+from flowcore.planning.network_pass import SolveNetworks
 from flowcore.planning.portfolio import Portfolio
 from flowcore.planning.scores import scores_of
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
+    CompileKinds,
     FormConstraintGangs,
     KeepQueueLimits,
     PlaceReplacements,
@@ -60,9 +62,11 @@ class Round:
         """See ``run_round``."""
         self._passes = (
             CompileConstraints(),
+            CompileKinds(),
             FormConstraintGangs(),
             KeepQueueLimits(),
             PlaceReplacements(),
+            SolveNetworks(seed),
             RestrictToGangDomains(),
             ReserveBackfill(),
         )
@@ -192,7 +196,7 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort): each pod takes the cheapest node at its turn.
     """
-    passes = CompileConstraints(), PlaceReplacements(), WithoutAtomicGroups()
+    passes = CompileConstraints(), CompileKinds(), PlaceReplacements(), WithoutAtomicGroups()
     problem = apply_all(passes, Problem(snapshot, policies, models))
     places = {pod.key: place for place, pod in enumerate(problem.snapshot.pending)}
     order = sorted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,7 @@ from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS
 from flowcore.shares.urgency import urgencies
 from flowcore.topology.build_constraints import topology_constraints_of
 from flowcore.topology.constraints import TopologyConstraints
+from flowcore.topology.counters import DomainCounter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +127,17 @@ def _fullest(groups: Sequence[Group], sizes: Sequence[Float64s], snapshot: Snaps
     return replace(load, taken=taken, pods=load.pods + room)
 
 
+def _most_suffered(groups: Sequence[Group], constraints: Sequence[TopologyConstraints], load: Load) -> list[int]:
+    """What a pod of each group costs at most beside pods of the round on its node."""
+    raised = Counter[DomainCounter]()
+    for found, each in zip(groups, constraints, strict=True):
+        for counter in each.increments:
+            raised[counter] += len(found.pods)
+    room = int(np.maximum(load.pods_allowed - load.pods, 0).max(initial=0))
+    penalties = [each.soft_constraints.penalties if each.soft_constraints else () for each in constraints]
+    return [sum(cost * min(raised[counter], room) for counter, cost in each) for each in penalties]
+
+
 def demands_of(
     snapshot: Snapshot,
     load: Load,
@@ -153,12 +166,14 @@ def demands_of(
         if each is not Utilisation.REQUESTED
     }
     allowed = [round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter) for found in groups]
+    constraints = topology_constraints_of([(found.pod_class, found.signature) for found in groups], snapshot)
+    suffered = _most_suffered(groups, constraints, load)
     arcs, firsts, potentials, dearest = [], [], [], 0
     unit = mean_size(sizes, [len(found.pods) for found in groups], loads.values())
     fullest = {utilisation: _fullest(groups, sizes, snapshot, each) for utilisation, each in loads.items()}
     steepest: dict[NodePotential, Float64s] = {}
     values: dict[NodePotential, Int64s] = {}
-    for found, cost, size, nodes in zip(groups, costs, sizes, allowed, strict=True):
+    for found, cost, size, nodes, penalties in zip(groups, costs, sizes, allowed, suffered, strict=True):
         model, start = models[cost.model], loads[cost.utilisation]
         potential = NodePotential.of(model, cost, unit)
         if potential not in steepest:
@@ -171,7 +186,7 @@ def demands_of(
         potentials.append(potential)
         if nodes.any():
             slopes = steepest[potential][nodes]
-            dearest = max(dearest, int(arc[nodes].max() + (slopes @ np.append(size, 1.0)).max()) + 1)
+            dearest = max(dearest, int(arc[nodes].max() + (slopes @ np.append(size, 1.0)).max()) + 1 + penalties)
     everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
     everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
     offering = np.maximum((snapshot.allocatable > 0).sum(axis=0), 1)
@@ -182,7 +197,6 @@ def demands_of(
     prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, dearest, urgencies(snapshot))
     dominant_shares = [float((each / everything).max()) for each in requests]
     queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -dominant_shares[at], at))
-    constraints = topology_constraints_of([(found.pod_class, found.signature) for found in groups], snapshot)
     queue_ranks = {at: turn for turn, at in enumerate(queue)}
     return tuple(
         Demand(

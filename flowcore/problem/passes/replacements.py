@@ -64,7 +64,7 @@ class PlaceReplacements(Pass):
 
     def invert(self, candidate: Candidate) -> Candidate:
         """The candidate with these pods, and what they cost."""
-        return replace(candidate, decided=self._decided, cost=candidate.cost + self._decided.cost)
+        return candidate.with_decided(self._decided)
 
 
 class _ClusterChange:

@@ -115,6 +115,7 @@ class Replica:
             classes=list(classes),
             running=running,
             removed_running=[],
+            measured=list(changes.measured),
         )
 
 
@@ -132,4 +133,5 @@ def _to_changes(request: RoundRequest) -> TableChanges:
         ],
         storage=request.storage,
         removed_storage=request.removed_storage,
+        measured=request.measured,
     )
