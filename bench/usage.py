@@ -7,8 +7,8 @@
 Parts can be combined; without any, --rounds and --memory run. No cluster takes part.
 
 - openb: the trace with simulated use (harness/simulated_use.py), planned by requests one by one and in rounds, by the
-  larger of requests and use, and by use: for how long nodes are overloaded, and how long pods wait. Means over the
-  seeds; every row has the same pods, with the same use and run time.
+  larger of requests and use, by use, and by use without what pods are foreseen to use and without pods that no sample
+  contains yet: for how long nodes are overloaded, and how long pods wait. Means over the seeds; every row has the same pods, with the same use and run time.
 - rounds: CPU time of a round on 12,500 nodes by requests, and by use with a sample of each node and a foreseen use of
   each class; and of what comes before it: a poll's samples taken over, and the loads of all nodes.
 - memory: of the samples of 150,000 pods.
@@ -34,11 +34,13 @@ from rich.table import Table
 from flowcore.model.cost_policy import Utilisation
 from flowcore.planning import run_one_by_one, run_round
 
+_SAMPLES_ALONE = "Measured, newest samples alone"
 _METHODS = (
     ("Requested, one by one", Utilisation.REQUESTED, run_one_by_one),
     ("Requested", Utilisation.REQUESTED, run_round),
     ("Larger", Utilisation.LARGER, run_round),
     ("Measured", Utilisation.MEASURED, run_round),
+    (_SAMPLES_ALONE, Utilisation.MEASURED, run_round),
 )
 
 
@@ -46,9 +48,19 @@ def replay(folder: Path, seeds: list[int], nodes_kept: int, pods: int, arrivals:
     """A row for each method."""
     trace = load(folder, "default", aged=True)
     nodes, rows = trace.table.nodes[::nodes_kept], []
-    for name, utilisation, planner in _METHODS:
+    for name, utilisation, run_round_by in _METHODS:
         found = [
-            simulate(trace.pending[:pods], nodes, name, utilisation, planner, arrivals=arrivals, ticks=ticks, seed=seed)
+            simulate(
+                trace.pending[:pods],
+                nodes,
+                name,
+                utilisation,
+                run_round_by,
+                arrivals=arrivals,
+                ticks=ticks,
+                seed=seed,
+                samples_alone=name == _SAMPLES_ALONE,
+            )
             for seed in seeds
         ]
         means = {

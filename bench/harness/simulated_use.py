@@ -1,4 +1,4 @@
-"""The openb trace with simulated use: what nodes really use is known here, and to the planner only by samples of it.
+"""The openb trace with simulated use: what nodes really use is known here, and to the run_round_by only by samples of it.
 
 - Requests are the trace's. Pods of one request are of three kinds. A kind uses a part of what it requests: seven of ten
   kinds 0.2 to 0.6 of the cpu, the others 1.2 to 2 times as much; of the memory 0.3 to 0.9. Single pods differ from
@@ -35,7 +35,7 @@ _TICKS_OF_A_SAMPLE = 4
 _KINDS = 3
 _HOT = 0.3
 
-Planner = Callable[[Snapshot, dict[str, Policy]], RoundResult]
+RunRound = Callable[[Snapshot, dict[str, Policy]], RoundResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +105,21 @@ def simulate(
     nodes: Sequence[Node],
     method: str,
     utilisation: Utilisation,
-    planner: Planner,
+    run_round_by: RunRound,
     *,
     arrivals: int,
     ticks: float,
     seed: int,
+    samples_alone: bool = False,
 ) -> Row:
     """One row.
 
     Args:
+        samples_alone: a node's use is its newest sample, and nothing is foreseen.
         arrivals: pods in a tick.
         ticks: how long a pod runs in the mean.
     """
-    run = _Run(nodes, utilisation, planner, _Truth(seed, ticks), seed)
+    run = _Run(nodes, utilisation, run_round_by, _Truth(seed, ticks), seed, samples_alone=samples_alone)
     for tick, first in enumerate(range(0, len(trace), arrivals)):
         run.tick(tick, tuple(replace(pod, created=(tick + 1) * _TICK) for pod in trace[first : first + arrivals]))
     return run.row(method)
@@ -125,11 +127,18 @@ def simulate(
 
 class _Run:
     def __init__(
-        self, nodes: Sequence[Node], utilisation: Utilisation, planner: Planner, truth: _Truth, seed: int
+        self,
+        nodes: Sequence[Node],
+        utilisation: Utilisation,
+        run_round_by: RunRound,
+        truth: _Truth,
+        seed: int,
+        *,
+        samples_alone: bool,
     ) -> None:
-        self._table, self._utilisation, self._planner = NodeTable.of(nodes), utilisation, planner
+        self._table, self._utilisation, self._run_round_by = NodeTable.of(nodes), utilisation, run_round_by
         self._policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(utilisation=utilisation))}
-        self._truth, self._seed = truth, seed
+        self._truth, self._seed, self._samples_alone = truth, seed, samples_alone
         self._store = UsageStore(samples=5)
         self._cores = np.array([dict(node.allocatable)[CPU] for node in nodes], dtype=np.float64)
         self._running: dict[str, _Running] = {}
@@ -172,20 +181,20 @@ class _Run:
 
     def _plan(self, pending: tuple[PendingPod, ...], now: float) -> RoundResult:
         by_use = self._utilisation is not Utilisation.REQUESTED
-        if by_use:
+        if by_use and not self._samples_alone:
             pending = tuple(replace(pod, foreseen=self._store.foreseen(kind_of(pod, self._seed))) for pod in pending)
         running = [(each.node, (*each.pod.pod_class.requests, ("pods", 1)), ()) for each in self._running.values()]
         snapshot = build_snapshot(generation=1, now=now, table=self._table, running=running, pending=pending)
         if by_use:
             snapshot = replace(snapshot, measured=self._measured(now))
         before = time.process_time()
-        result = self._planner(snapshot, self._policies)
+        result = self._run_round_by(snapshot, self._policies)
         self._seconds += time.process_time() - before
         return result
 
     def _measured(self, now: float) -> np.ndarray:
         arrivals: dict[str, list[Arrival]] = defaultdict(list)
-        for key, each in self._running.items():
+        for key, each in () if self._samples_alone else self._running.items():
             estimate = self._store.foreseen(kind_of(each.pod, self._seed))
             asked = non_zero_requests(each.pod.pod_class.requests)
             arrivals[each.node].append(Arrival(key, (each.began + 1) * _TICK, estimate or asked))
