@@ -77,7 +77,7 @@ class SolveNetworks(Pass):
         for turn, name in turns:
             dearer = tuple(pod for pod in others if prices[pod.key] > -turn)
             capacity = cluster.without_room_for(dearer)
-            _Turn(problem, problem.policies[name], networks[name], cluster, self._seed).run(capacity)
+            _PolicyNetwork(problem, problem.policies[name], networks[name], cluster, self._seed).run(capacity)
         self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack)
         refused = (*problem.contradictions, *cluster.contradictions)
         return problem.with_snapshot(replace(cluster.snapshot(), pending=others), refused)
@@ -120,8 +120,8 @@ class _Cluster:
         return found
 
 
-class _Turn:
-    """The turn of one policy's network."""
+class _PolicyNetwork:
+    """The network of one policy, asked for and solved."""
 
     def __init__(self, problem: Problem, policy: Policy, model: NetworkModel, cluster: _Cluster, seed: int) -> None:
         self._problem, self._policy, self._model, self._cluster = problem, policy, model, cluster
