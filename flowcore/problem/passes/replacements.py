@@ -151,5 +151,5 @@ def _without_victim(pod: PendingPod, victim: Victim, change: _ClusterChange) -> 
 
 
 def _price(demand: Demand, without: Snapshot, at: int) -> int:
-    load = Load.of(without).at(np.array([at], dtype=np.int64))
+    load = Load.of(without, demand.potential.utilisation).at(np.array([at], dtype=np.int64))
     return int(demand.arc[at]) + int(demand.potential.increase(load, demand.size)[0])
