@@ -169,7 +169,7 @@ def test_what_is_too_large_is_refused() -> None:
     plain = DeclaredNetwork((web,), nodes, ((1,),), free, (Arc(web, "a"), *(Arc("a", each, 1) for each in nodes)))
     assert solve_network(plain.graph(), plain.capacity()).cost == 1
     gaining = replace(plain, arcs=(Arc(web, "a", gain=2), *plain.arcs[1:]))
-    with pytest.raises(NetworkRefused, match="^it is an integer program of"):
+    with pytest.raises(NetworkRefused, match="it is an integer program of"):
         solve_network(gaining.graph(), gaining.capacity())
 
 
