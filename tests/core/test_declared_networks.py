@@ -299,17 +299,23 @@ def test_pods_that_a_network_leaves_out_though_nodes_have_room() -> None:
     assert {(each.reason, each.code) for each in result.unplaced} == {(told, "NetworkUnscheduled")}
 
 
-def test_rules_between_pods_hold_in_a_network_that_does_not_know_them() -> None:
-    """The plan is solved again with what the rule lets in, and no longer claims to be the best."""
+@pytest.mark.parametrize(("key", "expected", "certified"), [(HOSTNAME, 7, True), ("zone", 3, False)])
+def test_rules_between_pods_hold_in_a_network_that_does_not_know_them(
+    key: str, expected: int, *, certified: bool
+) -> None:
+    """One a node is a maximum of what the node takes; for one a zone the network is solved again, without a proof."""
     alone = InterPodConstraints(
-        anti_affinity=(AffinityTerm(HOSTNAME, LabelSelector((Requirement("app", "Exists"),)), ("default",)),)
+        anti_affinity=(AffinityTerm(key, LabelSelector((Requirement("app", "Exists"),)), ("default",)),)
     )
     kind = PodSignature("default", (("app", "x"),), constraints=alone)
-    waiting = [replace(each, signature=kind) for each in governed(["a", "b", "c"], "net")]
-    nodes = [node(name, labels=((HOSTNAME, name),)) for name in ("n0", "n1")]
+    waiting = [replace(each, signature=kind) for each in governed([f"p{at}" for at in range(7)], "net")]
+    nodes = [
+        node(f"{zone}{at}", labels=((HOSTNAME, f"{zone}{at}"), ("zone", zone))) for zone in "abc" for at in range(20)
+    ]
     result = run_round(snapshot(nodes, waiting), POLICIES, WITH_EVERYWHERE)
-    assert sorted(each.node for each in result.placements) == ["n0", "n1"]
-    assert result.lower_bound <= result.cost
+    places = [each.node if key == HOSTNAME else each.node[0] for each in result.placements]
+    assert len(places) == len(set(places)) == expected
+    assert result.certified == certified
 
 
 def test_a_model_sees_what_runs_and_what_a_network_placed() -> None:
