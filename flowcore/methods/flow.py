@@ -22,7 +22,7 @@ from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.problem import Problem
 from flowcore.solve import potentials, solve
-from flowcore.solve.slots import build_network, decode_flows, most_paid, slot_levels
+from flowcore.solve.slots import build_network, decode_flows, most_paid, slot_widths
 from flowcore.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
 
 #: A flow that commits less than one in this many of its pods is the last: one-by-one finishes faster.
@@ -143,9 +143,9 @@ def plan_by_flow(
 
 def _supplies(demands: Sequence[Demand], remaining: Sequence[int], capacity: FreeCapacity) -> list[_Supply]:
     """Those of the demands that have pods left and room for any."""
-    raising = pods_by_counter([
-        (demand.constraints, count) for demand, count in zip(demands, remaining, strict=True) if count
-    ])
+    raising = pods_by_counter(
+        [(demand.constraints, count) for demand, count in zip(demands, remaining, strict=True) if count]
+    )
     found = []
     for at, (demand, count) in enumerate(zip(demands, remaining, strict=True)):
         if not count:
@@ -171,11 +171,11 @@ def _propose(
     """
     batch = sum(supply.count for supply in supplies)
     mean, limits = _mean_pod(supplies, capacity)
-    levels, widths = slot_levels(min(batch, int(limits.max())))
+    widths = slot_widths(min(batch, int(limits.max())))
     deciding = _majority_demand(supplies)
     potential = deciding.potential
     load = capacity.load_at(np.arange(len(mean)), potential)
-    first_slot = potential.slots(load, mean, levels[:1])[:, 0]
+    first_slot = potential.level_costs(load, mean, widths[:1])[:, 0]
     # A class pays what its own first pod adds; what others of the round add to that is taken as for the mean pod.
     arcs = [
         np.where(supply.fit_counts > 0, supply.demand.arc + capacity.next_increase(supply.demand), _NO_ARC)
@@ -201,7 +201,9 @@ def _propose(
             arc_costs=[arc[nodes] for arc, nodes in zip(arcs, candidates, strict=True)],
             arc_capacities=[np.minimum(s.fit_counts[n], batch) for s, n in zip(supplies, candidates, strict=True)],
             unscheduled=[supply.prices for supply in supplies],
-            slots_of=lambda nodes: potential.slots(load.at(nodes), mean[nodes], levels) - first_slot[nodes, np.newaxis],
+            slots_of=lambda nodes: (
+                potential.level_costs(load.at(nodes), mean[nodes], widths) - first_slot[nodes, np.newaxis]
+            ),
             slot_widths=widths,
             slot_limits=np.minimum(limits, batch),
             domains=[supply.domains for supply in supplies],
