@@ -15,6 +15,7 @@ from flowcore.methods.constructive import FixedPart, constrained_first, fill, mi
 from flowcore.methods.cp_sat import Subproblem, solve_exact, worth_solving
 from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
+from flowcore.methods.local_search import LocalSearch
 from flowcore.methods.relaxation import relax
 from flowcore.methods.rounded_relaxation import rounded_candidates
 from flowcore.problem.bounds import lower_bound
@@ -38,7 +39,7 @@ class Portfolio:
     """Solves a problem step by step.
 
     Attributes:
-        best: the best candidate so far, without what the neighbourhood search has gained since (see ``conclude``).
+        best: the best candidate so far, without what a search has gained since (see ``conclude``).
         solves, arcs: min-cost flows solved, and arcs of the largest.
         bound: a cost that no candidate goes below.
     """
@@ -48,7 +49,7 @@ class Portfolio:
         self._problem, self._seed = problem, seed
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
-        self._search: LargeNeighbourhoodSearch | None = None
+        self._search: LargeNeighbourhoodSearch | LocalSearch | None = None
 
     def run(self) -> Generator[None, None, None]:
         """Yields after each step."""
@@ -74,6 +75,8 @@ class Portfolio:
         if self._unplaced_of(placeable & sequential) and not any(problem.must_place):
             yield from self._solve_exact()
         yield from self._solve_by_flow(placeable & self._where(lambda demand: demand.constraints.fits_flow))
+        if LocalSearch.worthwhile(problem):
+            yield from self._run_local_search()
         yield from self._solve_unconstrained(placeable & ~sequential)
 
     def _raise_bound(self, *, shadow_prices: Float64s | None = None, marginal_costs: Int64s | None = None) -> None:
@@ -128,6 +131,13 @@ class Portfolio:
                 yield
         yield from self._run_lns()
 
+    def _run_local_search(self) -> Generator[None, None, None]:
+        """Pods that cost something beside each other move and change places."""
+        self._search = search = LocalSearch(self._problem, self.best)
+        while search.improve():
+            yield
+        self.conclude()
+
     def _run_lns(self) -> Generator[None, None, None]:
         self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, self._seed)
         patience = max(_PATIENCE, len(self._problem.start.free) // 10)
@@ -141,7 +151,7 @@ class Portfolio:
             yield
 
     def conclude(self) -> Candidate:
-        """The best candidate so far, with what the neighbourhood search has gained."""
+        """The best candidate so far, with what a search has gained."""
         if self._search is not None and self._search.gain:
             self.offer(self._search.candidate())
             self._search = None

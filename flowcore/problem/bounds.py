@@ -147,7 +147,7 @@ def _tangents(
     marginal_costs: Int64s | None,
     load: Load | None,
 ) -> _Tangents:
-    start = cost_matrix.capacity.load()
+    start = cost_matrix.capacity.load(potential.utilisation)
     counted = np.unique([demand.counted for demand in demands], axis=0)
     if len(counted) == 1:
         most = np.minimum(np.max([demand.counts for demand in demands], axis=0), sum(each.count for each in demands))
