@@ -74,9 +74,9 @@ class Portfolio:
             yield
         if self._unplaced_of(placeable & sequential) and not any(problem.must_place):
             yield from self._solve_exact()
+        yield from self._solve_by_flow(placeable & self._where(lambda demand: demand.constraints.fits_flow))
         if LocalSearch.worthwhile(problem):
             yield from self._run_local_search()
-        yield from self._solve_by_flow(placeable & self._where(lambda demand: demand.constraints.fits_flow))
         yield from self._solve_unconstrained(placeable & ~sequential)
 
     def _raise_bound(self, *, shadow_prices: Float64s | None = None, marginal_costs: Int64s | None = None) -> None:
