@@ -6,7 +6,22 @@ from typing import Annotated
 
 import msgspec
 
-from flowcore.model.cost_policy import CostPolicy, CostWeights, DataLocality, KnownModels, UnscheduledPrice
+from flowcore.api.workload_kinds import (
+    WireInterference,
+    WireKind,
+    WireMachines,
+    parse_interference,
+    parse_kinds,
+    parse_machines,
+)
+from flowcore.model.cost_policy import (
+    CostPolicy,
+    CostWeights,
+    DataLocality,
+    KnownModels,
+    UnscheduledPrice,
+    Utilisation,
+)
 from flowcore.model.errors import PolicyError
 from flowcore.model.selectors import is_label_key
 
@@ -41,7 +56,11 @@ class WireDataLocality(msgspec.Struct, rename="camel"):
 class WireCost(msgspec.Struct, rename="camel"):
     model: str = "CPUMemory"
     weights: _Weights = msgspec.field(default_factory=_Weights)
+    utilisation: Utilisation = Utilisation.REQUESTED
     data_locality: WireDataLocality | None = None
+    kinds: list[WireKind] = msgspec.field(default_factory=list)
+    interference: WireInterference | None = None
+    machines: WireMachines | None = None
 
 
 class WireUnscheduled(msgspec.Struct, rename="camel"):
@@ -59,7 +78,7 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
         models: the cost models that it may name.
 
     Raises:
-        PolicyError: the model cannot be used; the error names the field.
+        PolicyError: the model cannot be used, or kinds of workload are not valid; the error names the field.
     """
     if wire.model not in models.names:
         known, why = ", ".join(models.names), models.problems.get(wire.model)
@@ -70,7 +89,16 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
             else f'"{wire.model}" is not one of {known}',
         )
     locality = None if wire.data_locality is None else _parse_data_locality(wire.data_locality)
-    return CostPolicy(wire.model, CostWeights(**msgspec.structs.asdict(wire.weights)), locality)
+    kinds = parse_kinds(wire.kinds)
+    return CostPolicy(
+        model=wire.model,
+        weights=CostWeights(**msgspec.structs.asdict(wire.weights)),
+        utilisation=wire.utilisation,
+        data_locality=locality,
+        kinds=kinds,
+        interference=parse_interference(wire.interference, kinds),
+        machines=parse_machines(wire.machines, kinds),
+    )
 
 
 def _parse_data_locality(wire: WireDataLocality) -> DataLocality:

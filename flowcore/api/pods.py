@@ -20,7 +20,7 @@ from flowcore.api.pod_objects import (
     WirePodSpec,
     WirePodStatus,
 )
-from flowcore.api.pod_requests import has_resize, host_ports_of, images_of, requests_of
+from flowcore.api.pod_requests import has_resize, host_ports_of, images_of, repositories_of, requests_of
 from flowcore.api.selectors import to_node_term
 from flowcore.api.volumes import to_volumes
 from flowcore.model.data import DATA, DataSource
@@ -30,6 +30,7 @@ from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, GATE, DuringExecution
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
+from flowcore.model.usage import UsageClass
 from flowcore.model.volumes import ClaimVolume, Disk, Volumes
 
 #: Usage of a bound pod whose requests cannot be read: it fills its node, so that no unknown room is given away.
@@ -136,6 +137,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         static=meta.annotations is not None and meta.annotations.mirror is not None,
         immovable_reason=intern(_immovable_reason(wire, status, controller)) if node_name else "",
         during_execution=during_execution,
+        usage_class=intern(UsageClass(namespace, intern(repositories_of(spec)), requests)),
     )
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import msgspec
+
+from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,17 @@ class KnownModels:
 
     names: tuple[str, ...]
     problems: Mapping[str, str] = field(default_factory=dict)
+
+
+class Utilisation(StrEnum):
+    """Which use of nodes and pods costs are made of. Requests stay the hard limit whatever it says."""
+
+    #: What pods request.
+    REQUESTED = "Requested"
+    #: What was measured, and what is foreseen of pods without a measurement; requests where neither is known.
+    MEASURED = "Measured"
+    #: Of cpu and of memory the larger of both.
+    LARGER = "Larger"
 
 
 class CostWeights(msgspec.Struct, frozen=True):
@@ -61,12 +75,20 @@ class CostPolicy(msgspec.Struct, frozen=True):
     Attributes:
         model: name of the cost model.
         weights: of the parts of a cost.
+        utilisation: what a node's and a pod's use is, for the model.
         data_locality: None: data costs nothing, wherever it is.
+        kinds: of workload; a pod is of the first that selects it.
+        interference: what pods of the kinds cost beside each other; None: nothing.
+        machines: what pods of the kinds cost on kinds of machines; None: nothing.
     """
 
     model: str = "CPUMemory"
     weights: CostWeights = CostWeights()
+    utilisation: Utilisation = Utilisation.REQUESTED
     data_locality: DataLocality | None = None
+    kinds: tuple[WorkloadKind, ...] = ()
+    interference: Interference | None = None
+    machines: Machines | None = None
 
 
 class UnscheduledPrice(msgspec.Struct, frozen=True):

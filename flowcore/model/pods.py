@@ -17,6 +17,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Delivery, DuringExecution
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
+from flowcore.model.usage import UsageClass
 from flowcore.model.volumes import Volumes
 
 
@@ -159,6 +160,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     immovable_reason: str = ""
     #: From its annotation; None: its policy decides.
     during_execution: DuringExecution | None = None
+    #: Pods of which use like its own is expected.
+    usage_class: UsageClass = UsageClass()
     #: What is wrong with its annotation about data, which then counts as absent; "" when nothing is.
     annotation_problem: str = ""
 

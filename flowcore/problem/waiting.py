@@ -105,7 +105,7 @@ class Savings:
             self._soft[at] = demand.soft_costs(self._capacity.snapshot)
         soft = self._soft[at]
         if soft is not None:
-            saved = saved + soft.added_by_others(self._capacity.domain_counts, demand.constraints.increments, nodes)
+            saved = saved + soft.saved_without(self._capacity.domain_counts, demand.constraints.increments, nodes)
         return saved
 
     def most_of(self, group: AtomicGroup) -> int:

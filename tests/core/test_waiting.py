@@ -14,7 +14,7 @@ from support.safety import check_capacity, check_complete, check_costs, check_fi
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.methods.admission import complete
-from flowcore.methods.constructive import SequentialPart, constrained_first, fill, one_by_one
+from flowcore.methods.constructive import FixedPart, constrained_first, fill, one_by_one
 from flowcore.methods.cp_sat import Subproblem, solve_exact
 from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
@@ -118,7 +118,8 @@ def _by_methods(problem: Problem) -> Iterator[Candidate]:
     yield constrained_first(problem)
     first = one_by_one(problem)
     yield first
-    fixed = SequentialPart.of(problem, first)
+    decided = np.array([demand.constraints.fits_flow for demand in problem.demands], dtype=np.bool_)
+    fixed = FixedPart.of(problem, first, decided)
     flow = solve_by_flow(problem, fixed, first)
     while True:
         try:
