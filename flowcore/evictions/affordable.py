@@ -19,7 +19,7 @@ def affordable(
     """Who waits, without those for whom every node is too dear, and demands kept to nodes that are cheap enough.
 
     A node counts as dear as one more pod would be there now: once others have left, it costs no more. Of a group each
-    pod pays its mean price at most.
+    pod pays less than its mean price.
     """
     if not waiting_demands(problem):
         return waiting, problem.demands
@@ -36,12 +36,12 @@ def affordable(
             prices = dict(zip((pod.key for pod in demand.group.pods), demand.prices.tolist(), strict=True))
             cost = demand.arc + candidate.capacity.next_increase(demand)
             cheapest = float(np.where(demand.allowed, cost, np.inf).min(initial=np.inf))
-            worth = tuple(pod for pod in pods if (prices[pod.key] if mean is None else mean) >= cheapest)
+            worth = tuple(pod for pod in pods if (prices[pod.key] if mean is None else mean) > cheapest)
             if worth:
                 kept.append((at, worth))
                 limit = min(prices[pod.key] for pod in worth) if mean is None else mean
                 limits[at] = min(limits.get(at, np.inf), limit)
-                demands[at] = demand.restricted_to(cost <= limits[at])
+                demands[at] = demand.restricted_to(cost < limits[at])
         if kept and (mean is None or [len(pods) for _, pods in kept] == [len(pods) for _, pods in each.demands]):
             found.append(replace(each, demands=tuple(kept)))
     return found, tuple(demands)

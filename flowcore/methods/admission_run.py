@@ -203,13 +203,13 @@ class AdmissionRun:
         self._exhausted[at] = True
 
     def _place_by_cost(self, group: int) -> None:
-        """Places all pods that a group needs, if they fit and cost no more than they would by waiting."""
+        """Places all pods that a group needs, if they fit and cost less than they would by waiting."""
         required = self._problem.atomic_groups.all[group].required
         order = [(at, required[at]) for at in self._problem.by_size if at in required]
         self._admitted[group] = self._place_all(self._restricted_cost_matrix(), order, limit=self._limit(group))
 
     def _limit(self, group: int) -> int | None:
-        """What a group may cost at most; None: whatever it costs."""
+        """What a group must cost less than; None: whatever it costs."""
         return self._problem.atomic_groups.all[group].unscheduled_cost if self._waits[group] else None
 
     def _place_all(
@@ -224,13 +224,13 @@ class AdmissionRun:
         Args:
             order: demand of the cost matrix, and how many pods.
             demand_indices: number in the problem of each demand of the cost matrix; None: the same.
-            limit: what they may cost at most.
+            limit: what they must cost less than.
         """
         capacity = self._capacity.copy()
         commits = greedy(cost_matrix, order, capacity)
         if sum(commit.count for commit in commits) < sum(count for _, count in order):
             return False
-        if limit is not None and added_cost(cost_matrix.demands, commits, self._capacity, capacity) > limit:
+        if limit is not None and added_cost(cost_matrix.demands, commits, self._capacity, capacity) >= limit:
             return False
         if demand_indices is not None:
             commits = [Commit(demand_indices[commit.demand], commit.node, commit.count) for commit in commits]

@@ -258,7 +258,7 @@ class _CandidateNodes:
         return self._cheapest_slots(nodes, most, count)
 
     def choose_affordable(self, count: int) -> tuple[Int64s, Int64s]:
-        """``choose`` of as many pods as cost no more than they would by waiting.
+        """``choose`` of as many pods as cost less than they would by waiting.
 
         Slots rise in cost and prices fall, so they meet once.
         """
@@ -277,7 +277,7 @@ class _CandidateNodes:
         return found
 
     def _is_affordable(self, nodes: Int64s, pods: Int64s) -> bool:
-        """Whether the dearest of these slots costs no more than the last of so many pods would by waiting."""
+        """Whether the dearest of these slots costs less than the last of so many pods would by waiting."""
         if self._wait_prices is None or not len(nodes):
             return True
         last = self.placed + int(pods.sum()) - 1
@@ -289,7 +289,7 @@ class _CandidateNodes:
         cost = self._demand.arc[nodes] + potential.values(after) - potential.values(after.less(size))
         if self._soft_cost is not None:
             cost = cost + self._soft_cost[nodes]
-        return int(cost.max()) <= int(self._wait_prices[last])
+        return int(cost.max()) < int(self._wait_prices[last])
 
     def _refresh(self) -> None:
         changed = self._capacity.changed_since(self._seen_changes)

@@ -33,7 +33,7 @@ class CheaperToWait:
         if at not in self._cheapest:
             self._cheapest[at] = self._find_cheapest(at)
         found, price = self._cheapest[at], int(demand.prices[place])
-        if found is None or found[1] <= price:
+        if found is None or found[1] < price:
             return None
         node, cost = found
         text = (
@@ -51,7 +51,7 @@ class CheaperToWait:
         cost = AdmissionRun(self._problem, self._candidate).cost_to_place(number)
         group = self._problem.atomic_groups.all[number]
         price = group.unscheduled_cost
-        if cost is None or cost <= price:
+        if cost is None or cost < price:
             return None
         text = (
             f"{group.name} needs {pods(group.size)} at once. Waiting costs {rounded_down(price)}, "
@@ -88,4 +88,5 @@ def _unit(amount: int) -> int:
 
 
 def _seconds(short: int, growth: float) -> float:
-    return short / growth if growth > 0 else 0.0
+    # One unit more than as dear; prices are rounded down.
+    return (short + 2) / growth if growth > 0 else 0.0

@@ -41,7 +41,7 @@ def lacking(problem: Problem, at: int, placed: int) -> int:
     if not demand.waits:
         return demand.count - placed
     cheapest = problem.cost_matrix.first_pod_cost[at].min(initial=np.inf)
-    return max(0, int((demand.prices >= cheapest).sum()) - placed)
+    return max(0, int((demand.prices > cheapest).sum()) - placed)
 
 
 def wait_prices(problem: Problem, placed: Sequence[int], admitted: Bools) -> WaitPrices:
