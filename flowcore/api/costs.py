@@ -38,6 +38,7 @@ class WireCost(msgspec.Struct):
     kinds: list[WireKind] = msgspec.field(default_factory=list)
     interference: WireInterference | None = None
     machines: WireMachines | None = None
+    learn: bool = False
 
 
 class WireUnscheduled(msgspec.Struct, rename="camel"):
@@ -65,12 +66,15 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
             else f'"{wire.model}" is not one of {known}',
         )
     kinds = parse_kinds(wire.kinds)
+    if wire.learn and wire.interference is None and wire.machines is None:
+        raise PolicyError("spec.cost.learn", "needs spec.cost.interference or spec.cost.machines: what is to be learnt")
     return CostPolicy(
         model=wire.model,
         weights=CostWeights(**msgspec.structs.asdict(wire.weights)),
         kinds=kinds,
         interference=parse_interference(wire.interference, kinds),
         machines=parse_machines(wire.machines, kinds),
+        learn=wire.learn,
     )
 
 
