@@ -87,7 +87,7 @@ class Row:
     """One run.
 
     Attributes:
-        jobs_come: all at once, or over time.
+        jobs_come: all at once, or over time; then jobs count that are done in the second half of the rounds.
         mean, p99: of the slowdowns: over time, of how long the jobs that are done ran, over their own time.
         waited: mean seconds until a job had a node.
     """
@@ -256,7 +256,9 @@ def run(method: str, load: float, nodes: int, rounds: int, seed: int) -> Row:
             jobs = (*cluster.running, *cluster.done)
             history.update([job.run(cluster.machines[job.node]) for job in jobs], (turn + 1) * EVERY)
     milliseconds = 1000 * (time.process_time() - began) / rounds
-    done, waited = [job.ran / job.own for job in cluster.done], cluster.waited / max(number, 1)
+    half = rounds * EVERY / 2
+    done = [job.ran / job.own for job in cluster.done if job.start + job.ran > half]
+    waited = cluster.waited / max(number, 1)
     return Row("over time", method, load, number, statistics.mean(done), percentile(done), waited, milliseconds)
 
 

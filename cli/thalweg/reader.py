@@ -29,8 +29,10 @@ from flowcore.api import (
 from flowcore.api.kinds import DISRUPTION_BUDGET, KINDS, PRIORITY_CLASS, QUEUE, ObjectKind
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
+from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import GangSource
+from flowcore.model.volumes import data_problem
 from thalweg.dump import ADD_PRIORITIES, DUMP_COMMAND, ClusterDump
 from thalweg.files import DumpError, display_name, json_type, parse_objects, read_text
 from thalweg.policy_schema import checked_spec
@@ -179,6 +181,8 @@ class _Reader:
             storage_object = to_storage_object(kind, item)
             if storage_object is not None:
                 cluster.put_storage(storage_object)
+                if problem := data_problem(storage_object):
+                    self._dump.warnings.append(f"{shown}: annotation {DATA}: {problem}; it is ignored")
         elif kind == "PodGroup":
             source = GangSource(str(item.get("apiVersion")).partition("/")[0])
             cluster.put_pod_group(to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
@@ -204,7 +208,8 @@ class _Reader:
     def _add_pod(self, wire: WirePod, shown: str) -> None:
         pod = to_pod(wire, self._intern)
         if pod.bad_annotation and not pod.blocked_reason:
-            self._dump.warnings.append(f"{shown}: {pod.bad_annotation}: it has no known value and is ignored")
+            problem = pod.annotation_problem or "it has no known value"
+            self._dump.warnings.append(f"{shown}: {pod.bad_annotation}: {problem}; it is ignored")
         self._dump.cluster.put_pod(pod)
         self._without_priority.pop(pod.key, None)
         if wire.spec.priority is None or wire.spec.preemption_policy is None:

@@ -14,8 +14,16 @@ from flowcore.api.workload_kinds import (
     parse_kinds,
     parse_machines,
 )
-from flowcore.model.cost_policy import CostPolicy, CostWeights, KnownModels, UnscheduledPrice
+from flowcore.model.cost_policy import (
+    CostPolicy,
+    CostWeights,
+    DataLocality,
+    KnownModels,
+    UnscheduledPrice,
+    Utilisation,
+)
 from flowcore.model.errors import PolicyError
+from flowcore.model.selectors import is_label_key
 
 _Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
 _Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
@@ -32,9 +40,24 @@ class _Weights(msgspec.Struct, rename="camel"):
     idle_resources: _Weight = CostWeights().idle_resources
 
 
-class WireCost(msgspec.Struct):
+class _PricePerGib(msgspec.Struct):
+    node: _Factor = DataLocality().node
+    rack: _Factor = DataLocality().rack
+    zone: _Factor = DataLocality().zone
+    image: _Factor = DataLocality().image
+
+
+class WireDataLocality(msgspec.Struct, rename="camel"):
+    price_per_gib: _PricePerGib = msgspec.field(default_factory=_PricePerGib, name="pricePerGiB")
+    rack_label: str = DataLocality().rack_label
+    zone_label: str = DataLocality().zone_label
+
+
+class WireCost(msgspec.Struct, rename="camel"):
     model: str = "CPUMemory"
     weights: _Weights = msgspec.field(default_factory=_Weights)
+    utilisation: Utilisation = Utilisation.REQUESTED
+    data_locality: WireDataLocality | None = None
     kinds: list[WireKind] = msgspec.field(default_factory=list)
     interference: WireInterference | None = None
     machines: WireMachines | None = None
@@ -65,17 +88,28 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
             if why
             else f'"{wire.model}" is not one of {known}',
         )
+    locality = None if wire.data_locality is None else _parse_data_locality(wire.data_locality)
     kinds = parse_kinds(wire.kinds)
     if wire.learn and wire.interference is None and wire.machines is None:
         raise PolicyError("spec.cost.learn", "needs spec.cost.interference or spec.cost.machines: what is to be learnt")
     return CostPolicy(
         model=wire.model,
         weights=CostWeights(**msgspec.structs.asdict(wire.weights)),
+        utilisation=wire.utilisation,
+        data_locality=locality,
         kinds=kinds,
         interference=parse_interference(wire.interference, kinds),
         machines=parse_machines(wire.machines, kinds),
         learn=wire.learn,
     )
+
+
+def _parse_data_locality(wire: WireDataLocality) -> DataLocality:
+    for name, label in (("rackLabel", wire.rack_label), ("zoneLabel", wire.zone_label)):
+        if not is_label_key(label):
+            raise PolicyError(f"spec.cost.dataLocality.{name}", f'"{label}" is no key of a label')
+    prices = msgspec.structs.asdict(wire.price_per_gib)
+    return DataLocality(**prices, rack_label=wire.rack_label, zone_label=wire.zone_label)
 
 
 def parse_unscheduled(wire: WireUnscheduled) -> UnscheduledPrice:

@@ -31,7 +31,7 @@ _NO_GANGS: Mapping[str, Gang] = {}
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pods of one class under one policy and of one queue, the longest waiting first.
+    """Pods of one class under one policy, of one queue and of one foreseen use, the longest waiting first.
 
     Within a group pods are interchangeable, so those that waited longest are placed first.
 
@@ -43,6 +43,11 @@ class Group:
     policy: str
     signature: PodSignature
     pods: tuple[PendingPod, ...]
+
+    @property
+    def foreseen(self) -> tuple[int, int] | None:
+        """Cpu (milli-cores) and memory (bytes) that each pod is expected to use; None: unknown."""
+        return self.pods[0].foreseen
 
 
 def group(
@@ -64,7 +69,16 @@ def group(
     one_domain = {name for name, gang in gangs.items() if gang.topology_key}
     readers = _LabelReaders(pending, pod_index)
     found: dict[
-        tuple[PodClass, str, InterPodConstraints | None, str, frozenset[_Reader], tuple[str, ...], str],
+        tuple[
+            PodClass,
+            str,
+            InterPodConstraints | None,
+            str,
+            frozenset[_Reader],
+            tuple[str, ...],
+            str,
+            tuple[int, int] | None,
+        ],
         list[PendingPod],
     ] = {}
     for pod in pending:
@@ -78,7 +92,17 @@ def group(
         pod_class = classes.get(pod.pod_class, pod.pod_class)
         own_gangs = tuple(name for name in pod.gangs if name in one_domain) if one_domain else ()
         found.setdefault(
-            (pod_class, pod.policy, constraints, namespace, readers.of(pod.signature), own_gangs, pod.queue), []
+            (
+                pod_class,
+                pod.policy,
+                constraints,
+                namespace,
+                readers.of(pod.signature),
+                own_gangs,
+                pod.queue,
+                pod.foreseen,
+            ),
+            [],
         ).append(pod)
     return tuple(
         Group(pod_class, policy, pods[0].signature, tuple(sorted(pods, key=lambda p: (p.waiting_since, p.key))))

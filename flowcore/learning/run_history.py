@@ -77,9 +77,18 @@ class RunHistory:
         """How many finished pods are learnt from."""
         return sum(map(len, self._observations))
 
+    @property
+    def runs(self) -> int:
+        """How many runs are kept, to learn from them or from their neighbours."""
+        return sum(map(len, self._by_node.values()))
+
+    def observations(self, kind: int) -> tuple[Observation, ...]:
+        """What is learnt from, of one kind."""
+        return tuple(self._observations[kind])
+
     def estimates(self) -> tuple[Estimates, ...]:
         """What is known, of each kind."""
-        return tuple(estimates(tuple(observations), self._kinds) for observations in self._observations)
+        return tuple(estimates(self.observations(kind), self._kinds) for kind in range(self._kinds))
 
     def _beside(self, run: Run, on_node: Iterable[Run], now: float) -> tuple[float, ...]:
         """How many pods of each kind ran beside it, on average over its time."""

@@ -51,7 +51,7 @@ class LocalSearch:
         self._arc = np.array([demand.arc for demand in self._demands], dtype=np.int64)
         self._allowed = np.array([demand.counts > 0 for demand in self._demands], dtype=np.bool_)
         self._free = candidate.capacity.free.copy()
-        self._load = problem.load
+        self._loads = [problem.start.load(potential.utilisation) for potential in self._potentials]
         nodes = len(self._free)
         #: Pods of each demand on each node, int64[C, N]; and what pods of each potential count for there.
         self._pods = np.zeros((len(self._demands), nodes), dtype=np.int64)
@@ -205,7 +205,7 @@ class LocalSearch:
 
     def _load_at(self, which: int, nodes: Int64s, more: Int64s | None = None) -> Load:
         planned = self._planned[which, nodes] if more is None else self._planned[which, nodes] + more
-        return self._load.at(nodes, planned[:, :3], planned[:, 3])
+        return self._loads[which].at(nodes, planned[:, :3], planned[:, 3])
 
     @staticmethod
     def _fits(free: Int64s, requests: Int64s) -> Bools:

@@ -10,12 +10,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from flowcore.model.data import DataSource
 from flowcore.model.gang_spec import GangRef
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Delivery, DuringExecution
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
+from flowcore.model.usage import UsageClass
 from flowcore.model.volumes import Volumes
 
 
@@ -74,6 +76,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     images: tuple[str, ...] = ()
     #: Containers, init containers among them: what ImageLocality's thresholds count.
     containers: int = 0
+    #: What it reads and where that is, from its annotation; () once it is bound.
+    data: tuple[DataSource, ...] = ()
 
 
 def excluding_nodes(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:
@@ -158,6 +162,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     immovable_reason: str = ""
     #: From its annotation; None: its policy decides.
     during_execution: DuringExecution | None = None
+    #: Pods of which use like its own is expected.
+    usage_class: UsageClass = UsageClass()
+    #: What is wrong with its annotation about data, which then counts as absent; "" when nothing is.
+    annotation_problem: str = ""
 
     @property
     def key(self) -> str:

@@ -15,6 +15,7 @@ from flowcore.methods.cp_sat import Subproblem, solve_exact
 from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.planning.backfill_reservation import ReserveBackfill
 from flowcore.planning.build_result import build_result
+from flowcore.planning.network_pass import SolveNetworks
 from flowcore.planning.portfolio import Portfolio
 from flowcore.planning.scores import scores_of
 from flowcore.problem.candidate import Candidate
@@ -65,6 +66,7 @@ class Round:
             FormConstraintGangs(),
             KeepQueueLimits(),
             PlaceReplacements(),
+            SolveNetworks(seed),
             RestrictToGangDomains(),
             ReserveBackfill(),
         )
@@ -150,10 +152,10 @@ class Round:
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
         wanted = [demand for demand in self._problem.demands if demand.policy.steering is Steering.PREFER]
-        load = self._portfolio.conclude().capacity.load() if wanted else None
+        capacity = self._portfolio.conclude().capacity if wanted else None
         for demand in wanted:
-            if load is not None:
-                yield demand.group.pods, scores_of(demand, load)
+            if capacity is not None:
+                yield demand.group.pods, scores_of(demand, capacity.load(demand.potential.utilisation))
 
 
 def run_round(

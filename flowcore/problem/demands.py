@@ -11,13 +11,15 @@ import numpy as np
 from flowcore.classes import Group, VerdictCache, group
 from flowcore.classes.invalidation import NODE_STATE_EVENTS
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
-from flowcore.costs import MODELS, unscheduled_prices, without_idle_images
+from flowcore.costs import MODELS, unscheduled_prices
 from flowcore.costs.arcs import arc_costs
+from flowcore.costs.data_locality import priced_classes
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.filters import round_invariant_fits
 from flowcore.filters.registry import PORTS
+from flowcore.model.cost_policy import Utilisation
 from flowcore.model.policies import Policy
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS
 from flowcore.shares.urgency import urgencies
@@ -146,34 +148,41 @@ def demands_of(
     """All pending pods of a snapshot as demands, in the order of their first pod.
 
     Args:
-        load: of the snapshot.
+        load: of the snapshot, by what pods request.
         models: cost models by the names that policies give.
         cache: what is remembered of earlier rounds.
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
-    classes = without_idle_images({pod.pod_class for pod in snapshot.pending}, snapshot)
+    classes = priced_classes(snapshot.pending, policies, snapshot)
     groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
-    sizes = [counted_amounts(found.pod_class.requests) for found in groups]
+    costs = [policies[found.policy].cost for found in groups]
+    sizes = [
+        counted_amounts(found.pod_class.requests, found.foreseen, cost.utilisation)
+        for found, cost in zip(groups, costs, strict=True)
+    ]
+    loads = {Utilisation.REQUESTED: load} | {
+        each: Load.of(snapshot, each)
+        for each in dict.fromkeys(cost.utilisation for cost in costs)
+        if each is not Utilisation.REQUESTED
+    }
     allowed = [round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter) for found in groups]
     constraints = topology_constraints_of([(found.pod_class, found.signature) for found in groups], snapshot)
     suffered = _most_suffered(groups, constraints, load)
     arcs, firsts, potentials, dearest = [], [], [], 0
-    unit, fullest = (
-        mean_size(sizes, [len(found.pods) for found in groups], load),
-        _fullest(groups, sizes, snapshot, load),
-    )
+    unit = mean_size(sizes, [len(found.pods) for found in groups], loads.values())
+    fullest = {utilisation: _fullest(groups, sizes, snapshot, each) for utilisation, each in loads.items()}
     steepest: dict[NodePotential, Float64s] = {}
     values: dict[NodePotential, Int64s] = {}
-    for found, size, nodes, penalties in zip(groups, sizes, allowed, suffered, strict=True):
-        policy = policies[found.policy]
-        model = models[policy.cost.model]
-        potential = NodePotential.of(model, policy.cost.weights, unit)
+    for found, cost, size, nodes, penalties in zip(groups, costs, sizes, allowed, suffered, strict=True):
+        model, start = models[cost.model], loads[cost.utilisation]
+        potential = NodePotential.of(model, cost, unit)
         if potential not in steepest:
-            steepest[potential], values[potential] = potential.steepest(fullest), potential.values(load)
+            steepest[potential] = potential.steepest(fullest[cost.utilisation])
+            values[potential] = potential.values(start)
         # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
-        arc = arc_costs(found, size, load, snapshot, nodes, policy.cost, model)
+        arc = arc_costs(found, size, start, snapshot, nodes, cost, model)
         arcs.append(arc)
-        firsts.append(_first_increase(size, potential, values[potential], snapshot, load, cache))
+        firsts.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
         if nodes.any():
             slopes = steepest[potential][nodes]

@@ -132,6 +132,11 @@ class TopologyConstraints:
         return not (self.affinity or self.spreads or self.soft_constraints)
 
     @property
+    def fits_flow(self) -> bool:
+        """Whether flows place its pods: what its rules ask is, or nearly is, that domains have capacities."""
+        return not (self.affinity or self.soft_constraints)
+
+    @property
     def may_unblock(self) -> bool:
         """Whether placements may allow it a node that was forbidden."""
         return bool(self.affinity or self.spreads)

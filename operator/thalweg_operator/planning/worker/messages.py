@@ -21,6 +21,7 @@ from flowcore.model.queues import Queue, QueueShare, QueueUsage
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind, GangDisruption, RecentMove, RunningPod
 from flowcore.model.selectors import Labels
+from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject
 from flowcore.problem.result import Bounded
 from thalweg_operator.planning.phases import Phase
@@ -39,6 +40,7 @@ _CHUNKED_FIELDS: Final = (
     "classes",
     "running",
     "removed_running",
+    "measured",
 )
 _CHUNK_SIZE: Final = 1000
 
@@ -69,6 +71,7 @@ class PendingEntry(msgspec.Struct, array_like=True):
     plannable_since: float = 0.0
     queue: str = ""
     preempts: bool = True
+    foreseen: tuple[int, int] | None = None
 
 
 class RunningEntry(msgspec.Struct, array_like=True):
@@ -153,6 +156,7 @@ class RoundRequest(msgspec.Struct):
         queues, queue_usage: all FlowQueues, and what their pods hold, by name.
         running, removed_running: running pods that are new or changed, and keys of those that are gone.
         running_state: None: nobody may be evicted in this round.
+        measured: loads of nodes of which another load counts by measurement than before.
     """
 
     number: int
@@ -185,6 +189,7 @@ class RoundRequest(msgspec.Struct):
     running: list[RunningEntry] = []
     removed_running: list[str] = []
     running_state: RunningState | None = None
+    measured: list[MeasuredLoad] = []
     #: Whether more parts follow (see ``split_request``).
     has_more: bool = False
 

@@ -60,6 +60,7 @@ class Replica:
             (Event.POD_DELETED, rows.fewer_pods),
             (Event.POD_RESIZED, rows.resized_pods),
             (Event.NODE_REPORT, rows.reports),
+            (Event.NODE_MEASURED, rows.measured),
         ):
             if positions:
                 self.cache.change_at(event, positions)
@@ -114,6 +115,7 @@ class Replica:
             classes=list(classes),
             running=running,
             removed_running=[],
+            measured=list(changes.measured),
         )
 
 
@@ -131,4 +133,5 @@ def _to_changes(request: RoundRequest) -> TableChanges:
         ],
         storage=request.storage,
         removed_storage=request.removed_storage,
+        measured=request.measured,
     )
