@@ -63,15 +63,15 @@ def test_a_neighbour_counts_for_as_long_as_it_was_there() -> None:
     """Whether it ended before, runs on, or is gone when the pod is learnt from."""
     history = RunHistory(2)
     mine = Run("web", "n0", WEB, "", "work", 0.0)
-    neighbours = [
+    others = [
         finished("early", "n0", NOISY, -100.0, 25.0),
         Run("late", "n0", NOISY, "", "late", 75.0),
         Run("elsewhere", "n1", NOISY, "", "elsewhere", 0.0),
     ]
     gone = Run("gone", "n0", NOISY, "", "gone", 0.0)
-    history.update([mine, *neighbours, gone], 40.0)
-    history.update([mine, *neighbours], 50.0)  # one has been deleted since: it ended by now
-    history.update([finished("web", "n0", WEB, 0.0, 100.0, "work"), *neighbours], 120.0)
+    history.update([mine, *others, gone], 40.0)
+    history.update([mine, *others], 50.0)  # one has been deleted since: it ended by now
+    history.update([finished("web", "n0", WEB, 0.0, 100.0, "work"), *others], 120.0)
     observed = history.observations(WEB)
     assert [each.beside for each in observed] == [(0.0, pytest.approx(0.25 + 0.25 + 0.5))]
 

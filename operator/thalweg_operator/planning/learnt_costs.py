@@ -16,7 +16,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels, value_of
 from flowcore.model.workload_kinds import WorkloadKind, kind_of
-from thalweg_operator.planning.yielding import yielding
+from thalweg_operator.yielding import yielding
 
 _log = structlog.get_logger()
 #: Seconds between two looks at all pods. Pods that are deleted earlier after their end are not learnt from.
