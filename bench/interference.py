@@ -1,7 +1,7 @@
 """How much longer jobs take for their neighbours and machines, where the true slowdowns are known.
 
     python bench/interference.py
-    python bench/interference.py --nodes 40 --rounds 400 --load 0.8 -o json
+    python bench/interference.py --nodes 40 --load 0.8 -o json
 
 No cluster takes part. Jobs of four kinds come to nodes of two kinds of machines, in batches; each round is planned by
 `flowcore.planning` and carried out at once. A job's true slowdown on its node is
@@ -282,7 +282,7 @@ def print_table(rows: Sequence[Row]) -> None:
 @click.command()
 @click.option("--load", "loads", type=float, multiple=True, default=(0.4, 0.7), show_default=True)
 @click.option("--nodes", default=20, show_default=True)
-@click.option("--rounds", default=200, show_default=True)
+@click.option("--rounds", default=400, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(loads: tuple[float, ...], nodes: int, rounds: int, seed: int, output: str) -> None:
