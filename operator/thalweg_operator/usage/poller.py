@@ -190,7 +190,7 @@ class UsagePoller:
         except Refused as error:
             problem = f"{kind} cannot be read: {error}"
             if error.status in (404, 503):
-                problem += "; is metrics-server installed and available?"
+                problem += "; install metrics-server, or see why it is not available"
         except (ConnectionLost, Garbled) as error:
             problem = f"{kind} cannot be read: {error}"
         self._was_read(plural, problem, poll)
