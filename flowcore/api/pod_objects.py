@@ -10,6 +10,7 @@ from flowcore.api.base import Int32, Quantities, Wire, WireMeta
 from flowcore.api.gangs import WireGangAnnotations, WireSchedulingGroup
 from flowcore.api.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
 from flowcore.api.volumes import WireVolume
+from flowcore.model.numa import NUMA
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, PLANNED, REPLACES
 
 
@@ -64,6 +65,7 @@ class WireToleration(Wire):
 
 class WireResources(Wire):
     requests: Quantities | None = None
+    limits: Quantities | None = None
 
 
 class WirePort(Wire):
@@ -145,6 +147,7 @@ class WirePodStatus(Wire):
     init_container_statuses: list[WireContainerStatus] | None = None
     resources: WireResources | None = None
     allocated_resources: Quantities | None = None
+    qos_class: str | None = None
 
 
 class WirePodAnnotations(WireGangAnnotations):
@@ -155,6 +158,7 @@ class WirePodAnnotations(WireGangAnnotations):
     evictable: str | None = msgspec.field(default=None, name=EVICTABLE)
     during_execution: str | None = msgspec.field(default=None, name=DURING_EXECUTION)
     mirror: str | None = msgspec.field(default=None, name="kubernetes.io/config.mirror")
+    numa: str | None = msgspec.field(default=None, name=NUMA)
 
 
 class WireOwner(Wire):

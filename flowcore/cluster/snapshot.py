@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.cluster.node_reports import Reports
+from flowcore.cluster.numa_room import NumaRoom
 from flowcore.cluster.storage import Storage
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.gangs import Gang
@@ -216,6 +217,7 @@ class Snapshot:
         backfill_history: how long room has been held for gangs so far.
         running: running pods that may leave their nodes; None: nobody may. ``used`` counts them in either case.
         queues: the FlowQueues, and what their pods hold; None: there are none.
+        numa: what is free in the NUMA zones of nodes; None: no node reports them. Not to be changed.
     """
 
     generation: int
@@ -235,6 +237,7 @@ class Snapshot:
     backfill_history: BackfillHistory = NO_BACKFILL_HISTORY
     running: RunningPods | None = None
     queues: QueueState | None = None
+    numa: NumaRoom | None = None
 
     @property
     def free(self) -> Int64s:
@@ -253,6 +256,7 @@ class Snapshot:
             non_zero_requested=self.non_zero_requested[at],
             ports=ports,
             pending=(),
+            numa=None if self.numa is None else self.numa.of_nodes(at),
         )
 
     def vector(self, amounts: Amounts) -> Int64s:

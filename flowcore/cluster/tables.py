@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flowcore.cluster.node_reports import Reports
+from flowcore.cluster.numa_room import NumaRoom
 from flowcore.cluster.snapshot import Int64s, NodeTable, PendingPod, Snapshot
 from flowcore.cluster.storage import Storage
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.gangs import Gang
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node, Report
+from flowcore.model.numa import NumaClaims, NumaNode
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort
@@ -42,6 +44,8 @@ class TableChanges:
         pod_deltas: signature, node name, and how many more (or fewer) such pods hold room there.
         reports: node name and new report.
         storage, removed_storage: storage objects that are new or changed, and the keys of those that are gone.
+        numa, removed_numa: reports on NUMA zones that are new or changed, with what pods take that they may not show;
+            and the nodes whose reports are gone.
     """
 
     nodes: Sequence[Node] = ()
@@ -52,6 +56,8 @@ class TableChanges:
     reports: Sequence[tuple[str, Report]] = ()
     storage: Sequence[StorageObject] = ()
     removed_storage: Sequence[StorageKey] = ()
+    numa: Sequence[tuple[NumaNode, NumaClaims]] = ()
+    removed_numa: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ class ChangedRows:
         reports: positions of nodes with a new report.
         mounts: whether the pods of a node that is not new have mounted other volumes.
         storage_kinds: kinds of the storage objects that changed, sorted.
+        numa: positions of nodes with other NUMA zones, or other room in them.
     """
 
     table_before: NodeTable
@@ -76,6 +83,7 @@ class ChangedRows:
     reports: Sequence[int]
     mounts: bool
     storage_kinds: Sequence[str]
+    numa: Sequence[int] = ()
 
 
 class ClusterTables:
@@ -103,6 +111,9 @@ class ClusterTables:
         self._pod_index = PodIndex() if pod_index is None else pod_index
         self._reports = Reports()
         self._storage = Storage() if storage is None else storage
+        self._numa: dict[str, tuple[NumaNode, NumaClaims]] = {}
+        #: Made of these when it is asked for, for one order of the nodes.
+        self._numa_room: tuple[Mapping[str, int], NumaRoom] | None = None
         if table is not None:
             self._replace_table(table, table.nodes, ())
             self._reports = Reports.of(table.nodes)
@@ -141,6 +152,12 @@ class ClusterTables:
             self._storage.put(each)
         for key in changes.removed_storage:
             self._storage.drop(key)
+        for name in changes.removed_numa:
+            self._numa.pop(name, None)
+        self._numa.update((entry[0].name, entry) for entry in changes.numa)
+        numa = [*(entry[0].name for entry in changes.numa), *changes.removed_numa]
+        if numa:
+            self._numa_room = None
         return ChangedRows(
             table_before=before,
             nodes=[node.name for node in changes.nodes],
@@ -150,6 +167,7 @@ class ClusterTables:
             reports=[self._table.index[node] for node, _ in changes.reports if node in self._table.index],
             mounts=mounts,
             storage_kinds=sorted({key[0] for key in (*map(key_of, changes.storage), *changes.removed_storage)}),
+            numa=[self._table.index[name] for name in numa if name in self._table.index],
         )
 
     def _replace_table(self, table: NodeTable, put: Sequence[Node], removed: Sequence[str]) -> None:
@@ -268,7 +286,16 @@ class ClusterTables:
             backfill_history=backfill_history,
             running=running,
             queues=queues,
+            numa=self._to_numa_room(),
         )
+
+    def _to_numa_room(self) -> NumaRoom | None:
+        if not self._numa:
+            return None
+        index, known = self._table.index, self._numa_room
+        if known is None or known[0] is not index:
+            known = self._numa_room = index, NumaRoom.of(self._numa, index)
+        return known[1]
 
     def full_changes(self) -> TableChanges:
         """All that is known, as changes to tables that know nothing."""
@@ -279,6 +306,7 @@ class ClusterTables:
             pod_deltas=list(self._pod_index.counts()),
             reports=list(self._reports.items()),
             storage=list(self._storage),
+            numa=list(self._numa.values()),
         )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from flowcore.model.gang_spec import GangRef
 from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Delivery, DuringExecution
 from flowcore.model.resources import Amounts
@@ -74,6 +75,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     images: tuple[str, ...] = ()
     #: Containers, init containers among them: what ImageLocality's thresholds count.
     containers: int = 0
+    #: What it needs of the NUMA zones of its node; None: nothing of a certain zone.
+    numa: NumaNeeds | None = None
 
 
 def excluding_nodes(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from flowcore.classes import Group, VerdictCache, group
@@ -17,6 +19,7 @@ from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.filters import round_invariant_fits
 from flowcore.filters.registry import PORTS
+from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS
 from flowcore.shares.urgency import urgencies
@@ -64,6 +67,12 @@ class Demand:
         return len(self.group.pods)
 
     @property
+    def is_placed_alone(self) -> bool:
+        """Whether adding up amounts does not tell whether its pods fit a node beside others."""
+        pod_class = self.group.pod_class
+        return bool(pod_class.host_ports) or pod_class.numa is not None or self.constraints.constrained
+
+    @property
     def counted(self) -> Int64s:
         """int64[4]: what one pod counts for, and 1 for the pod itself."""
         return np.append(self.size, 1.0).astype(np.int64)
@@ -92,6 +101,8 @@ def _counts(found: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCach
         counts = np.minimum(counts, 1)
         for rejection in cache.run_filter(PORTS, found.pod_class, found.signature, snapshot):
             counts[rejection.nodes] = 0
+    if found.pod_class.numa is not None and snapshot.numa is not None:
+        counts = np.minimum(counts, snapshot.numa.counts(found.pod_class.numa))
     return counts
 
 
@@ -123,6 +134,16 @@ def _fullest(groups: Sequence[Group], sizes: Sequence[Float64s], snapshot: Snaps
     return replace(load, taken=taken, pods=load.pods + room)
 
 
+def _without_idle_parts(classes: AbstractSet[PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
+    """Classes in which some part makes no difference in this snapshot -> the same without."""
+    found = dict(without_idle_images(classes, snapshot))
+    if snapshot.numa is None or not snapshot.numa.any_single:
+        for pod_class in classes:
+            if pod_class.numa is not None and not pod_class.numa.everywhere:
+                found[pod_class] = msgspec.structs.replace(found.get(pod_class, pod_class), numa=None)
+    return found
+
+
 def demands_of(
     snapshot: Snapshot,
     load: Load,
@@ -138,7 +159,7 @@ def demands_of(
         cache: what is remembered of earlier rounds.
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
-    classes = without_idle_images({pod.pod_class for pod in snapshot.pending}, snapshot)
+    classes = _without_idle_parts({pod.pod_class for pod in snapshot.pending}, snapshot)
     groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
     sizes = [counted_amounts(found.pod_class.requests) for found in groups]
     allowed = [round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter) for found in groups]

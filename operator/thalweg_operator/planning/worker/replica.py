@@ -60,6 +60,7 @@ class Replica:
             (Event.POD_DELETED, rows.fewer_pods),
             (Event.POD_RESIZED, rows.resized_pods),
             (Event.NODE_REPORT, rows.reports),
+            (Event.NUMA_ZONES, rows.numa),
         ):
             if positions:
                 self.cache.change_at(event, positions)
