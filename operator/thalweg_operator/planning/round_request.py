@@ -14,6 +14,7 @@ from flowcore.model.pods import Pod, PodClass, excluding_nodes
 from flowcore.model.policies import Policy
 from flowcore.model.queues import QueueUsage
 from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.numa import NumaTracker
 from thalweg_operator.planning.persistent_usage import PersistentUsageTracker
 from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report, to_running_entry
@@ -64,6 +65,7 @@ class RequestBuilder:
         self._cluster, self._ledger, self._policies = cluster, ledger, policies
         self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
         self._persistent_usage = PersistentUsageTracker(cluster, clock)
+        self._numa = NumaTracker(cluster, ledger)
         self.backfill_records: tuple[BackfillRecord, ...] = ()
         self._number = 0
 
@@ -120,6 +122,7 @@ class RequestBuilder:
         persistent_usage = await self._persistent_usage.update(governed, self._wall_clock(), fresh=reset)
         running_changes = await self._running_pods.update(changes.namespaces, fresh=reset)
         running = [to_running_entry(pod, classes, signatures) async for pod in yielding(running_changes.put)]
+        numa, removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
         images: dict[tuple[str, int], int] = {}
         reports = [to_node_report(name, report, images) async for name, report in yielding(changes.reports.items())]
         return RoundRequest(
@@ -149,6 +152,8 @@ class RequestBuilder:
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
+            numa=numa,
+            removed_numa=removed_numa,
             deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
         )
 
@@ -185,6 +190,8 @@ def has_changes(request: RoundRequest) -> bool:
         request.namespaces,
         request.pod_deltas,
         request.reports,
+        request.numa,
+        request.removed_numa,
     )
     rest = request.storage or request.removed_storage or request.queues or request.running_state
     return any(changes) or bool(rest)

@@ -115,6 +115,8 @@ class Replica:
             classes=list(classes),
             running=running,
             removed_running=[],
+            numa=list(changes.numa),
+            removed_numa=[],
         )
 
 
@@ -132,4 +134,6 @@ def _to_changes(request: RoundRequest) -> TableChanges:
         ],
         storage=request.storage,
         removed_storage=request.removed_storage,
+        numa=request.numa,
+        removed_numa=request.removed_numa,
     )
