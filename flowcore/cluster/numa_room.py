@@ -206,6 +206,8 @@ class NumaRoom:
         concerned = ((size.total > 0) & self.reported[rows]).any(axis=1)
         found = np.full(len(rows), MANY, dtype=np.int64)
         rows = rows[concerned]
+        if not len(rows):
+            return found
         available = self.available[rows]
         beside = available - self.total[rows][:, np.newaxis]
         in_one = np.where((beside >= 0).all(axis=2), _times(size.total, beside), 0).max(axis=1)
