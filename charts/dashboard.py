@@ -106,6 +106,16 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         ),
     ),
     (
+        "Measured usage",
+        (
+            Panel("Nodes by what counts on them", "short",
+                  (("{{state}}", "max by (state) (thalweg_usage_nodes{SCOPE})"),),
+                  "Empty while no policy asks for measured usage."),
+            Panel("Reads a second", "ops", _rates("thalweg_usage_reads_total", "source", "outcome")),
+            Panel("Time of a poll", "s", _quantiles("thalweg_usage_poll_seconds")),
+        ),
+    ),
+    (
         "kube-scheduler's extender",
         (
             Panel("Answers a second", "ops", _rates("thalweg_extender_answers_total", "verb", "outcome")),

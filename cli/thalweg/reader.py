@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -28,18 +29,30 @@ from flowcore.api import (
     to_queue,
     to_storage_object,
 )
-from flowcore.api.kinds import DISRUPTION_BUDGET, KINDS, NODE_TOPOLOGY, PRIORITY_CLASS, QUEUE, ObjectKind
+from flowcore.api.kinds import (
+    DISRUPTION_BUDGET,
+    KINDS,
+    NODE_METRICS,
+    NODE_TOPOLOGY,
+    POD_METRICS,
+    PRIORITY_CLASS,
+    QUEUE,
+    ObjectKind,
+)
+from flowcore.api.metrics import to_node_sample, to_pod_sample
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
+from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import GangSource
+from flowcore.model.volumes import data_problem
 from thalweg.dump import ADD_PRIORITIES, DUMP_COMMAND, ClusterDump
 from thalweg.files import DumpError, display_name, json_type, parse_objects, read_text
 from thalweg.policy_schema import checked_spec
 from thalweg.priority_classes import PriorityClass, PriorityClasses, check_priority_class
 from thalweg_cost_models import find_models
 
-_READ: frozenset[ObjectKind] = frozenset((*KINDS, DISRUPTION_BUDGET, PRIORITY_CLASS))
+_READ: frozenset[ObjectKind] = frozenset((*KINDS, DISRUPTION_BUDGET, PRIORITY_CLASS, NODE_METRICS, POD_METRICS))
 #: API groups of each kind that is read.
 _GROUPS = {kind.kind: {other.group for other in _READ if other.kind == kind.kind} for kind in _READ}
 _NAMESPACED = frozenset(kind.kind for kind in _READ if kind.namespaced)
@@ -68,7 +81,7 @@ class _Reader:
     """Collects the objects of a dump, file by file."""
 
     def __init__(self) -> None:
-        self._dump, self._intern = ClusterDump(), Interner()
+        self._dump, self._intern, self._now = ClusterDump(), Interner(), time.time()
         self._known: set[_Key] = set()
         self._files: list[str] = []
         #: Number of skipped objects of each kind, and the first object of each.
@@ -181,6 +194,8 @@ class _Reader:
             storage_object = to_storage_object(kind, item)
             if storage_object is not None:
                 cluster.put_storage(storage_object)
+                if problem := data_problem(storage_object):
+                    self._dump.warnings.append(f"{shown}: annotation {DATA}: {problem}; it is ignored")
         elif kind == "PodGroup":
             source = GangSource(str(item.get("apiVersion")).partition("/")[0])
             cluster.put_pod_group(to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
@@ -193,6 +208,8 @@ class _Reader:
             priority_class = msgspec.convert(item, PriorityClass)
             check_priority_class(priority_class)
             self._priority_classes[priority_class.metadata.name] = priority_class
+        elif kind in (NODE_METRICS.kind, POD_METRICS.kind):
+            self._add_sample(item)
         elif kind == "DeviceClass":
             device_class = to_device_class(msgspec.convert(item, WireDeviceClass))
             cluster.set_device_class(device_class.name, device_class)
@@ -209,7 +226,8 @@ class _Reader:
     def _add_pod(self, wire: WirePod, shown: str) -> None:
         pod = to_pod(wire, self._intern)
         if pod.bad_annotation and not pod.blocked_reason:
-            self._dump.warnings.append(f"{shown}: {pod.bad_annotation}: it has no known value and is ignored")
+            problem = pod.annotation_problem or "it has no known value"
+            self._dump.warnings.append(f"{shown}: {pod.bad_annotation}: {problem}; it is ignored")
         self._dump.cluster.put_pod(pod)
         self._without_priority.pop(pod.key, None)
         if wire.spec.priority is None or wire.spec.preemption_policy is None:
@@ -220,6 +238,19 @@ class _Reader:
         self._dump.cluster.set_disruption_budget(budget.key, budget)
         if wire.status is None:
             self._dump.warnings.append(f"{shown}: it has no status, so none of its pods is evicted or moved")
+
+    def _add_sample(self, item: dict[str, Any]) -> None:
+        """A bad sample is left out, and the others count."""
+        dump = self._dump
+        try:
+            if item["kind"] == NODE_METRICS.kind:
+                name, sample = to_node_sample(item, self._now)
+                dump.node_samples[name] = sample
+            else:
+                key, sample = to_pod_sample(item, self._now)
+                dump.pod_samples[key] = sample
+        except ModelError as error:
+            dump.warnings.append(f"{error}. This sample does not count")
 
     def _add_queue(self, wire: WireQueue, shown: str) -> None:
         queue = to_queue(wire)

@@ -17,7 +17,7 @@ from thalweg_operator.api.leader_election import LeaseName
 from thalweg_operator.app import run
 from thalweg_operator.errors import OperatorError
 from thalweg_operator.planning.worker.limits import LEAST_MEMORY, format_memory
-from thalweg_operator.settings import Settings
+from thalweg_operator.settings import Settings, UsageSettings
 
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import nanos, whole_from_nanos
@@ -39,6 +39,7 @@ def run_operator(
     worker_memory: str | None,
     lease: NamespacedName,
     extender: ExtenderOptions,
+    usage: UsageSettings,
     *,
     replicated: bool,
 ) -> None:
@@ -60,6 +61,7 @@ def run_operator(
         records=records,
         dump_directory=dump_directory,
         worker_memory=None if worker_memory is None else _memory(worker_memory),
+        usage=usage,
     )
     try:
         asyncio.run(run(settings, serve))

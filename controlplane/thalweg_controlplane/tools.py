@@ -32,6 +32,7 @@ TOOLS: Final = {
     "promtool": GoProgram(
         "promtool", "github.com/prometheus/prometheus/cmd/promtool", _PROMETHEUS, tags="remove_all_sd"
     ),
+    "metrics-server": GoProgram("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", "v0.9.0"),
 }
 """By name of the executable."""
 

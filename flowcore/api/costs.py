@@ -6,8 +6,24 @@ from typing import Annotated
 
 import msgspec
 
-from flowcore.model.cost_policy import CostPolicy, CostWeights, KnownModels, UnscheduledPrice
+from flowcore.api.workload_kinds import (
+    WireInterference,
+    WireKind,
+    WireMachines,
+    parse_interference,
+    parse_kinds,
+    parse_machines,
+)
+from flowcore.model.cost_policy import (
+    CostPolicy,
+    CostWeights,
+    DataLocality,
+    KnownModels,
+    UnscheduledPrice,
+    Utilisation,
+)
 from flowcore.model.errors import PolicyError
+from flowcore.model.selectors import is_label_key
 
 _Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
 _Factor = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
@@ -24,9 +40,27 @@ class _Weights(msgspec.Struct, rename="camel"):
     idle_resources: _Weight = CostWeights().idle_resources
 
 
-class WireCost(msgspec.Struct):
+class _PricePerGib(msgspec.Struct):
+    node: _Factor = DataLocality().node
+    rack: _Factor = DataLocality().rack
+    zone: _Factor = DataLocality().zone
+    image: _Factor = DataLocality().image
+
+
+class WireDataLocality(msgspec.Struct, rename="camel"):
+    price_per_gib: _PricePerGib = msgspec.field(default_factory=_PricePerGib, name="pricePerGiB")
+    rack_label: str = DataLocality().rack_label
+    zone_label: str = DataLocality().zone_label
+
+
+class WireCost(msgspec.Struct, rename="camel"):
     model: str = "CPUMemory"
     weights: _Weights = msgspec.field(default_factory=_Weights)
+    utilisation: Utilisation = Utilisation.REQUESTED
+    data_locality: WireDataLocality | None = None
+    kinds: list[WireKind] = msgspec.field(default_factory=list)
+    interference: WireInterference | None = None
+    machines: WireMachines | None = None
 
 
 class WireUnscheduled(msgspec.Struct, rename="camel"):
@@ -43,7 +77,7 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
         models: the cost models that it may name.
 
     Raises:
-        PolicyError: the model cannot be used; the error names the field.
+        PolicyError: the model cannot be used, or kinds of workload are not valid; the error names the field.
     """
     if wire.model not in models.names:
         known, why = ", ".join(models.names), models.problems.get(wire.model)
@@ -53,7 +87,25 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
             if why
             else f'"{wire.model}" is not one of {known}',
         )
-    return CostPolicy(wire.model, CostWeights(**msgspec.structs.asdict(wire.weights)))
+    locality = None if wire.data_locality is None else _parse_data_locality(wire.data_locality)
+    kinds = parse_kinds(wire.kinds)
+    return CostPolicy(
+        model=wire.model,
+        weights=CostWeights(**msgspec.structs.asdict(wire.weights)),
+        utilisation=wire.utilisation,
+        data_locality=locality,
+        kinds=kinds,
+        interference=parse_interference(wire.interference, kinds),
+        machines=parse_machines(wire.machines, kinds),
+    )
+
+
+def _parse_data_locality(wire: WireDataLocality) -> DataLocality:
+    for name, label in (("rackLabel", wire.rack_label), ("zoneLabel", wire.zone_label)):
+        if not is_label_key(label):
+            raise PolicyError(f"spec.cost.dataLocality.{name}", f'"{label}" is no key of a label')
+    prices = msgspec.structs.asdict(wire.price_per_gib)
+    return DataLocality(**prices, rack_label=wire.rack_label, zone_label=wire.zone_label)
 
 
 def parse_unscheduled(wire: WireUnscheduled) -> UnscheduledPrice:

@@ -76,7 +76,12 @@ POD_GROUPS: Final = {
 POLICY: Final = ObjectKind(KIND, PLURAL, GROUP, (VERSION,))
 QUEUE: Final = ObjectKind(queues.KIND, queues.PLURAL, GROUP, (VERSION,))
 
-#: All of them.
+_METRICS: Final = "metrics.k8s.io"
+#: In dumps, and polled: nobody can watch them.
+NODE_METRICS: Final = ObjectKind("NodeMetrics", "nodes", _METRICS, ("v1beta1",))
+POD_METRICS: Final = ObjectKind("PodMetrics", "pods", _METRICS, ("v1beta1",), namespaced=True)
+
+#: All that are watched.
 KINDS: Final = (
     NODE,
     POD,

@@ -10,6 +10,7 @@ from flowcore.api.base import Int32, Quantities, Wire, WireMeta
 from flowcore.api.gangs import WireGangAnnotations, WireSchedulingGroup
 from flowcore.api.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
 from flowcore.api.volumes import WireVolume
+from flowcore.model.data import DATA
 from flowcore.model.numa import NUMA
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, PLANNED, REPLACES
 
@@ -158,6 +159,7 @@ class WirePodAnnotations(WireGangAnnotations):
     evictable: str | None = msgspec.field(default=None, name=EVICTABLE)
     during_execution: str | None = msgspec.field(default=None, name=DURING_EXECUTION)
     mirror: str | None = msgspec.field(default=None, name="kubernetes.io/config.mirror")
+    data: str | None = msgspec.field(default=None, name=DATA)
     numa: str | None = msgspec.field(default=None, name=NUMA)
 
 

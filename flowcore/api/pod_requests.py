@@ -73,10 +73,20 @@ def images_of(spec: WirePodSpec) -> tuple[str, ...]:
 
     Source: kube-scheduler plugins/imagelocality (normalizedImageName): a name without a tag means ``:latest``.
     """
+    return tuple(sorted(name if _has_tag(name) else f"{name}:latest" for name in _references(spec)))
+
+
+def repositories_of(spec: WirePodSpec) -> tuple[str, ...]:
+    """The same without tags and digests: all versions of an image have one name."""
+    names = (name.partition("@")[0] for name in _references(spec))
+    return tuple(sorted(name.rpartition(":")[0] if _has_tag(name) else name for name in names))
+
+
+def _references(spec: WirePodSpec) -> list[str]:
     names = [container.image for container in (spec.init_containers or []) + (spec.containers or [])]
     names += [volume.image.reference for volume in spec.volumes or () if volume.image is not None]
-    return tuple(sorted(_with_tag(name) for name in names if name))
+    return [name for name in names if name]
 
 
-def _with_tag(name: str) -> str:
-    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+def _has_tag(name: str) -> bool:
+    return name.rfind(":") > name.rfind("/")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from flowcore.api.base import Interner, Wire, to_labels, to_seconds
+from flowcore.api.data import parse_data
 from flowcore.api.gangs import to_gang
 from flowcore.api.inter_pod_constraints import anti_affinity_only, to_inter_pod_constraints
 from flowcore.api.node_features import needed_features
@@ -20,9 +21,10 @@ from flowcore.api.pod_objects import (
     WirePodSpec,
     WirePodStatus,
 )
-from flowcore.api.pod_requests import has_resize, host_ports_of, images_of, requests_of
+from flowcore.api.pod_requests import has_resize, host_ports_of, images_of, repositories_of, requests_of
 from flowcore.api.selectors import to_node_term
 from flowcore.api.volumes import to_volumes
+from flowcore.model.data import DATA, DataSource
 from flowcore.model.devices import needs_devices
 from flowcore.model.errors import ModelError
 from flowcore.model.numa import NumaNeeds
@@ -30,6 +32,7 @@ from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, GATE, DuringExecution
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
+from flowcore.model.usage import UsageClass
 from flowcore.model.volumes import ClaimVolume, Disk, Volumes
 
 #: Usage of a bound pod whose requests cannot be read: it fills its node, so that no unknown room is given away.
@@ -92,6 +95,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
     if not node_name:
         blocked_reason = blocked_reason or "; ".join(str(each) for each in annotation_errors)
     during_execution, bad_rules_annotation = _during_execution(meta.annotations)
+    data, data_problem = _data(meta.annotations) if not node_name else ((), "")
     controller = next((owner for owner in meta.owner_references or () if owner.controller), _NO_OWNER)
     unschedulable = next((c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
     # A pod behind our own gate waits for us; behind another gate nobody may place it. The API server's message about
@@ -104,7 +108,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         name=meta.name,
         uid=meta.uid or "",
         pod_class=intern(
-            _pod_class(spec, requests, volumes, numa) if excess is None else _usage_class(spec, requests, volumes)
+            _pod_class(spec, requests, volumes, data, numa) if excess is None else _usage_class(spec, requests, volumes)
         ),
         labels=labels,
         scheduler_name=spec.scheduler_name or "default-scheduler",
@@ -131,13 +135,17 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         succeeded=status.phase == "Succeeded",
         owner=intern(controller.uid),
         permanent=controller.kind in _PERMANENT,
-        bad_annotation=annotation_errors[0].field if annotation_errors else bad_rules_annotation,
+        bad_annotation=annotation_errors[0].field
+        if annotation_errors
+        else bad_rules_annotation or (f"annotation {DATA}" if data_problem else ""),
+        annotation_problem=data_problem,
         replaces=_replaces(meta.annotations),
         preempts=spec.preemption_policy != "Never",
         started=to_seconds(status.start_time) if node_name else 0.0,
         static=meta.annotations is not None and meta.annotations.mirror is not None,
         immovable_reason=intern(_immovable_reason(wire, status, controller)) if node_name else "",
         during_execution=during_execution,
+        usage_class=intern(UsageClass(namespace, intern(repositories_of(spec)), requests)),
     )
 
 
@@ -150,6 +158,17 @@ def _during_execution(annotations: WirePodAnnotations | None) -> tuple[DuringExe
         return DuringExecution(text), ""
     except ValueError:
         return DuringExecution.IGNORE, f"annotation {DURING_EXECUTION}"
+
+
+def _data(annotations: WirePodAnnotations | None) -> tuple[tuple[DataSource, ...], str]:
+    """Where its data is, and why that cannot be read: then the pod is planned as if it read none."""
+    text = None if annotations is None else annotations.data
+    if text is None:
+        return (), ""
+    try:
+        return parse_data(text), ""
+    except ModelError as error:
+        return (), error.problem
 
 
 def _immovable_reason(wire: WirePod, status: WirePodStatus, controller: WireOwner) -> str:
@@ -222,7 +241,9 @@ def to_unreadable_pod(raw: bytes, problem: str) -> Pod:
     )
 
 
-def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes, numa: NumaNeeds | None) -> PodClass:
+def _pod_class(
+    spec: WirePodSpec, requests: Amounts, volumes: Volumes, data: tuple[DataSource, ...], numa: NumaNeeds | None
+) -> PodClass:
     node_affinity = (spec.affinity.node_affinity if spec.affinity else None) or WireNodeAffinity()
     required = None
     if node_affinity.required is not None:
@@ -247,6 +268,7 @@ def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes, numa: Num
         # A bound pod pulls no more images. Without them, bound pods of different images share one class.
         images=() if spec.node_name else images_of(spec),
         containers=0 if spec.node_name else len(spec.containers or ()) + len(spec.init_containers or ()),
+        data=data,
         numa=numa,
     )
 

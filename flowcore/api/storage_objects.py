@@ -9,12 +9,14 @@ import msgspec
 
 from flowcore.api.base import Int32, Interner, Quantities, Quantity, Wire, WireMeta, to_labels
 from flowcore.api.csi_migration import InTreeSource, attachment_of, migrated_affinity, plugin_of
+from flowcore.api.data import parse_data
 from flowcore.api.selectors import (
     WireLabelSelector,
     WireNodeSelector,
     to_label_selector,
     to_node_term,
 )
+from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import nanos, whole_from_nanos
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
@@ -198,6 +200,7 @@ def to_claim(wire: WireClaim) -> Claim:
         attributes_class=spec.volume_attributes_class_name or "",
         selector=None if spec.selector is None else to_label_selector(spec.selector),
         problem=problem,
+        **_data(annotations),
     )
 
 
@@ -232,7 +235,18 @@ def to_volume(wire: WirePersistentVolume) -> PersistentVolume:
         attachment=attachment,
         plugin=plugin,
         migrated_affinity=migrated_affinity(plugin, affinity, labels),
+        **_data(meta.annotations or {}),
     )
+
+
+def _data(annotations: dict[str, str]) -> dict[str, Any]:
+    """The fields ``data`` and ``data_problem``."""
+    if DATA not in annotations:
+        return {}
+    try:
+        return {"data": parse_data(annotations[DATA])}
+    except ModelError as error:
+        return {"data_problem": error.problem}
 
 
 def _fields(ref: WireClaimRef) -> tuple[str, str, str]:

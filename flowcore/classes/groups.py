@@ -22,6 +22,7 @@ from flowcore.model.pod_index import (
 )
 from flowcore.model.pods import PodClass
 from flowcore.model.selector_index import SelectorIndex
+from flowcore.model.workload_kinds import penalty_match
 from flowcore.topology.limits import limit_match
 
 _NO_CLASSES: Mapping[PodClass, PodClass] = {}
@@ -30,7 +31,7 @@ _NO_GANGS: Mapping[str, Gang] = {}
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pods of one class under one policy and of one queue, the longest waiting first.
+    """Pods of one class under one policy, of one queue and of one foreseen use, the longest waiting first.
 
     Within a group pods are interchangeable, so those that waited longest are placed first.
 
@@ -42,6 +43,11 @@ class Group:
     policy: str
     signature: PodSignature
     pods: tuple[PendingPod, ...]
+
+    @property
+    def foreseen(self) -> tuple[int, int] | None:
+        """Cpu (milli-cores) and memory (bytes) that each pod is expected to use; None: unknown."""
+        return self.pods[0].foreseen
 
 
 def group(
@@ -63,7 +69,16 @@ def group(
     one_domain = {name for name, gang in gangs.items() if gang.topology_key}
     readers = _LabelReaders(pending, pod_index)
     found: dict[
-        tuple[PodClass, str, InterPodConstraints | None, str, frozenset[_Reader], tuple[str, ...], str],
+        tuple[
+            PodClass,
+            str,
+            InterPodConstraints | None,
+            str,
+            frozenset[_Reader],
+            tuple[str, ...],
+            str,
+            tuple[int, int] | None,
+        ],
         list[PendingPod],
     ] = {}
     for pod in pending:
@@ -77,7 +92,17 @@ def group(
         pod_class = classes.get(pod.pod_class, pod.pod_class)
         own_gangs = tuple(name for name in pod.gangs if name in one_domain) if one_domain else ()
         found.setdefault(
-            (pod_class, pod.policy, constraints, namespace, readers.of(pod.signature), own_gangs, pod.queue), []
+            (
+                pod_class,
+                pod.policy,
+                constraints,
+                namespace,
+                readers.of(pod.signature),
+                own_gangs,
+                pod.queue,
+                pod.foreseen,
+            ),
+            [],
         ).append(pod)
     return tuple(
         Group(pod_class, policy, pods[0].signature, tuple(sorted(pods, key=lambda p: (p.waiting_since, p.key))))
@@ -107,6 +132,7 @@ class _LabelReaders:
                     SpreadMatch(namespace, each.selector) for each in (*constraints.spread, *constraints.soft_spread)
                 )
                 readers.update(limit_match(limit) for limit in constraints.limits)
+                readers.update(penalty_match(penalty) for penalty in constraints.penalties)
         for reader in readers:
             self._index.add(reader, reader.selector)
         self._any = bool(readers) or pod_index.has_preferred_terms

@@ -46,6 +46,7 @@ class Event(Enum):
     NODE_ALLOCATABLE = "allocatable of a node changes, or whether it can be read"
     NODE_FEATURES = "a node declares other features"
     NODE_REPORT = "a node reports other images or another bandwidth"
+    NODE_MEASURED = "another load of a node is measured"
     POD_VOLUMES = "a pod with volumes takes a node or leaves it"
     PERSISTENT_VOLUME = "a PersistentVolume comes, goes or changes"
     CLAIM = "a PersistentVolumeClaim comes, goes or changes"
@@ -83,7 +84,14 @@ STORAGE_EVENTS: Mapping[str, Event] = {
 
 #: Events that may change what a node offers or what is used there.
 NODE_STATE_EVENTS = frozenset(
-    {*NODE_FIELDS.values(), Event.NODE_ADDED, Event.POD_ADDED, Event.POD_DELETED, Event.POD_RESIZED}
+    {
+        *NODE_FIELDS.values(),
+        Event.NODE_ADDED,
+        Event.NODE_MEASURED,
+        Event.POD_ADDED,
+        Event.POD_DELETED,
+        Event.POD_RESIZED,
+    }
 )
 
 

@@ -179,6 +179,7 @@ class PendingPod:
         plannable_since: when it could first be planned; 0: unknown, then ``created`` counts.
         preempts: whether running pods may be evicted for it (spec.preemptionPolicy).
         queue: name of the FlowQueue that it counts for; "": none.
+        foreseen: cpu (milli-cores) and memory (bytes) that it is expected to use; None: unknown, or of no interest.
     """
 
     key: str
@@ -192,6 +193,7 @@ class PendingPod:
     plannable_since: float = 0.0
     preempts: bool = True
     queue: str = ""
+    foreseen: tuple[int, int] | None = None
 
     @property
     def waiting_since(self) -> float:
@@ -217,6 +219,8 @@ class Snapshot:
         backfill_history: how long room has been held for gangs so far.
         running: running pods that may leave their nodes; None: nobody may. ``used`` counts them in either case.
         queues: the FlowQueues, and what their pods hold; None: there are none.
+        measured: float64[N, 3], cpu (milli-cores), memory (bytes) and bandwidth (bits per second) that count as used by
+            measurement (model/usage.py MeasuredLoad); NaN: not measured. None: nothing is.
         numa: what is free in the NUMA zones of nodes; None: no node reports them. Not to be changed.
     """
 
@@ -237,6 +241,7 @@ class Snapshot:
     backfill_history: BackfillHistory = NO_BACKFILL_HISTORY
     running: RunningPods | None = None
     queues: QueueState | None = None
+    measured: NDArray[np.float64] | None = None
     numa: NumaRoom | None = None
 
     @property
@@ -256,6 +261,7 @@ class Snapshot:
             non_zero_requested=self.non_zero_requested[at],
             ports=ports,
             pending=(),
+            measured=None if self.measured is None else self.measured[at],
             numa=None if self.numa is None else self.numa.of_nodes(at),
         )
 
@@ -274,9 +280,22 @@ class Snapshot:
     def with_usage(
         self, used: Int64s, non_zero_requested: Int64s, ports: Mapping[int, frozenset[HostPort]], pod_index: PodIndex
     ) -> Snapshot:
-        """The same nodes with other pods on them and nothing pending."""
+        """The same nodes with other pods on them and nothing pending.
+
+        What comes or goes changes what is measured as it changes what is requested: nobody has measured it yet.
+        """
+        measured = self.measured
+        if measured is not None:
+            measured = measured.copy()
+            measured[:, :2] = np.maximum(measured[:, :2] + (non_zero_requested - self.non_zero_requested), 0.0)
         return replace(
-            self, used=used, non_zero_requested=non_zero_requested, ports=ports, pod_index=pod_index, pending=()
+            self,
+            used=used,
+            non_zero_requested=non_zero_requested,
+            ports=ports,
+            pod_index=pod_index,
+            pending=(),
+            measured=measured,
         )
 
 

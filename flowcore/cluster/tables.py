@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowcore.cluster.node_reports import Reports
 from flowcore.cluster.numa_room import NumaRoom
@@ -28,6 +30,7 @@ from flowcore.model.queues import QueueState
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.selectors import Labels
+from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject, key_of
 
 _MAX_INT64 = 2**63 - 1
@@ -44,6 +47,7 @@ class TableChanges:
         pod_deltas: signature, node name, and how many more (or fewer) such pods hold room there.
         reports: node name and new report.
         storage, removed_storage: storage objects that are new or changed, and the keys of those that are gone.
+        measured: of each node on which something else counts as used by measurement than before, and of each new node.
         numa, removed_numa: reports on NUMA zones that are new or changed, with what pods take that they may not show;
             and the nodes whose reports are gone.
     """
@@ -56,6 +60,7 @@ class TableChanges:
     reports: Sequence[tuple[str, Report]] = ()
     storage: Sequence[StorageObject] = ()
     removed_storage: Sequence[StorageKey] = ()
+    measured: Sequence[MeasuredLoad] = ()
     numa: Sequence[tuple[NumaNode, NumaClaims]] = ()
     removed_numa: Sequence[str] = ()
 
@@ -70,6 +75,7 @@ class ChangedRows:
         more_pods, fewer_pods, resized_pods: positions of nodes with more pods, with fewer, and with as many that hold
             something else; new nodes are left out.
         reports: positions of nodes with a new report.
+        measured: positions of nodes with another measured load.
         mounts: whether the pods of a node that is not new have mounted other volumes.
         storage_kinds: kinds of the storage objects that changed, sorted.
         numa: positions of nodes with other NUMA zones, or other room in them.
@@ -83,6 +89,7 @@ class ChangedRows:
     reports: Sequence[int]
     mounts: bool
     storage_kinds: Sequence[str]
+    measured: Sequence[int] = ()
     numa: Sequence[int] = ()
 
 
@@ -108,6 +115,9 @@ class ClusterTables:
         self._used: Int64s = self._allocatable.copy()
         self._non_zero_requested: Int64s = np.zeros((0, 2), dtype=np.int64)
         self._ports: dict[int, frozenset[HostPort]] = {}
+        #: Of nodes with any measured load.
+        self._measured: dict[str, MeasuredLoad] = {}
+        self._measured_rows: NDArray[np.float64] = np.zeros((0, 3))
         self._pod_index = PodIndex() if pod_index is None else pod_index
         self._reports = Reports()
         self._storage = Storage() if storage is None else storage
@@ -141,6 +151,7 @@ class ClusterTables:
                 self._usage.pop(name, None)
                 self._reports.put(name, None)
                 self._storage.mount(name, ())
+                self._measured.pop(name, None)
         more_pods, fewer_pods, resized_pods, mounts = self._apply_usage(changes.usage, before)
         for namespace, labels in changes.namespaces.items():
             self._pod_index.set_namespace(namespace, labels)
@@ -148,6 +159,7 @@ class ClusterTables:
             self._pod_index.change(signature, node, delta)
         for node, report in changes.reports:
             self._reports.put(node, report)
+        self._apply_measured(changes.measured)
         for each in changes.storage:
             self._storage.put(each)
         for key in changes.removed_storage:
@@ -167,6 +179,7 @@ class ClusterTables:
             reports=[self._table.index[node] for node, _ in changes.reports if node in self._table.index],
             mounts=mounts,
             storage_kinds=sorted({key[0] for key in (*map(key_of, changes.storage), *changes.removed_storage)}),
+            measured=[self._table.index[each.node] for each in changes.measured if each.node in self._table.index],
             numa=[self._table.index[name] for name in numa if name in self._table.index],
         )
 
@@ -177,6 +190,7 @@ class ClusterTables:
             self._allocatable, self._used, self._non_zero_requested = (
                 _moved(values, rows) for values in (self._allocatable, self._used, self._non_zero_requested)
             )
+            self._measured_rows = np.where(rows[:, np.newaxis] < 0, np.nan, _moved(self._measured_rows, rows))
             if self._ports:
                 places = enumerate(rows.tolist())
                 self._ports = {at: self._ports[place] for at, place in places if place in self._ports}
@@ -248,6 +262,17 @@ class ClusterTables:
             rows.append(row)
         return more_pods, fewer_pods, resized_pods, mounts
 
+    def _apply_measured(self, loads: Iterable[MeasuredLoad]) -> None:
+        for load in loads:
+            row = self._table.index.get(load.node)
+            if row is None:
+                continue
+            self._measured_rows[row] = [np.nan if each is None else each for each in load.amounts]
+            if load.is_empty:
+                self._measured.pop(load.node, None)
+            else:
+                self._measured[load.node] = load
+
     def age(self) -> None:
         """To be called now and then: drops what nobody asked for since the last call but one."""
         self._table.age()
@@ -286,6 +311,7 @@ class ClusterTables:
             backfill_history=backfill_history,
             running=running,
             queues=queues,
+            measured=self._measured_rows if self._measured else None,
             numa=self._to_numa_room(),
         )
 
@@ -306,13 +332,14 @@ class ClusterTables:
             pod_deltas=list(self._pod_index.counts()),
             reports=list(self._reports.items()),
             storage=list(self._storage),
+            measured=list(self._measured.values()),
             numa=list(self._numa.values()),
         )
 
 
-def _moved(values: Int64s, rows: Int64s) -> Int64s:
+def _moved(values: NDArray[Any], rows: Int64s) -> NDArray[Any]:
     """The rows at these positions; zeros where the position is -1."""
-    moved = np.zeros((len(rows), values.shape[1]), dtype=np.int64)
+    moved = np.zeros((len(rows), values.shape[1]), dtype=values.dtype)
     present = rows >= 0
     moved[present] = values[rows[present]]
     return moved

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from flowcore.classes.groups import Group
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs.data_locality import data_costs
+from flowcore.costs.interference import interference
+from flowcore.costs.machines import machine_costs
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.costs.preferences import preferences
 from flowcore.model.cost_policy import CostPolicy
@@ -21,4 +24,11 @@ def arc_costs(
         model: the one that ``cost`` names.
     """
     found = model.arc_costs(group.pod_class, size, load, cost.weights)
-    return found + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
+    found = found + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
+    if cost.data_locality is not None:
+        found += data_costs(group.pod_class, snapshot, cost.data_locality)
+    if cost.interference is not None:
+        found += interference(group.signature, snapshot)
+    if cost.machines is not None:
+        found += machine_costs(group.signature, cost.machines, snapshot.table)
+    return found

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.cluster.snapshot import MAX_NON_ZERO_REQUEST, Int64s, NodeTable, Snapshot, non_zero_requests
-from flowcore.model.cost_policy import CostWeights
+from flowcore.model.cost_policy import CostWeights, Utilisation
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS, Amounts
 
@@ -24,8 +24,9 @@ class Load:
 
     Attributes:
         capacity: float64[N, 3], allocatable cpu (milli), memory (bytes) and network bandwidth (bits per second).
-        taken: float64[N, 3], what pods there count for (see snapshot.ASSUMED_CPU); of bandwidth what they ask for, or
-            what was measured as the round began if that is more.
+        taken: float64[N, 3], what pods there count for (see snapshot.DEFAULT_MILLI_CPU_REQUEST), or what was measured
+            as the round began and what pods of the round count for; of bandwidth what pods ask for, or what was
+            measured if that is more.
         pods_allowed: float64[N], allocatable pods.
         pods: float64[N], pods there.
     """
@@ -37,16 +38,27 @@ class Load:
     pods: Float64s
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Load:
-        """The load of a snapshot's nodes as they stand."""
+    def of(cls, snapshot: Snapshot, utilisation: Utilisation = Utilisation.REQUESTED) -> Load:
+        """The load of a snapshot's nodes as they stand.
+
+        Args:
+            utilisation: what cpu and memory count as taken; of a node that is not measured it is what pods request.
+        """
         columns, pods = [snapshot.resources.index(name) for name in (CPU, MEMORY)], snapshot.resources.index(PODS)
         allocatable, used = snapshot.allocatable, snapshot.used
         capacity, taken = np.zeros((len(used), 3)), np.zeros((len(used), 3))
         capacity[:, :2], taken[:, :2] = allocatable[:, columns], snapshot.non_zero_requested
+        measured = snapshot.measured
+        if measured is not None and utilisation is not Utilisation.REQUESTED:
+            least = taken[:, :2] if utilisation is Utilisation.LARGER else 0.0
+            taken[:, :2] = np.where(np.isnan(measured[:, :2]), taken[:, :2], np.maximum(measured[:, :2], least))
         if BANDWIDTH in snapshot.resources:
             at = snapshot.resources.index(BANDWIDTH)
             capacity[:, 2] = allocatable[:, at]
-            taken[:, 2] = np.maximum(used[:, at], snapshot.reports.bandwidth(snapshot.table.index))
+            seen = snapshot.reports.bandwidth(snapshot.table.index)
+            if measured is not None:
+                seen = np.where(np.isnan(measured[:, 2]), seen, measured[:, 2])
+            taken[:, 2] = np.maximum(used[:, at], seen)
         return cls(
             table=snapshot.table,
             capacity=capacity,
@@ -71,10 +83,22 @@ class Load:
         )
 
 
-def counted_amounts(requests: Amounts) -> Float64s:
-    """float64[3]: what a pod counts for, in the columns of ``Load.taken``."""
+def counted_amounts(
+    requests: Amounts,
+    foreseen: tuple[int, int] | None = None,
+    utilisation: Utilisation = Utilisation.REQUESTED,
+) -> Float64s:
+    """float64[3]: what a pod counts for, in the columns of ``Load.taken``.
+
+    Args:
+        foreseen: cpu (milli-cores) and memory (bytes) that it is expected to use; None: unknown, so its requests count.
+    """
     bandwidth = min(dict(requests).get(BANDWIDTH, 0), MAX_NON_ZERO_REQUEST)
-    return np.array([*non_zero_requests(requests), bandwidth], dtype=np.float64)
+    requested = np.array([*non_zero_requests(requests), bandwidth], dtype=np.float64)
+    if foreseen is None or utilisation is Utilisation.REQUESTED:
+        return requested
+    used = np.minimum(np.array([*foreseen, bandwidth], dtype=np.float64), MAX_NON_ZERO_REQUEST)
+    return np.maximum(used, requested) if utilisation is Utilisation.LARGER else used
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ of what pods pay is the same in whatever order they come.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import CostModel, Float64s, Load
-from flowcore.model.cost_policy import CostWeights
+from flowcore.model.cost_policy import CostPolicy, CostWeights, Utilisation
 
 #: No pod counts as more than this many pods of mean size.
 _MOST_UNITS = 32.0
@@ -29,16 +29,19 @@ class NodePotential:
     Attributes:
         weights: with the weights of preferences at zero.
         unit: what a pod of mean size counts for, in the columns of ``Load.taken``.
+        utilisation: what the loads are made of that it is asked about.
     """
 
     model: CostModel
     weights: CostWeights
     unit: tuple[float, ...]
+    utilisation: Utilisation = Utilisation.REQUESTED
 
     @classmethod
-    def of(cls, model: CostModel, weights: CostWeights, unit: tuple[float, ...]) -> NodePotential:
+    def of(cls, model: CostModel, cost: CostPolicy, unit: tuple[float, ...]) -> NodePotential:
         """The potential for pods of a policy."""
-        return cls(model, CostWeights(weights.least_requested, weights.balance, *[0] * 6), unit)
+        weights = CostWeights(cost.weights.least_requested, cost.weights.balance, *[0] * 6)
+        return cls(model, weights, unit, cost.utilisation)
 
     @cached_property
     def _unit(self) -> Float64s:
@@ -104,7 +107,7 @@ class NodePotential:
         return self.values(stacked)
 
 
-def mean_size(sizes: Sequence[Float64s], counts: Sequence[int], load: Load) -> tuple[float, ...]:
+def mean_size(sizes: Sequence[Float64s], counts: Sequence[int], loads: Iterable[Load]) -> tuple[float, ...]:
     """What a pod of mean size counts for, of those that count for anything; powers of two.
 
     So a pod of mean size pays for a node what it pays where all pods are alike, whatever the sizes of the others.
@@ -113,13 +116,15 @@ def mean_size(sizes: Sequence[Float64s], counts: Sequence[int], load: Load) -> t
 
     Args:
         sizes, counts: float64[3] of a pod of each class, and its pods.
-        load: of all nodes.
+        loads: of all nodes, by each utilisation that is asked for.
     """
     if not sizes:
         return (1.0, 1.0, 1.0)
     size, pods = np.array(sizes), np.array(counts, dtype=np.float64)[:, np.newaxis]
     mean = (size * pods).sum(axis=0) / np.maximum(((size > 0) * pods).sum(axis=0), 1.0)
-    largest = np.maximum(load.capacity, load.taken).max(axis=0, initial=0.0)
+    largest = np.zeros(3)
+    for load in loads:
+        largest = np.maximum(largest, np.maximum(load.capacity, load.taken).max(axis=0, initial=0.0))
     least = np.maximum(size.max(axis=0) / _MOST_UNITS, largest / _MOST_UNITS_OF_NODES)
     unit = 2.0 ** np.rint(np.log2(np.maximum(np.maximum(mean, least), 1.0)))
     # What no pod of the round counts for, none pays for.

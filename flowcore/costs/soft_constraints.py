@@ -1,9 +1,12 @@
-"""Preferences between pods of a round: preferred affinity and anti-affinity, ScheduleAnyway.
+"""Preferences between pods of a round: preferred affinity and anti-affinity, ScheduleAnyway, interference.
 
 A class is priced once, as its round begins, by the pods that run. As pods of the round are placed, its preferences are
 priced again by the same formulas (costs/preferences.py), with those pods among the running ones. So its pods are placed
 one after the other, as kube-scheduler would; only the greedy method does that. In the cost of a plan each pod pays for
 its preferences with all other pods of the plan among the running ones: their order does not matter.
+
+Penalties between kinds of workload (costs/interference.py) are not scaled, and concern a pod's own node alone. In the
+cost of a plan each pod pays what it suffers. A pod that is placed next pays that and what others suffer from it.
 
 Required affinity of pods of the round, which attracts others with a weight of 1 in kube-scheduler, is left out.
 """
@@ -40,7 +43,7 @@ class SoftConstraintCosts:
     ) -> None:
         """Pods of a class, and bool[N] the nodes that they may use, as the round begins."""
         self._soft_constraints, self._allowed, self._weights = soft_constraints, allowed, weights
-        self._reads = tuple(dict.fromkeys(soft_constraints.reads))
+        self._compared = tuple(dict.fromkeys(soft_constraints.compared))
         table, pod_index = snapshot.table, snapshot.pod_index
         affinity = affinity_weights(signature, pod_index, table) if soft_constraints.affinity_weights else None
         self._affinity: Int64s = np.zeros(len(table.nodes), dtype=np.int64) if affinity is None else affinity
@@ -51,8 +54,11 @@ class SoftConstraintCosts:
         self.initial_cost = self._cost(self._affinity, self._spread)
 
     def added_cost(self, counts: DomainCounts) -> Int64s:
-        """int64[N]: how much dearer the pods of the round make each node; below zero: cheaper."""
-        return self._added_cost({counter: counts.added(counter) for counter in self._reads})
+        """int64[N]: how much dearer the pods of the round make each node for the next pod; below zero: cheaper."""
+        cost = self._added_cost({counter: counts.added(counter) for counter in self._compared})
+        for counter, price in self._soft_constraints.penalties:
+            cost += price * counts.added(counter)
+        return cost
 
     def added_by_others(self, counts: DomainCounts, increments: Iterable[DomainCounter], nodes: Int64s) -> Int64s:
         """int64[K]: what a placed pod of the class pays on each of these nodes for all other pods of the round.
@@ -61,18 +67,23 @@ class SoftConstraintCosts:
             counts: all pods of the round.
             increments: the counters that the pod itself raises.
         """
-        own = [counter for counter in self._reads if counter in set(increments)]
-        added = {counter: counts.added(counter) for counter in self._reads}
+        raised = set(increments)
+        prices = np.zeros(len(nodes), dtype=np.int64)
+        for counter, price in self._soft_constraints.suffered:
+            prices += price * (counts.added(counter)[nodes] - (counter in raised))
+        if not self._compared:
+            return prices
+        own = [counter for counter in self._compared if counter in raised]
+        added = {counter: counts.added(counter) for counter in self._compared}
         # Pods that count in the same domains pay the same way.
         domains = np.array(
             [np.where(each.counted_nodes[nodes], each.domains.codes[nodes], -1) for each in own], dtype=np.int64
         ).reshape(len(own), len(nodes))
         places, member = np.unique(domains, axis=1, return_inverse=True)
-        prices = np.zeros(len(nodes), dtype=np.int64)
         for at, place in enumerate(places.T.tolist()):
             less = {each: added[each] - (each.domains.codes == domain) for each, domain in zip(own, place, strict=True)}
             mine = member.ravel() == at
-            prices[mine] = self._added_cost({**added, **less})[nodes[mine]]
+            prices[mine] += self._added_cost({**added, **less})[nodes[mine]]
         return prices
 
     def _added_cost(self, added: Mapping[DomainCounter, Int64s]) -> Int64s:

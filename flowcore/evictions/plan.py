@@ -21,6 +21,7 @@ from flowcore.evictions.state import Checkpoint, EvictionState
 from flowcore.evictions.take_back import take_back
 from flowcore.evictions.waiting import Waiting, waiting_after
 from flowcore.explain.codes import ROOM_TAKEN
+from flowcore.model.cost_policy import Utilisation
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.problem.candidate import Candidate
@@ -248,11 +249,14 @@ class _EvictionRound:
         self, after: Snapshot, groups: Mapping[str, Waiting], order: ArrivalOrder, victims: Mapping[str, Sequence[int]]
     ) -> list[Placement]:
         state, names = self._state, [node.name for node in after.table.nodes]
-        load = Load.of(after)
+        loads: dict[Utilisation, Load] = {}
         found = []
         for arrival in (*order.at_once, *order.later):
             demand = state.demands[arrival.demand]
-            here = load.at(np.array([arrival.node], dtype=np.int64))
+            utilisation = demand.potential.utilisation
+            if utilisation not in loads:
+                loads[utilisation] = Load.of(after, utilisation)
+            here = loads[utilisation].at(np.array([arrival.node], dtype=np.int64))
             price = int(demand.arc[arrival.node]) + int(demand.potential.increase(here, demand.size)[0])
             group = groups.get(arrival.pod.key)
             found.append(

@@ -31,14 +31,21 @@ REPLACEMENT: Final = "Replacement"
 QUEUE_LIMIT: Final = "QueueLimit"
 #: Its room goes to a pod of a higher priority.
 ROOM_TAKEN: Final = "RoomTaken"
+#: The network that the pod's cost model declared is not solved, or does not know what the pod demands.
+NETWORK_REFUSED: Final = "NetworkRefused"
+#: The network that the pod's cost model declared leads it to no node that has room, or leaving it is cheaper.
+NETWORK_UNSCHEDULED: Final = "NetworkUnscheduled"
 
-_OTHERS: Final = (NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, QUEUE_LIMIT, ROOM_TAKEN)
+_OTHERS: Final = (
+    NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, QUEUE_LIMIT, ROOM_TAKEN, NETWORK_REFUSED,
+    NETWORK_UNSCHEDULED,
+)  # fmt: skip
 CODES: Final = frozenset((*_OTHERS, *(each.name for each in IN_ORDER)))
 """All codes of pods that a round leaves unplaced."""
 
 UNRESOLVABLE: Final = frozenset((
     NO_NODES, GANG_INCOMPLETE, REPLACEMENT, QUEUE_LIMIT, NODE_UNREADABLE, node_unschedulable.NAME, node_name.NAME,
-    taint_toleration.NAME, node_affinity.NAME, node_declared_features.NAME,
+    NETWORK_REFUSED, NETWORK_UNSCHEDULED, taint_toleration.NAME, node_affinity.NAME, node_declared_features.NAME,
     node_resource_topology.NAME,
 ))  # fmt: skip
 """Codes of pods for which it would not help if others left."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from flowcore.cluster.snapshot import Bools
 from flowcore.methods.greedy import greedy
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
@@ -61,27 +62,24 @@ def missing_pods(problem: Problem, commits: Sequence[Commit]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SequentialPart:
-    """Pods that are placed one after the other (``TopologyConstraints.sequential``), fixed where a candidate has them.
-
-    Flows and linear programs, which know no such constraints, decide the other pods beside them.
-    """
+class FixedPart:
+    """Pods with rules that a method does not know, fixed where a candidate has them: it decides the others beside."""
 
     commits: tuple[Commit, ...]
     capacity: FreeCapacity
 
     @classmethod
-    def none(cls, problem: Problem) -> SequentialPart:
+    def none(cls, problem: Problem) -> FixedPart:
         """Nothing fixed."""
         return cls((), problem.start)
 
     @classmethod
-    def of(cls, problem: Problem, candidate: Candidate) -> SequentialPart:
-        """As the candidate has them; what depends on pods that are not fixed is left to ``completed``."""
+    def of(cls, problem: Problem, candidate: Candidate, decided: Bools) -> FixedPart:
+        """All but the demands bool[C] ``decided``; what depends on pods that are not fixed is left to ``completed``."""
         capacity, commits = problem.start.copy(), []
         for commit in candidate.commits:
             demand = problem.demands[commit.demand]
-            placed = capacity.place(demand, commit.node, commit.count) if demand.constraints.sequential else 0
+            placed = 0 if decided[commit.demand] else capacity.place(demand, commit.node, commit.count)
             if placed:
                 commits.append(Commit(commit.demand, commit.node, placed))
         return cls(tuple(commits), capacity)

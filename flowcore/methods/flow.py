@@ -14,14 +14,16 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
-from flowcore.methods.constructive import SequentialPart, completed
+from flowcore.methods.capped_greedy import cheapest_per_domain
+from flowcore.methods.constructive import FixedPart, completed
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
 from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.problem import Problem
 from flowcore.solve import potentials, solve
-from flowcore.solve.slots import build_network, decode_flows, slot_levels
+from flowcore.solve.slots import build_network, decode_flows, most_paid, slot_levels
+from flowcore.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
 
 #: A flow that commits less than one in this many of its pods is the last: one-by-one finishes faster.
 _WORTHWHILE = 50
@@ -54,12 +56,16 @@ class FlowPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Supply:
-    """A demand in one flow: how many of its pods still go, and int64[N] how many each node could take."""
+    """A demand in one flow: how many of its pods still go, and int64[N] how many each node could take.
+
+    ``domains``: what rules about its own pods let it place; None: there are none.
+    """
 
     at: int
     demand: Demand
     count: int
     fit_counts: Int64s
+    domains: DomainCapacities | None = None
 
     @property
     def prices(self) -> Int64s:
@@ -88,7 +94,7 @@ class FlowSolution:
     marginal_costs: Int64s
 
 
-def solve_by_flow(problem: Problem, fixed: SequentialPart, known: Candidate) -> Generator[None, None, FlowSolution]:
+def solve_by_flow(problem: Problem, fixed: FixedPart, known: Candidate) -> Generator[None, None, FlowSolution]:
     """Min-cost flows beside what is fixed, completed with all that still fits; yields after each call of the solver.
 
     Args:
@@ -103,22 +109,18 @@ def solve_by_flow(problem: Problem, fixed: SequentialPart, known: Candidate) -> 
 def plan_by_flow(
     demands: Sequence[Demand], capacity: FreeCapacity, known: Sequence[Commit]
 ) -> Generator[None, None, FlowPlan]:
-    """Commits into ``room`` what flows of least cost propose; yields after each call of the solver.
+    """Commits into ``capacity`` what flows of least cost propose; yields after each call of the solver.
 
     Args:
-        demands: those that rules between pods bind are passed over.
+        demands: those whose rules between pods are no capacities are passed over.
         known: another plan for the same demands: its arcs are good ones to begin with.
     """
     commits: list[Commit] = []
-    # Rules between pods are not in the network.
-    remaining = [0 if demand.constraints.sequential else demand.count for demand in demands]
+    remaining = [demand.count if demand.constraints.fits_flow else 0 for demand in demands]
     marginal_costs = np.zeros(len(capacity.free), dtype=np.int64)
     flows = solves = arcs = 0
     while flows < _MOST_FLOWS:
-        waiting = (
-            _Supply(i, demands[i], count, capacity.max_pods(demands[i])) for i, count in enumerate(remaining) if count
-        )
-        supplies = [supply for supply in waiting if supply.fit_counts.any()]
+        supplies = _supplies(demands, remaining, capacity)
         if not supplies:
             break
         proposal, calls = yield from _propose(supplies, capacity, known if not flows else ())
@@ -137,6 +139,24 @@ def plan_by_flow(
         if placed * _WORTHWHILE < sum(supply.count for supply in supplies):
             break
     return FlowPlan(tuple(commits), solves, arcs, marginal_costs)
+
+
+def _supplies(demands: Sequence[Demand], remaining: Sequence[int], capacity: FreeCapacity) -> list[_Supply]:
+    """Those of the demands that have pods left and room for any."""
+    raising = pods_by_counter([
+        (demand.constraints, count) for demand, count in zip(demands, remaining, strict=True) if count
+    ])
+    found = []
+    for at, (demand, count) in enumerate(zip(demands, remaining, strict=True)):
+        if not count:
+            continue
+        fit_counts, domains = capacity.fit_counts(demand), None
+        if demand.constraints.constrained:
+            domains = capacities_of(demand.constraints, capacity.domain_counts.of, fit_counts, count, raising)
+            fit_counts = np.minimum(fit_counts, domains.by_node)
+        if fit_counts.any():
+            found.append(_Supply(at, demand, count, fit_counts, domains))
+    return found
 
 
 def _propose(
@@ -164,7 +184,10 @@ def _propose(
     # With a batch of D pods a class never needs more than its D cheapest nodes: the D - 1 others cannot occupy
     # them all. Few classes get all of those at once; with many, one small network more is cheaper than one large one.
     first = min(batch, _FIRST_ARCS // len(supplies))
-    taken = [_cheapest(arc, max(first, 2 * supply.count, _FEWEST)) for arc, supply in zip(arcs, supplies, strict=True)]
+    taken = [
+        _cheapest_everywhere(arc, max(first, 2 * supply.count, _FEWEST), supply.domains)
+        for arc, supply in zip(arcs, supplies, strict=True)
+    ]
     place = {supply.at: at for at, supply in enumerate(supplies)}
     for commit in known:
         if commit.demand in place:
@@ -181,6 +204,7 @@ def _propose(
             slots_of=lambda nodes: potential.slots(load.at(nodes), mean[nodes], levels) - first_slot[nodes, np.newaxis],
             slot_widths=widths,
             slot_limits=np.minimum(limits, batch),
+            domains=[supply.domains for supply in supplies],
         )
         solution = solve(network)
         pricings += 1
@@ -193,13 +217,22 @@ def _propose(
         used = np.zeros(len(marginal_costs), dtype=np.bool_)
         used[network.arc_node] = True
         if distance is not None:
-            marginal_costs[used] = distance[len(supplies) : -1][used]
+            marginal_costs[used] = distance[len(supplies) : len(supplies) + len(mean)][used]
         gain, cost = cost - solution.cost, solution.cost
         if (
             distance is None
             or pricings == _MOST_PRICINGS
             or gain < _LEAST_GAIN * cost
-            or not _add_columns(taken, arcs, marginal_costs, distance, supplies)
+            or not _add_columns(
+                taken,
+                arcs,
+                marginal_costs,
+                [
+                    most_paid(network, solution.flows, distance, at, supply.domains, len(mean))
+                    for at, supply in enumerate(supplies)
+                ],
+                supplies,
+            )
         ):
             return _Proposal(
                 *decode_flows(network, solution.flows),
@@ -219,22 +252,32 @@ def _cheapest(cost: Int64s, count: int) -> Bools:
     return chosen
 
 
+def _cheapest_everywhere(cost: Int64s, count: int, domains: DomainCapacities | None) -> Bools:
+    """``_cheapest``, and the cheapest nodes of each domain: those elsewhere cannot take all pods."""
+    chosen = _cheapest(cost, count)
+    if domains is not None and len(domains.capacities):
+        inside = np.nonzero((domains.domain_of >= 0) & (cost < _NO_ARC))[0]
+        domain = domains.domain_of[inside]
+        chosen[inside[cheapest_per_domain(cost[inside].astype(np.float64), domain, domains.capacities)]] = True
+    return chosen
+
+
 def _add_columns(
     taken: Sequence[Bools],
     arcs: Sequence[Int64s],
     marginal_costs: Int64s,
-    distance: Int64s,
+    most_paid: Sequence[Int64s],
     supplies: Sequence[_Supply],
 ) -> bool:
     """Marks the arcs that would make the flow cheaper; False where there are none.
 
     Args:
         marginal_costs: int64[N], what one more pod on each node costs beyond its arc.
-        distance: int64[V], potentials of the network.
+        most_paid: of each supply int64[N], what an arc and what is behind it may cost.
     """
     found = False
-    for at, (mine, arc, supply) in enumerate(zip(taken, arcs, supplies, strict=True)):
-        gain = np.where(mine | (arc >= _NO_ARC), 0, np.minimum(arc + marginal_costs - distance[at], 0))
+    for mine, arc, most, supply in zip(taken, arcs, most_paid, supplies, strict=True):
+        gain = np.where(mine | (arc >= _NO_ARC), 0, np.minimum(arc + marginal_costs - most, 0))
         if gain.any():
             found = True
             np.logical_or(mine, _cheapest(np.where(gain < 0, gain, _NO_ARC), max(supply.count, _FEWEST)), out=mine)
@@ -253,13 +296,41 @@ def _commit(proposal: _Proposal, supplies: Sequence[_Supply], capacity: FreeCapa
         supply = supplies[arc[0]]
         return (-float(supply.prices[0]), -supply.demand.dominant_share, *arc)
 
-    for at, node, pods in sorted(
-        (arc for arc, took in zip(arcs, whole, strict=True) if not took), key=by_unscheduled_cost
-    ):
-        taken = capacity.place(demands[at], node, pods)
+    rest = sorted((arc for arc, took in zip(arcs, whole, strict=True) if not took), key=by_unscheduled_cost)
+    spreading = [arc for arc in rest if demands[arc[0]].constraints.may_unblock]
+    for at, node, pods in rest:
+        taken = 0 if demands[at].constraints.may_unblock else capacity.place(demands[at], node, pods)
         if taken:
             commits.append(Commit(supplies[at].at, node, taken))
+    commits += [Commit(supplies[at].at, node, pods) for at, node, pods in _place_evenly(spreading, demands, capacity)]
     return commits
+
+
+def _place_evenly(
+    arcs: Sequence[tuple[int, int, int]], demands: Sequence[Demand], capacity: FreeCapacity
+) -> list[tuple[int, int, int]]:
+    """Commits arcs of demands that spread, the emptiest domains first: no domain gets far ahead of the others."""
+    heights: dict[tuple[int, int], int] = {}
+    pods = []
+    for at, node, count in arcs:
+        spread = demands[at].constraints.spreads[0]
+        domain = int(spread.counter.domains.codes[node])
+        height = heights.get((at, domain), int(capacity.domain_counts.of(spread.counter)[domain]))
+        pods += [(height + more, at, node) for more in range(count)]
+        heights[at, domain] = height + count
+    # Another spread constraint may let a pod in only later.
+    waiting, placed = sorted(pods), []
+    while waiting:
+        left = []
+        for height, at, node in waiting:
+            if capacity.place(demands[at], node, 1):
+                placed.append((at, node, 1))
+            else:
+                left.append((height, at, node))
+        if len(left) == len(waiting):
+            break
+        waiting = left
+    return placed
 
 
 def _mean_pod(supplies: Sequence[_Supply], capacity: FreeCapacity) -> tuple[Float64s, Int64s]:

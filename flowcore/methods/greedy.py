@@ -118,7 +118,8 @@ class _CandidateNodes:
         found: list[tuple[int, int]] = []
         remaining = count
         # Preferences change with each pod; where there are very many, a handful of pods sees the same.
-        at_once = remaining if constraints.soft_constraints is None else -(-remaining // _MAX_SOFT_COST_UPDATES)
+        compared = constraints.soft_constraints is not None and constraints.soft_constraints.compared
+        at_once = -(-remaining // _MAX_SOFT_COST_UPDATES) if compared else remaining
         while remaining:
             most = min(remaining, at_once)
             self._update_soft_cost()
@@ -269,7 +270,8 @@ class _CandidateNodes:
 
     def _slot_costs(self, nodes: Int64s, levels: Int64s) -> Int64s:
         demand = self._demand
-        return demand.potential.slots(self._capacity.load_at(nodes, demand.potential), demand.size, levels)
+        slots = demand.potential.slots(self._capacity.load_at(nodes, demand.potential), demand.size, levels)
+        return slots + demand.constraints.penalty_of_own_pods * levels
 
     def _cheapest_slots(self, nodes: Int64s, most: Int64s, count: int) -> tuple[Int64s, Int64s]:
         arc, deepest = self._arc_cost(nodes)[:, np.newaxis], int(most.max())

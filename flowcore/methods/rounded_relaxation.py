@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from flowcore.cluster.snapshot import Int64s
-from flowcore.methods.constructive import SequentialPart, completed
+from flowcore.methods.constructive import FixedPart, completed
 from flowcore.methods.greedy import greedy
 from flowcore.methods.relaxation import RelaxedSolution, min_shadow_costs
 from flowcore.problem.candidate import Candidate
@@ -18,7 +18,7 @@ from flowcore.problem.problem import Problem
 _PARTS = (4, 16)
 
 
-def rounded_candidates(problem: Problem, relaxed: RelaxedSolution, fixed: SequentialPart) -> Iterator[Candidate]:
+def rounded_candidates(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> Iterator[Candidate]:
     """Candidates that differ in the number of parts, in the pods to begin with, and in whether shadow prices count."""
     demands = problem.demands
     shadow_costs = min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices)

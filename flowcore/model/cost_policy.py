@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import msgspec
+
+from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,17 @@ class KnownModels:
 
     names: tuple[str, ...]
     problems: Mapping[str, str] = field(default_factory=dict)
+
+
+class Utilisation(StrEnum):
+    """Which use of nodes and pods costs are made of. Requests stay the hard limit whatever it says."""
+
+    #: What pods request.
+    REQUESTED = "Requested"
+    #: What was measured, and what is foreseen of pods without a measurement; requests where neither is known.
+    MEASURED = "Measured"
+    #: Of cpu and of memory the larger of both.
+    LARGER = "Larger"
 
 
 class CostWeights(msgspec.Struct, frozen=True):
@@ -38,16 +52,43 @@ class CostWeights(msgspec.Struct, frozen=True):
     idle_resources: int = 1
 
 
+class DataLocality(msgspec.Struct, frozen=True):
+    """``spec.cost.dataLocality``: what moving data to a pod costs.
+
+    Attributes:
+        node, rack, zone: per GiB that crosses the border of a node, of a rack, of a zone.
+        image: per GiB of the pod's images that the node does not hold.
+        rack_label, zone_label: labels of nodes whose values are racks and zones.
+    """
+
+    node: int = 10
+    rack: int = 20
+    zone: int = 100
+    image: int = 0
+    rack_label: str = "topology.kubernetes.io/rack"
+    zone_label: str = "topology.kubernetes.io/zone"
+
+
 class CostPolicy(msgspec.Struct, frozen=True):
     """``spec.cost``: what placing a governed pod on a node costs.
 
     Attributes:
         model: name of the cost model.
         weights: of the parts of a cost.
+        utilisation: what a node's and a pod's use is, for the model.
+        data_locality: None: data costs nothing, wherever it is.
+        kinds: of workload; a pod is of the first that selects it.
+        interference: what pods of the kinds cost beside each other; None: nothing.
+        machines: what pods of the kinds cost on kinds of machines; None: nothing.
     """
 
     model: str = "CPUMemory"
     weights: CostWeights = CostWeights()
+    utilisation: Utilisation = Utilisation.REQUESTED
+    data_locality: DataLocality | None = None
+    kinds: tuple[WorkloadKind, ...] = ()
+    interference: Interference | None = None
+    machines: Machines | None = None
 
 
 class UnscheduledPrice(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Rules between pods: required and preferred pod affinity and anti-affinity, topology spread, limits of policies.
+"""Rules between pods: pod affinity and anti-affinity, topology spread, limits and penalties of policies.
 
 Source: core/v1 PodAffinityTerm and TopologySpreadConstraint, kube-scheduler framework (GetAffinityTerms) and
 plugins/podtopologyspread/common.go.
@@ -79,6 +79,22 @@ class AllowedNodes(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     nodes: LabelSelector
 
 
+class KindPenalty(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What a pod costs beside pods of one kind of workload of its policy (model/workload_kinds.py).
+
+    Attributes:
+        pods, earlier: the kind: pods that ``pods`` selects and none of ``earlier`` does, in all namespaces, until they
+            are gone.
+        suffered: cost of the pod itself for each such pod on its node.
+        inflicted: cost of each such pod on its node for the pod.
+    """
+
+    pods: LabelSelector
+    earlier: tuple[LabelSelector, ...]
+    suffered: int
+    inflicted: int
+
+
 class InterPodConstraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """The rules of a pod; what rules read of the pod itself is in its ``PodSignature``.
 
@@ -86,6 +102,7 @@ class InterPodConstraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True
         affinity, anti_affinity, spread: required (spread: DoNotSchedule).
         preferred, soft_spread: preferred (spread: ScheduleAnyway): costs read them, no filter does.
         limits, allowed_nodes: required by the policy that governs the pod; unknown to kube-scheduler.
+        kind, penalties: its kind of workload and what the policy says of its neighbours: costs read them, no filter.
         contradiction: why the constraints of that policy rule the pod out on every node, "": they do not.
     """
 
@@ -100,3 +117,5 @@ class InterPodConstraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True
     #: The field with a selector that Kubernetes cannot parse, so that every node is rejected; "": there is none.
     unreadable_affinity: str = ""
     unreadable_spread: str = ""
+    kind: str = ""
+    penalties: tuple[KindPenalty, ...] = ()

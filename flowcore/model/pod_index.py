@@ -126,10 +126,11 @@ class SpreadMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class ConstraintMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """Pods that a policy's constraint counts: any of the selectors selects them, in namespaces with such labels."""
+    """Pods that a policy counts: any of the selectors selects them and none of ``unless``, in namespaces like that."""
 
     selectors: tuple[LabelSelector, ...]
     namespaces: LabelSelector | None
+    unless: tuple[LabelSelector, ...] = ()
 
     @property
     def selector(self) -> LabelSelector:
@@ -145,7 +146,8 @@ class ConstraintMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         """Whether pods of this kind are among them."""
         if self.namespaces is not None and not self.namespaces.matches(namespaces.get(signature.namespace, ())):
             return False
-        return any(selector.matches(signature.labels) for selector in self.selectors)
+        selected = any(selector.matches(signature.labels) for selector in self.selectors)
+        return selected and not any(selector.matches(signature.labels) for selector in self.unless)
 
 
 #: What pods are counted by.
@@ -235,8 +237,7 @@ class PodIndex:
         if on is None:
             on = self._counts[signature] = {}
             self._index_labels(signature)
-        count = on.get(node, 0) + delta
-        if count:
+        if count := on.get(node, 0) + delta:
             on[node] = count
         else:
             on.pop(node, None)

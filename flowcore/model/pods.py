@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from flowcore.model.data import DataSource
 from flowcore.model.gang_spec import GangRef
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
@@ -17,6 +18,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Delivery, DuringExecution
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
+from flowcore.model.usage import UsageClass
 from flowcore.model.volumes import Volumes
 
 
@@ -75,6 +77,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     images: tuple[str, ...] = ()
     #: Containers, init containers among them: what ImageLocality's thresholds count.
     containers: int = 0
+    #: What it reads and where that is, from its annotation; () once it is bound.
+    data: tuple[DataSource, ...] = ()
     #: What it needs of the NUMA zones of its node; None: nothing of a certain zone.
     numa: NumaNeeds | None = None
 
@@ -159,6 +163,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     immovable_reason: str = ""
     #: From its annotation; None: its policy decides.
     during_execution: DuringExecution | None = None
+    #: Pods of which use like its own is expected.
+    usage_class: UsageClass = UsageClass()
+    #: What is wrong with its annotation about data, which then counts as absent; "" when nothing is.
+    annotation_problem: str = ""
 
     @property
     def key(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from flowcore.model.data import DataSource
 from flowcore.model.selectors import Labels, LabelSelector, NodeSelectorTerm
 
 GCE_PD, AWS_EBS, CINDER = "kubernetes.io/gce-pd", "kubernetes.io/aws-ebs", "kubernetes.io/cinder"
@@ -101,6 +102,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False, tag="PersistentVolumeClaim"):
         selected_node: the node for which it is being provisioned, None while no node is chosen.
         size: billionths of a byte, None when it asks for no size.
         problem: why it cannot be read, "" when it can: nothing that uses it can be placed.
+        data: where its data is, from its annotation.
+        data_problem: why that annotation is not read; "" when it is, or when there is none.
     """
 
     namespace: str
@@ -119,6 +122,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False, tag="PersistentVolumeClaim"):
     attributes_class: str = ""
     selector: LabelSelector | None = None
     problem: str = ""
+    data: tuple[DataSource, ...] = ()
+    data_problem: str = ""
 
 
 class ClaimRef(msgspec.Struct, frozen=True, gc=False):
@@ -142,6 +147,7 @@ class PersistentVolume(msgspec.Struct, frozen=True, gc=False, tag="PersistentVol
         attachment: its CSI source, or what its in-tree source is translated to; None for other sources.
         plugin: the in-tree plugin of its source, "" for others.
         migrated_affinity: ``affinity`` as it is on nodes where that plugin was migrated to CSI.
+        data, data_problem: see ``Claim``.
     """
 
     name: str
@@ -158,6 +164,8 @@ class PersistentVolume(msgspec.Struct, frozen=True, gc=False, tag="PersistentVol
     attachment: Attachment | None = None
     plugin: str = ""
     migrated_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    data: tuple[DataSource, ...] = ()
+    data_problem: str = ""
 
 
 class StorageClass(msgspec.Struct, frozen=True, gc=False, tag="StorageClass"):
@@ -222,3 +230,8 @@ def key_of(each: StorageObject) -> StorageKey:
         case Capacity():
             return kind, *each.key
     return kind, "", each.name
+
+
+def data_problem(each: StorageObject) -> str:
+    """Why its annotation about data is not read; "" when it is, or when there is none."""
+    return each.data_problem if isinstance(each, Claim | PersistentVolume) else ""

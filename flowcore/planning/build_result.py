@@ -44,7 +44,7 @@ def build_result(
         placements=(*decided.placements, *placements),
         unplaced=(*decided.unplaced, *unplaced),
         cost=candidate.cost,
-        lower_bound=min(bound + decided.cost, candidate.cost),
+        lower_bound=min(bound + decided.cost - decided.slack, candidate.cost),
         method=candidate.method,
         steps=steps,
         solves=solves,

@@ -5,20 +5,22 @@ A round may stop after any step. The number of steps reproduces its plan, so a w
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import numpy as np
 
 from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
-from flowcore.methods.constructive import SequentialPart, constrained_first, fill, missing_pods, one_by_one
+from flowcore.methods.constructive import FixedPart, constrained_first, fill, missing_pods, one_by_one
 from flowcore.methods.cp_sat import Subproblem, solve_exact, worth_solving
 from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
+from flowcore.methods.local_search import LocalSearch
 from flowcore.methods.relaxation import relax
 from flowcore.methods.rounded_relaxation import rounded_candidates
 from flowcore.problem.bounds import lower_bound
 from flowcore.problem.candidate import Candidate
+from flowcore.problem.demands import Demand
 from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
 
@@ -37,7 +39,7 @@ class Portfolio:
     """Solves a problem step by step.
 
     Attributes:
-        best: the best candidate so far, without what the neighbourhood search has gained since (see ``conclude``).
+        best: the best candidate so far, without what a search has gained since (see ``conclude``).
         solves, arcs: min-cost flows solved, and arcs of the largest.
         bound: a cost that no candidate goes below.
     """
@@ -47,7 +49,7 @@ class Portfolio:
         self._problem, self._seed = problem, seed
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
-        self._search: LargeNeighbourhoodSearch | None = None
+        self._search: LargeNeighbourhoodSearch | LocalSearch | None = None
 
     def run(self) -> Generator[None, None, None]:
         """Yields after each step."""
@@ -63,7 +65,7 @@ class Portfolio:
         pods = self._pods_of(placeable)
         if not pods or self.best.cost == self.bound:
             return
-        sequential = np.array([demand.constraints.sequential for demand in problem.demands], dtype=np.bool_)
+        sequential = self._where(lambda demand: demand.constraints.sequential)
         if self._unplaced_of(placeable & sequential) and pods <= _FEW:
             self.offer(constrained_first(problem))
             yield
@@ -72,6 +74,9 @@ class Portfolio:
             yield
         if self._unplaced_of(placeable & sequential) and not any(problem.must_place):
             yield from self._solve_exact()
+        yield from self._solve_by_flow(placeable & self._where(lambda demand: demand.constraints.fits_flow))
+        if LocalSearch.worthwhile(problem):
+            yield from self._run_local_search()
         yield from self._solve_unconstrained(placeable & ~sequential)
 
     def _raise_bound(self, *, shadow_prices: Float64s | None = None, marginal_costs: Int64s | None = None) -> None:
@@ -93,24 +98,30 @@ class Portfolio:
                 self.offer(found)
             yield
 
+    def _solve_by_flow(self, demands: Bools) -> Generator[None, None, None]:
+        """A min-cost flow, which knows domains with capacities: pods with other rules stay where they are.
+
+        Args:
+            demands: bool[C], those that are left to decide.
+        """
+        pods = self._pods_of(demands)
+        if not pods or (self._unplaced_of(demands) - self._hopeless_of(demands)) * _SCARCE > pods:
+            return
+        flow = yield from solve_by_flow(self._problem, FixedPart.of(self._problem, self.best, demands), self.best)
+        self.solves, self.arcs = flow.solves, flow.arcs
+        self.offer(flow.candidate)
+        self._raise_bound(marginal_costs=flow.marginal_costs)
+        yield
+
     def _solve_unconstrained(self, demands: Bools) -> Generator[None, None, None]:
         """Methods that know no constraints between pods: pods that are placed sequentially stay where they are.
 
         Args:
             demands: bool[C], those that are left to decide.
         """
-        pods = self._pods_of(demands)
-        if not pods:
-            return
-        problem, fixed = self._problem, SequentialPart.of(self._problem, self.best)
-        if self._unplaced_of(demands) * _SCARCE <= pods:
-            flow = yield from solve_by_flow(problem, fixed, self.best)
-            self.solves, self.arcs = flow.solves, flow.arcs
-            self.offer(flow.candidate)
-            self._raise_bound(marginal_costs=flow.marginal_costs)
-            yield
         if not self._unplaced_of(demands):
             return
+        problem, fixed = self._problem, FixedPart.of(self._problem, self.best, demands)
         relaxed = relax(problem.cost_matrix)
         if relaxed is not None:
             self._raise_bound(shadow_prices=relaxed.shadow_prices)
@@ -119,6 +130,13 @@ class Portfolio:
                 self.offer(candidate)
                 yield
         yield from self._run_lns()
+
+    def _run_local_search(self) -> Generator[None, None, None]:
+        """Pods that cost something beside each other move and change places."""
+        self._search = search = LocalSearch(self._problem, self.best)
+        while search.improve():
+            yield
+        self.conclude()
 
     def _run_lns(self) -> Generator[None, None, None]:
         self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, self._seed)
@@ -133,7 +151,7 @@ class Portfolio:
             yield
 
     def conclude(self) -> Candidate:
-        """The best candidate so far, with what the neighbourhood search has gained."""
+        """The best candidate so far, with what a search has gained."""
         if self._search is not None and self._search.gain:
             self.offer(self._search.candidate())
             self._search = None
@@ -143,6 +161,17 @@ class Portfolio:
         """Takes over a candidate that is cheaper than the best so far and places all that it must."""
         if candidate.cost < self.best.cost and not any(missing_pods(self._problem, candidate.commits)):
             self.best = candidate
+
+    def _where(self, holds: Callable[[Demand], bool]) -> Bools:
+        return np.array([holds(demand) for demand in self._problem.demands], dtype=np.bool_)
+
+    def _hopeless_of(self, demands: Bools) -> int:
+        """Pods that the limits of their own group keep out of every plan."""
+        return sum(
+            max(0, demand.count - demand.constraints.max_placeable(demand.counts))
+            for demand, mine in zip(self._problem.demands, demands, strict=True)
+            if mine and demand.constraints.limits
+        )
 
     def _pods_of(self, demands: Bools) -> int:
         return sum(demand.count for demand, mine in zip(self._problem.demands, demands, strict=True) if mine)

@@ -15,12 +15,14 @@ from flowcore.methods.cp_sat import Subproblem, solve_exact
 from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.planning.backfill_reservation import ReserveBackfill
 from flowcore.planning.build_result import build_result
+from flowcore.planning.network_pass import SolveNetworks
 from flowcore.planning.portfolio import Portfolio
 from flowcore.planning.scores import scores_of
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
+    CompileKinds,
     FormConstraintGangs,
     KeepQueueLimits,
     PlaceReplacements,
@@ -60,9 +62,11 @@ class Round:
         """See ``run_round``."""
         self._passes = (
             CompileConstraints(),
+            CompileKinds(),
             FormConstraintGangs(),
             KeepQueueLimits(),
             PlaceReplacements(),
+            SolveNetworks(seed),
             RestrictToGangDomains(),
             ReserveBackfill(),
         )
@@ -148,10 +152,10 @@ class Round:
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
         wanted = [demand for demand in self._problem.demands if demand.policy.steering is Steering.PREFER]
-        load = self._portfolio.conclude().capacity.load() if wanted else None
+        capacity = self._portfolio.conclude().capacity if wanted else None
         for demand in wanted:
-            if load is not None:
-                yield demand.group.pods, scores_of(demand, load)
+            if capacity is not None:
+                yield demand.group.pods, scores_of(demand, capacity.load(demand.potential.utilisation))
 
 
 def run_round(
@@ -192,7 +196,7 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort): each pod takes the cheapest node at its turn.
     """
-    passes = CompileConstraints(), PlaceReplacements(), WithoutAtomicGroups()
+    passes = CompileConstraints(), CompileKinds(), PlaceReplacements(), WithoutAtomicGroups()
     problem = apply_all(passes, Problem(snapshot, policies, models))
     places = {pod.key: place for place, pod in enumerate(problem.snapshot.pending)}
     order = sorted(

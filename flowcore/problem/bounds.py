@@ -22,6 +22,9 @@ from flowcore.costs.potential import NodePotential
 from flowcore.problem.atomic_groups import AtomicGroup
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.demands import Demand
+from flowcore.problem.least_cost import least_cost
+from flowcore.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
+from flowcore.topology.counters import DomainCounter
 
 #: Pods of a node that are looked at in one go.
 _DEPTH = 8
@@ -68,7 +71,8 @@ def lower_bound(
 
     Each pod pays at least the cheaper of its price and of its cheapest node, where a node costs its arc, its slopes and
     tolls on what is taken. What that overcharges is at most the tolls on everything that is free, and the constants
-    of the tangents. What pods prefer among each other is counted as the least that it can be: nothing.
+    of the tangents. What pods prefer among each other is counted as the least that it can be: nothing. Pods whose own
+    rules are capacities of domains pay as in their cheapest plan within those, as if no other pods were placed.
 
     Args:
         shadow_prices: float64[N, R], not negative; none if not given.
@@ -84,11 +88,16 @@ def lower_bound(
     }
     total = 0.0
     paid = np.full(len(demands), np.inf)
+    raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
+    grouped = {at for unit in atomic_groups for at in unit.demands}
     for at, demand in enumerate(demands):
         cost = _least_arc(demand, cost_matrix) + tangents[demand.potential].paid_by(demand)
         if shadow_prices is not None:
             asked = demand.requests > 0
             cost += shadow_prices[:, asked] @ demand.requests[asked]
+        if demand.constraints.constrained and at not in grouped:
+            total += _least_of_constrained(cost_matrix, at, cost, raising)
+            continue
         cheapest = float(np.where(cost_matrix.counts[at] > 0, cost, np.inf).min(initial=np.inf))
         paid[at] = cheapest
         total += float(np.minimum(demand.prices, cheapest).sum())
@@ -98,6 +107,24 @@ def lower_bound(
         over += float((shadow_prices * np.maximum(cost_matrix.capacity.free, 0)).sum())
     error = _FLOAT_ERROR * (abs(total) + over + sum(each.magnitude for each in tangents.values()))
     return int(np.floor(total - over - error + 1e-6))
+
+
+def _least_of_constrained(
+    cost_matrix: CostMatrix, at: int, cost: Float64s, raising: Mapping[DomainCounter, int]
+) -> float:
+    """What all pods of a demand pay at least if its own rules bind them.
+
+    Args:
+        cost: float64[N], what a pod pays on each node.
+        raising: see ``pods_by_counter``.
+    """
+    demand, counts = cost_matrix.demands[at], cost_matrix.counts[at]
+
+    def capacities(below: int) -> DomainCapacities:
+        constraints, pods = demand.constraints, demand.count
+        return capacities_of(constraints, lambda counter: counter.initial, counts, pods, raising, below)
+
+    return least_cost(cost, counts, demand.prices, capacities)[0]
 
 
 def _alike(demands: Sequence[Demand]) -> dict[NodePotential, list[Demand]]:
@@ -120,7 +147,7 @@ def _tangents(
     marginal_costs: Int64s | None,
     load: Load | None,
 ) -> _Tangents:
-    start = cost_matrix.capacity.load()
+    start = cost_matrix.capacity.load(potential.utilisation)
     counted = np.unique([demand.counted for demand in demands], axis=0)
     if len(counted) == 1:
         most = np.minimum(np.max([demand.counts for demand in demands], axis=0), sum(each.count for each in demands))

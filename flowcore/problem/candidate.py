@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.problem.commits import Commit
@@ -41,10 +41,15 @@ class HeldCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Pods that were decided before the rest of the round."""
+    """Pods that were decided before the rest of the round.
+
+    Attributes:
+        slack: by how much they may cost more than the least that is possible.
+    """
 
     placements: tuple[Placement, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
+    slack: int = 0
 
     @property
     def cost(self) -> int:
@@ -78,6 +83,16 @@ class Candidate:
     cost: int
     decided: Decided = NOTHING_DECIDED
     held: HeldCapacity | None = None
+
+    def with_decided(self, more: Decided) -> Candidate:
+        """The candidate with these pods too, and what they cost."""
+        before = self.decided
+        decided = Decided(
+            (*before.placements, *more.placements),
+            (*before.unplaced, *more.unplaced),
+            before.slack + more.slack,
+        )
+        return replace(self, decided=decided, cost=self.cost + more.cost)
 
     def free_for_others(self, demands: Sequence[Demand]) -> Int64s:
         """int64[N, R]: what is free after the plan and not held for anybody."""

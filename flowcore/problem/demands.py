@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -12,19 +12,22 @@ import numpy as np
 from flowcore.classes import Group, VerdictCache, group
 from flowcore.classes.invalidation import NODE_STATE_EVENTS
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
-from flowcore.costs import MODELS, unscheduled_prices, without_idle_images
+from flowcore.costs import MODELS, unscheduled_prices
 from flowcore.costs.arcs import arc_costs
+from flowcore.costs.data_locality import priced_classes
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.filters import round_invariant_fits
 from flowcore.filters.registry import PORTS
+from flowcore.model.cost_policy import Utilisation
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS
 from flowcore.shares.urgency import urgencies
 from flowcore.topology.build_constraints import topology_constraints_of
 from flowcore.topology.constraints import TopologyConstraints
+from flowcore.topology.counters import DomainCounter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,14 +137,26 @@ def _fullest(groups: Sequence[Group], sizes: Sequence[Float64s], snapshot: Snaps
     return replace(load, taken=taken, pods=load.pods + room)
 
 
-def _without_idle_parts(classes: AbstractSet[PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
-    """Classes in which some part makes no difference in this snapshot -> the same without."""
-    found = dict(without_idle_images(classes, snapshot))
-    if snapshot.numa is None or not snapshot.numa.any_single:
-        for pod_class in classes:
-            if pod_class.numa is not None and not pod_class.numa.everywhere:
-                found[pod_class] = msgspec.structs.replace(found.get(pod_class, pod_class), numa=None)
+def _without_idle_needs(classes: Mapping[PodClass, PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
+    """Also without needs of NUMA zones, where no kubelet refuses pods for them."""
+    if snapshot.numa is not None and snapshot.numa.any_single:
+        return classes
+    found = dict(classes)
+    for pod_class in {pod.pod_class for pod in snapshot.pending}:
+        if pod_class.numa is not None and not pod_class.numa.everywhere:
+            found[pod_class] = msgspec.structs.replace(found.get(pod_class, pod_class), numa=None)
     return found
+
+
+def _most_suffered(groups: Sequence[Group], constraints: Sequence[TopologyConstraints], load: Load) -> list[int]:
+    """What a pod of each group costs at most beside pods of the round on its node."""
+    raised = Counter[DomainCounter]()
+    for found, each in zip(groups, constraints, strict=True):
+        for counter in each.increments:
+            raised[counter] += len(found.pods)
+    room = int(np.maximum(load.pods_allowed - load.pods, 0).max(initial=0))
+    penalties = [each.soft_constraints.penalties if each.soft_constraints else () for each in constraints]
+    return [sum(cost * min(raised[counter], room) for counter, cost in each) for each in penalties]
 
 
 def demands_of(
@@ -154,36 +169,45 @@ def demands_of(
     """All pending pods of a snapshot as demands, in the order of their first pod.
 
     Args:
-        load: of the snapshot.
+        load: of the snapshot, by what pods request.
         models: cost models by the names that policies give.
         cache: what is remembered of earlier rounds.
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
-    classes = _without_idle_parts({pod.pod_class for pod in snapshot.pending}, snapshot)
+    classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
     groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
-    sizes = [counted_amounts(found.pod_class.requests) for found in groups]
+    costs = [policies[found.policy].cost for found in groups]
+    sizes = [
+        counted_amounts(found.pod_class.requests, found.foreseen, cost.utilisation)
+        for found, cost in zip(groups, costs, strict=True)
+    ]
+    loads = {Utilisation.REQUESTED: load} | {
+        each: Load.of(snapshot, each)
+        for each in dict.fromkeys(cost.utilisation for cost in costs)
+        if each is not Utilisation.REQUESTED
+    }
     allowed = [round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter) for found in groups]
+    constraints = topology_constraints_of([(found.pod_class, found.signature) for found in groups], snapshot)
+    suffered = _most_suffered(groups, constraints, load)
     arcs, firsts, potentials, dearest = [], [], [], 0
-    unit, fullest = (
-        mean_size(sizes, [len(found.pods) for found in groups], load),
-        _fullest(groups, sizes, snapshot, load),
-    )
+    unit = mean_size(sizes, [len(found.pods) for found in groups], loads.values())
+    fullest = {utilisation: _fullest(groups, sizes, snapshot, each) for utilisation, each in loads.items()}
     steepest: dict[NodePotential, Float64s] = {}
     values: dict[NodePotential, Int64s] = {}
-    for found, size, nodes in zip(groups, sizes, allowed, strict=True):
-        policy = policies[found.policy]
-        model = models[policy.cost.model]
-        potential = NodePotential.of(model, policy.cost.weights, unit)
+    for found, cost, size, nodes, penalties in zip(groups, costs, sizes, allowed, suffered, strict=True):
+        model, start = models[cost.model], loads[cost.utilisation]
+        potential = NodePotential.of(model, cost, unit)
         if potential not in steepest:
-            steepest[potential], values[potential] = potential.steepest(fullest), potential.values(load)
+            steepest[potential] = potential.steepest(fullest[cost.utilisation])
+            values[potential] = potential.values(start)
         # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
-        arc = arc_costs(found, size, load, snapshot, nodes, policy.cost, model)
+        arc = arc_costs(found, size, start, snapshot, nodes, cost, model)
         arcs.append(arc)
-        firsts.append(_first_increase(size, potential, values[potential], snapshot, load, cache))
+        firsts.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
         if nodes.any():
             slopes = steepest[potential][nodes]
-            dearest = max(dearest, int(arc[nodes].max() + (slopes @ np.append(size, 1.0)).max()) + 1)
+            dearest = max(dearest, int(arc[nodes].max() + (slopes @ np.append(size, 1.0)).max()) + 1 + penalties)
     everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
     everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
     offering = np.maximum((snapshot.allocatable > 0).sum(axis=0), 1)
@@ -194,7 +218,6 @@ def demands_of(
     prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, dearest, urgencies(snapshot))
     dominant_shares = [float((each / everything).max()) for each in requests]
     queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -dominant_shares[at], at))
-    constraints = topology_constraints_of([(found.pod_class, found.signature) for found in groups], snapshot)
     queue_ranks = {at: turn for turn, at in enumerate(queue)}
     return tuple(
         Demand(

@@ -16,6 +16,7 @@ from flowcore.costs.model import Load
 from flowcore.costs.potential import NodePotential
 from flowcore.filters.node_ports import clash
 from flowcore.filters.node_resources_fit import count_fitting
+from flowcore.model.cost_policy import Utilisation
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort
 from flowcore.problem.demands import Demand
@@ -28,7 +29,8 @@ class FreeCapacity:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._load = Load.of(snapshot)
+        #: As the round begins, by what it is made of.
+        self._loads: dict[Utilisation, Load] = {}
         self._changes: list[Int64s] = []
         self.free: Int64s = snapshot.free
         #: What pods of the round count for, int64[N, 4], by the potential that prices them (Demand.counted).
@@ -44,6 +46,7 @@ class FreeCapacity:
     def copy(self) -> FreeCapacity:
         """An independent copy, in which the same has changed."""
         other = FreeCapacity(self._snapshot)
+        other._loads = self._loads
         other._changes = [np.unique(np.concatenate(self._changes))] if self._changes else []
         other.free, other.ports = self.free.copy(), dict(self.ports)
         other._planned = {potential: planned.copy() for potential, planned in self._planned.items()}
@@ -56,17 +59,23 @@ class FreeCapacity:
         """As it was before the first commit."""
         return self._snapshot
 
-    def load(self) -> Load:
+    def load(self, utilisation: Utilisation = Utilisation.REQUESTED) -> Load:
         """How full the nodes are, with all that was committed."""
-        found = self._load
+        found = self._start(utilisation)
         for planned in self._planned.values():
             found = replace(found, taken=found.taken + planned[:, :3], pods=found.pods + planned[:, 3])
         return found
 
     def load_at(self, nodes: Int64s, potential: NodePotential) -> Load:
         """How full these nodes are for pods of one potential: with what ran, and with those that are priced alike."""
-        planned = self._planned.get(potential)
-        return self._load.at(nodes) if planned is None else self._load.at(nodes, planned[nodes, :3], planned[nodes, 3])
+        start, planned = self._start(potential.utilisation), self._planned.get(potential)
+        return start.at(nodes) if planned is None else start.at(nodes, planned[nodes, :3], planned[nodes, 3])
+
+    def _start(self, utilisation: Utilisation) -> Load:
+        found = self._loads.get(utilisation)
+        if found is None:
+            found = self._loads[utilisation] = Load.of(self._snapshot, utilisation)
+        return found
 
     def loads(self, demands: Sequence[Demand]) -> dict[NodePotential, Load]:
         """How full all nodes are for pods of each potential."""
@@ -264,7 +273,7 @@ class FreeCapacity:
         return chosen
 
     def to_snapshot(self, placed: Iterable[tuple[str, PodSignature]]) -> Snapshot:
-        """The snapshot as it is after the commits.
+        """The snapshot as it is after the commits. A pod counts there for what it counts for under its policy.
 
         Args:
             placed: node name and kind of each pod that was committed.

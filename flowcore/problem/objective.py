@@ -31,12 +31,13 @@ class Objective:
 
     def __init__(self, demands: Sequence[Demand], start: FreeCapacity) -> None:
         """Plans begin with the capacity that nothing was committed to yet."""
-        self._demands, self._load, self._snapshot = demands, start.load(), start.snapshot
+        self._demands, self._snapshot = demands, start.snapshot
         self._counted = np.array([demand.counted for demand in demands], dtype=np.int64).reshape(-1, 4)
         self._soft: dict[int, SoftConstraintCosts | None] = {}
         self._alike: dict[NodePotential, list[int]] = {}
         for at, demand in enumerate(demands):
             self._alike.setdefault(demand.potential, []).append(at)
+        self._loads = {potential: start.load(potential.utilisation) for potential in self._alike}
 
     def total(self, commits: Sequence[Commit]) -> int:
         """Cost of a plan that leaves out the last pods of each demand."""
@@ -63,8 +64,8 @@ class Objective:
             nodes, place = np.unique(node[mine], return_inverse=True)
             planned = np.zeros((len(nodes), 4), dtype=np.int64)
             np.add.at(planned, place, self._counted[demand[mine]] * count[mine, np.newaxis])
-            before = potential.values(self._load.at(nodes))
-            after = potential.values(self._load.at(nodes, planned[:, :3], planned[:, 3]))
+            before = potential.values(self._loads[potential].at(nodes))
+            after = potential.values(self._loads[potential].at(nodes, planned[:, :3], planned[:, 3]))
             cost += int((after - before).sum())
         return cost
 
@@ -84,9 +85,9 @@ class Objective:
             starts = np.nonzero(first)[0]
             begun = np.cumsum(first) - 1
             planned -= (planned - self._counted[demand[pods]])[starts][begun]
-            after = potential.values(self._load.at(where, planned[:, :3], planned[:, 3]))
+            after = potential.values(self._loads[potential].at(where, planned[:, :3], planned[:, 3]))
             before = np.roll(after, 1)
-            before[starts] = potential.values(self._load.at(where[starts]))
+            before[starts] = potential.values(self._loads[potential].at(where[starts]))
             prices[pods] += after - before
         begins = np.cumsum(count) - count
         for places, soft in self._soft_prices(commits):

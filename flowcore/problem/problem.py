@@ -104,7 +104,7 @@ class Problem:
 
     @cached_property
     def load(self) -> Load:
-        """How full the nodes are as the round begins."""
+        """How full the nodes are as the round begins, by what pods request."""
         return self.start.load()
 
     @cached_property
@@ -202,7 +202,8 @@ class Problem:
         found = self._packing.get(at)
         if found is None:
             demand = self.demands[at]
-            arc = _PACKING.arc_costs(demand.group.pod_class, demand.size, self.load, demand.policy.cost.weights)
+            load = self.start.load(demand.potential.utilisation)
+            arc = _PACKING.arc_costs(demand.group.pod_class, demand.size, load, demand.policy.cost.weights)
             nodes = np.nonzero(demand.counts)[0]
             found = self._packing[at] = nodes[np.argsort(arc[nodes], kind="stable")]
         return found

@@ -41,10 +41,17 @@ class LinearProgram:
 
 @dataclass(frozen=True, slots=True)
 class LinearSolution:
-    """Values float64[V]; duals float64[Q] of the rows where the program is continuous, else empty."""
+    """A solution of a program.
+
+    Attributes:
+        values: float64[V].
+        duals: float64[Q] of the rows where the program is continuous, else empty.
+        optimal: whether the solver says that none is better.
+    """
 
     values: Float64s
     duals: Float64s
+    optimal: bool = True
 
 
 def solve_lp(program: LinearProgram) -> LinearSolution | None:
@@ -74,7 +81,8 @@ def solve_mip(program: LinearProgram, *, deterministic_time: float, seed: int, h
     solver.solve(model)
     if solver.status() not in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE):
         return None
-    return LinearSolution(values=np.rint(_vector(solver.variable_values())), duals=np.zeros(0))
+    optimal = solver.status() == SolveStatus.OPTIMAL
+    return LinearSolution(values=np.rint(_vector(solver.variable_values())), duals=np.zeros(0), optimal=optimal)
 
 
 def _load(program: LinearProgram, *, integer: bool) -> Any:

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 
 from flowcore.cluster.snapshot import Bools, Snapshot
 from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
+from flowcore.model.inter_pod_constraints import (
+    AffinityTerm,
+    InterPodConstraints,
+    KindPenalty,
+    SpreadConstraint,
+    WeightedTerm,
+)
 from flowcore.model.pod_index import (
     AffinityMatch,
     ConstraintMatch,
@@ -18,12 +24,16 @@ from flowcore.model.pod_index import (
 )
 from flowcore.model.pods import PodClass
 from flowcore.model.selector_index import SelectorIndex
+from flowcore.model.workload_kinds import penalty_match
 from flowcore.topology.affinity import affinity_matches_itself
 from flowcore.topology.constraints import UNCONSTRAINED, SoftConstraints, TopologyConstraints
 from flowcore.topology.counters import DomainCounter
 from flowcore.topology.domains import Domains
 from flowcore.topology.limits import Cap, counts_itself, limit_match
 from flowcore.topology.spread import CountedNodes, Spread, inclusion_inputs
+
+#: In place of a topology key: each node is a domain of its own. No label has this key.
+_EACH_NODE = "(node)"
 
 
 def topology_constraints_of(
@@ -54,6 +64,7 @@ class _OwnRules:
     affinity_weights: list[tuple[DomainCounter, int]] = field(default_factory=list)
     spread_counters: list[DomainCounter] = field(default_factory=list)
     caps: list[Cap] = field(default_factory=list)
+    suffered: list[tuple[DomainCounter, int]] = field(default_factory=list)
 
 
 class _CounterRegistry:
@@ -62,7 +73,7 @@ class _CounterRegistry:
     def __init__(self, groups: Sequence[tuple[PodClass, PodSignature]], snapshot: Snapshot) -> None:
         self._groups, self._table, self._pod_index = groups, snapshot.table, snapshot.pod_index
         self._whole = Domains.whole(snapshot.table)
-        self._domains: dict[str, Domains] = {}
+        self._domains: dict[str, Domains] = {_EACH_NODE: Domains.single_nodes(snapshot.table)}
         self._counters_by_match: dict[PodMatch, dict[tuple[object, ...], DomainCounter]] = {}
         self._match_index: SelectorIndex[PodMatch] = SelectorIndex()
         #: Pods of the round that have an anti-affinity term.
@@ -71,6 +82,8 @@ class _CounterRegistry:
         #: The same for preferred terms, of affinity and of anti-affinity.
         self._preferred_counters: dict[WeightedTerm, DomainCounter] = {}
         self._preferred_index: SelectorIndex[WeightedTerm] = SelectorIndex()
+        #: Pods of the round that suffer from a kind of pods.
+        self._suffering_counters: dict[tuple[ConstraintMatch, int], DomainCounter] = {}
         self._own = [
             _OwnRules()
             if signature.constraints is None
@@ -82,9 +95,11 @@ class _CounterRegistry:
         self._blocking = {id(cap.counter) for own in self._own for cap in own.caps if cap.blocks}
         self._incoming_anti_affinity = [self._find_incoming_anti_affinity(signature) for _, signature in groups]
         self._incoming_preferred = [self._find_incoming_preferred(signature) for _, signature in groups]
+        self._incoming_penalties = [self._find_incoming_penalties(signature) for _, signature in groups]
         #: Counters of terms that match any group of the round.
         self._read = {id(counter) for counters in self._incoming_anti_affinity for counter in counters}
-        self._read |= {id(counter) for weights in self._incoming_preferred for counter, _ in weights}
+        weighted = (*self._incoming_preferred, *self._incoming_penalties)
+        self._read |= {id(counter) for weights in weighted for counter, _ in weights}
 
     def constraints_of(self, at: int) -> TopologyConstraints:
         """See ``topology_constraints_of``; of the group of that number."""
@@ -98,12 +113,12 @@ class _CounterRegistry:
         ]
         brought = [self._anti_affinity_counters[term] for term in dict.fromkeys(rules.anti_affinity)]
         brought += [self._preferred_counters[weighted_term] for weighted_term in dict.fromkeys(rules.preferred)]
+        suffering = [_suffering(penalty) for penalty in rules.penalties if penalty.suffered]
+        brought += [self._suffering_counters[each] for each in suffering]
         increments += [counter for counter in brought if id(counter) in self._read]
         affinity_weights = (*own.affinity_weights, *self._incoming_preferred[at])
-        soft_constraints = (
-            SoftConstraints(affinity_weights, tuple(own.spread_counters))
-            if affinity_weights or own.spread_counters
-            else None
+        soft = SoftConstraints(
+            affinity_weights, tuple(own.spread_counters), tuple(own.suffered), tuple(self._incoming_penalties[at])
         )
         constraints = TopologyConstraints(
             increments=tuple(increments),
@@ -113,7 +128,7 @@ class _CounterRegistry:
             spreads=tuple(own.spreads),
             caps=tuple(own.caps),
             blocks=tuple(counter for counter in increments if id(counter) in self._blocking),
-            soft_constraints=soft_constraints,
+            soft_constraints=soft if soft.reads else None,
         )
         return constraints if constraints.increments or constraints.sequential else UNCONSTRAINED
 
@@ -131,6 +146,14 @@ class _CounterRegistry:
             (self._preferred_counters[weighted_term], weighted_term.weight)
             for weighted_term in self._preferred_index.find(signature.labels)
             if incoming_term_matches(weighted_term.term, signature, self._pod_index.namespaces)
+        ]
+
+    def _find_incoming_penalties(self, signature: PodSignature) -> list[tuple[DomainCounter, int]]:
+        """Counters of pods of the round that suffer from the signature, with the cost of each."""
+        return [
+            (counter, cost)
+            for (kind, cost), counter in self._suffering_counters.items()
+            if kind.includes(signature, self._pod_index.namespaces)
         ]
 
     def _own_rules(self, pod_class: PodClass, signature: PodSignature, rules: InterPodConstraints) -> _OwnRules:
@@ -165,6 +188,14 @@ class _CounterRegistry:
             counter = self._counter(limit_match(limit), limit.topology_key)
             itself = counts_itself(limit, signature, self._pod_index.namespaces)
             own.caps.append(Cap(counter, limit.max_pods, int(itself)))
+        for penalty in rules.penalties:
+            suffering = kind, cost = _suffering(penalty)
+            if cost:
+                own.suffered.append((self._counter(kind, _EACH_NODE), cost))
+                if suffering not in self._suffering_counters:
+                    self._suffering_counters[suffering] = DomainCounter.of(
+                        None, self._domains_of(_EACH_NODE), None, self._table
+                    )
         return own
 
     def _spread_counter(
@@ -210,3 +241,8 @@ class _CounterRegistry:
         if domains is None:
             domains = self._domains[key] = Domains.of(key, self._table)
         return domains
+
+
+def _suffering(penalty: KindPenalty) -> tuple[ConstraintMatch, int]:
+    """The pods that a penalty is about, and what a pod that has it costs for each of them."""
+    return penalty_match(penalty), penalty.suffered

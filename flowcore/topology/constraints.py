@@ -28,14 +28,28 @@ class SoftConstraints:
     Attributes:
         affinity_weights: counters of pods that it prefers near (weight above zero) or far, or that prefer it so.
         spread_counters: counters of its ScheduleAnyway constraints, in their order.
+        suffered: counters of pods of a kind, each node a domain, and what a pod of the group costs for each of them.
+        inflicted: counters of pods of the round that suffer from the group, and what each costs for a pod of it.
     """
 
-    affinity_weights: tuple[tuple[DomainCounter, int], ...]
-    spread_counters: tuple[DomainCounter, ...]
+    affinity_weights: tuple[tuple[DomainCounter, int], ...] = ()
+    spread_counters: tuple[DomainCounter, ...] = ()
+    suffered: tuple[tuple[DomainCounter, int], ...] = ()
+    inflicted: tuple[tuple[DomainCounter, int], ...] = ()
 
     @property
     def reads(self) -> tuple[DomainCounter, ...]:
         """All its counters."""
+        return (*self.compared, *(counter for counter, _ in self.penalties))
+
+    @property
+    def penalties(self) -> tuple[tuple[DomainCounter, int], ...]:
+        """Counters of pods on a node, and what a pod of the group that is placed there costs for each of them."""
+        return (*self.suffered, *self.inflicted)
+
+    @property
+    def compared(self) -> tuple[DomainCounter, ...]:
+        """Counters whose costs follow from a comparison of nodes: a pod changes what others cost elsewhere."""
         return (*(counter for counter, _ in self.affinity_weights), *self.spread_counters)
 
 
@@ -69,6 +83,12 @@ class TopologyConstraints:
             rest = replace(self, soft_constraints=None)
             return rest if rest.increments or rest.constrained else UNCONSTRAINED
         return self
+
+    @cached_property
+    def penalty_of_own_pods(self) -> int:
+        """What each pod of the group that is placed adds to the cost of the group's next pod on the same node."""
+        penalties = () if self.soft_constraints is None else self.soft_constraints.penalties
+        return sum(cost for counter, cost in penalties if counter in self.increments)
 
     @cached_property
     def reads(self) -> tuple[DomainCounter, ...]:
@@ -110,6 +130,11 @@ class TopologyConstraints:
     def only_forbids(self) -> bool:
         """Whether its rules do nothing but forbid nodes."""
         return not (self.affinity or self.spreads or self.soft_constraints)
+
+    @property
+    def fits_flow(self) -> bool:
+        """Whether flows place its pods: what its rules ask is, or nearly is, that domains have capacities."""
+        return not (self.affinity or self.soft_constraints)
 
     @property
     def may_unblock(self) -> bool:

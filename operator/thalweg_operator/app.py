@@ -37,6 +37,7 @@ from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.delivery.queue_status import QueueStatus
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.find_tracer import find_tracer
+from thalweg_operator.gauges import set_gauges
 from thalweg_operator.health import LEASE, PAGE_LIMITS, STALE, Liveness, kind_problems, pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
@@ -53,6 +54,7 @@ from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Shell
 from thalweg_operator.state_dump import StateDump
+from thalweg_operator.usage.poller import UsagePoller
 from thalweg_operator.watch_lag import WatchLag
 
 _log = structlog.get_logger()
@@ -131,6 +133,7 @@ class Operator:
         self._evictor = Evictor(api_client, shell, self.metrics, self._events)
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
         self._tracer = find_tracer(self.metrics)
+        self._usage = UsagePoller(api_client, cluster, settings.usage, self.metrics, self.bad_input)
         self._round_loop = RoundLoop(
             shell,
             self._policies,
@@ -144,6 +147,7 @@ class Operator:
             observers=(self._progress, ObserveEvents(self._events)),
             tracer=self._tracer,
             budgets_known=self._knows_budgets,
+            usage=self._usage,
         )
         self._state_dump = StateDump(settings.dump_directory, shell, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
@@ -152,18 +156,13 @@ class Operator:
             self._policies,
             self._round_loop.reports,
             self._gate_admission,
+            self._usage.condition,
             on_written=ConditionEvents(self._events, POLICY).status_written,
         )
         on_written = ConditionEvents(self._events, QUEUE).status_written
         self._queue_status = QueueStatus(api_client, cluster, self._round_loop.reports, on_written)
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
-        for kind, reflector in self._reflectors.items():
-            self.metrics.watch_age.labels(kind).set_function(reflector.age)
-        self.metrics.nodes.set_function(lambda: len(cluster.nodes))
-        self.metrics.pods.set_function(lambda: len(cluster.pods))
-        self.metrics.gated_pods.set_function(lambda: sum(pod.gated for pod in cluster.waiting.values()))
-        self.metrics.reservations.set_function(lambda: len(ledger.reservations))
-        self.metrics.leader.set_function(lambda: float(elector.may_write))
+        set_gauges(self.metrics, shell, self._reflectors, elector)
         self.plan_view = ExtenderView(shell, self._problem)
         needed = {
             kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS | {DISRUPTION_BUDGETS}
@@ -324,6 +323,7 @@ class Operator:
         self._start_task("waiting pods", self._condition_writer.run())
         self._start_task("evictor", self._evictor.run())
         self._start_task("gates", self._gate_admission.run())
+        self._start_task("usage", self._usage.run())
         self._start_task("policy status", self._policy_status.run())
         self._start_task("queue status", self._queue_status.run())
         # What a gang of which not all were nominated still holds must not be planned with.

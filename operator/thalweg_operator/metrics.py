@@ -188,6 +188,22 @@ class Metrics:
             registry=r,
         )
         self.reservations = Gauge("thalweg_reservations", "Planned pods not yet seen bound.", registry=r)
+        self.usage_reads = Counter(
+            "thalweg_usage_reads",
+            "Reads of measured usage, by source (nodes, pods, or a query of Prometheus) and outcome: read or failed.",
+            ["source", "outcome"],
+            registry=r,
+        )
+        self.usage_nodes = Gauge(
+            "thalweg_usage_nodes",
+            "Nodes by what counts on them while a policy asks for measured usage: measured, or unmeasured (requests "
+            "count, since there is no sample or an old one).",
+            ["state"],
+            registry=r,
+        )
+        self.usage_poll_seconds = Histogram(
+            "thalweg_usage_poll_seconds", "Time of a poll of measured usage.", buckets=_SECONDS, registry=r
+        )
         self.spans = Counter(
             "thalweg_spans", "Spans of traces by outcome: exported or failed.", ["outcome"], registry=r
         )

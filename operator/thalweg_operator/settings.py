@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from thalweg_operator.api.catch_up import OwnPod
 from thalweg_operator.api.endpoint_slice import ExtenderEndpoint
 from thalweg_operator.api.leader_election import LeaseName
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSettings:
+    """Where measured usage is read, and what is kept of it.
+
+    Attributes:
+        interval: seconds between two polls.
+        samples: number of samples kept of each node, pod and class of pods.
+        stale_after: age in seconds after which a sample does not count any more.
+        prometheus_url: None: no Prometheus is asked.
+        queries: PromQL by what it measures of nodes (usage/prometheus.py QUANTITIES).
+    """
+
+    interval: float = 30.0
+    samples: int = 20
+    stale_after: float = 180.0
+    prometheus_url: str | None = None
+    queries: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +55,7 @@ class Settings:
         steer_concurrency: the same for nominations and other writes to steered pods.
         conditions_per_second: conditions of waiting pods written per second, at most.
         resync: seconds between rounds when nothing changes.
+        usage: of measured usage.
     """
 
     kubeconfig: Path | None = None
@@ -57,3 +78,4 @@ class Settings:
     steer_concurrency: int = 16
     conditions_per_second: float = 100.0
     resync: float = 60.0
+    usage: UsageSettings = field(default_factory=UsageSettings)

@@ -51,6 +51,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "removed value": ({"rights.extender": True}, "at '/rights': additional properties 'extender' not allowed"),
     "no binder": ({"rights.binder": False}, "rights.binder: in mode Binder Thalweg binds the pods itself."),
     "no gates": ({"rights.gates": True}, "rights.gates: gates belong to delivery Extender"),
+    "no queries": ({"usage.prometheus.url": "http://p:9090"}, "usage.prometheus: url and queries need each other"),
+    "half a query": (
+        {"usage.prometheus": {"url": "http://p:9090", "queries": {"cpu": "x"}}},
+        "usage.prometheus.queries: give cpu and memory, or none of the two",
+    ),
+    "unknown query": ({"usage.prometheus.queries": {"gpu": "x"}}, "at '/usage/prometheus/queries'"),
+    "no samples": ({"usage.samples": 0}, "at '/usage/samples': minimum: got 0, want 1"),
     "keep": ({"crds": {"install": False, "keep": True}}, "crds.keep: with crds.install false the chart has no CRDs"),
     "account": ({"serviceAccount.create": False}, "serviceAccount.name: with serviceAccount.create false it must name"),
     "secret": (

@@ -105,6 +105,7 @@ def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
         ({"mode": "Extender", "rights.binder": False}, {"binder"}),
         ({"mode": "SecondScheduler", "rights.gates": False}, {"gates"}),
         ({"mode": "Extender", "rights.eviction": False}, {"eviction"}),
+        ({"mode": "Extender", "rights.usage": False}, {"usage"}),
         ({"mode": "Extender", "rights.confinement": False}, {"confinement"}),
         ({"mode": "Extender", "rights.create": False}, None),
     ],

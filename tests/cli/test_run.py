@@ -3,6 +3,28 @@
 import pytest
 from support.cli import thalweg
 
+URL = "http://prometheus:9090"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--prometheus-query", "gpu=up"], '"gpu=up" is not NAME=PROMQL with one of the names cpu, memory, bandwidth'),
+        (["--prometheus-query", "bandwidth"], '"bandwidth" is not NAME=PROMQL'),
+        (["--prometheus-query", "bandwidth=a", "--prometheus-query", "bandwidth=b"], "bandwidth is given twice"),
+        (["--prometheus-url", URL, "--prometheus-query", "cpu=a"], "give cpu and memory, or none of the two"),
+        (["--prometheus-query", "bandwidth=a"], "--prometheus-url and --prometheus-query need each other"),
+        (["--prometheus-url", URL], "--prometheus-url and --prometheus-query need each other"),
+        (["--prometheus-url", "prometheus", "--prometheus-query", "bandwidth=a"], '"prometheus" is not a URL'),
+        (["--usage-stale-after", "10"], "--usage-stale-after 10 is less than --usage-interval 30"),
+    ],
+)
+def test_options_of_measured_usage_that_make_no_sense(options: list[str], problem: str) -> None:
+    """One sentence that names the option and says what is wrong."""
+    done = thalweg("run", *options)
+    assert done.returncode == 2
+    assert problem in " ".join(done.stderr.split())
+
 
 @pytest.mark.parametrize(
     ("value", "problem"),

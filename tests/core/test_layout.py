@@ -14,7 +14,7 @@ from flowcore.api.kinds import DEVICE_CLASS, KINDS, NODE, POD_GROUPS, POLICY, QU
 from flowcore.api.policies import PLURAL, parse_policy
 from flowcore.api.queues import WireQueue, to_queue
 from flowcore.costs import BUILT_IN_MODELS, MODELS
-from flowcore.model.cost_policy import CostWeights, UnscheduledPrice
+from flowcore.model.cost_policy import CostWeights, DataLocality, UnscheduledPrice
 from flowcore.model.gang_spec import GangSource
 from flowcore.model.policies import Delivery, Policy, Selects
 from flowcore.model.queues import Queue
@@ -91,6 +91,10 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
         "agingCrossesPriorities": UnscheduledPrice().aging_crosses_priorities,
     }
     assert _defaults(price) == prices
+    assert "dataLocality" not in _defaults(cost)
+    assert Policy("").cost.data_locality is None
+    given = {"cost": {"dataLocality": _defaults(cost["properties"]["dataLocality"])}}
+    assert parse_policy("p", given, BUILT_IN_MODELS).cost.data_locality == DataLocality()
 
 
 def test_a_queue_with_the_schemas_defaults_is_the_queue_without() -> None:

@@ -16,6 +16,12 @@ from flowcore.model.selectors import LabelSelector, Requirement
 
 CONFLICT: dict[str, Any] = {"conflict": {"pods": {}, "topologyKey": "zone"}}
 TOGETHER: dict[str, Any] = {"together": {"pods": {}, "topologyKey": "zone"}}
+KIND: dict[str, Any] = {"name": "web", "pods": {}}
+PENALTY: dict[str, Any] = {"kind": "web", "beside": "web", "penalty": 1}
+
+
+def slowdowns(*values: str) -> dict[str, Any]:
+    return {"label": "gen", "slowdowns": [{"kind": "web", "machine": "new", "slowdown": each} for each in values]}
 
 
 def parsed(spec: dict[str, Any]) -> Policy:
@@ -29,6 +35,26 @@ def parsed(spec: dict[str, Any]) -> Policy:
         ({"delivery": "Teleport"}, "spec.delivery"),
         ({"cost": {"model": "Astrology"}}, "spec.cost.model"),
         ({"cost": {"weights": {"balance": "much"}}}, "spec.cost.weights.balance"),
+        ({"cost": {"kinds": [{"name": "", "pods": {}}]}}, "spec.cost.kinds[0].name: every kind has a name"),
+        ({"cost": {"kinds": [KIND, KIND]}}, 'spec.cost.kinds[1].name: "web" is the name of another kind'),
+        (
+            {"cost": {"kinds": [KIND], "interference": {}}},
+            'spec.cost.interference.penalties: no penalty for "web" beside "web"; give it, or set',
+        ),
+        (
+            {"cost": {"interference": {"penalties": [{"kind": "web", "beside": "web", "penalty": 1}]}}},
+            'spec.cost.interference.penalties[0].kind: "web" is not one of spec.cost.kinds (there are none)',
+        ),
+        (
+            {"cost": {"kinds": [KIND], "interference": {"penalties": [PENALTY, PENALTY]}}},
+            'spec.cost.interference.penalties[1]: "web" beside "web" has a penalty already',
+        ),
+        ({"cost": {"kinds": [KIND], "interference": {"default": -1}}}, "spec.cost.interference.default"),
+        ({"cost": {"machines": {"label": "two words"}}}, "spec.cost.machines.label"),
+        ({"cost": {"kinds": [KIND], "machines": slowdowns("fast")}}, 'slowdown: "fast" is not a number'),
+        ({"cost": {"kinds": [KIND], "machines": slowdowns("0.0")}}, 'slowdown: "0.0" is not a number'),
+        ({"cost": {"kinds": [KIND], "machines": slowdowns("1", "2")}}, 'slowdowns[1]: "web" on "new" has a slowdown'),
+        ({"cost": {"machines": slowdowns("1")}}, 'slowdowns[0].kind: "web" is not one of spec.cost.kinds'),
         ({"selects": []}, "spec.selects"),
         ({"selects": {"podSelector": {"matchLabels": {"a": 5}}}}, "spec.selects.podSelector.matchLabels"),
         ({"selects": {"schedulerNames": ["default-scheduler"]}}, "spec.selects.schedulerNames"),

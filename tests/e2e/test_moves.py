@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from support.cluster_scenario import ClusterScenario
-from support.operator import until
 from support.steering import count
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
@@ -19,33 +18,17 @@ ON = "kubernetes.io/hostname"
 
 
 async def fragmented(scene: ClusterScenario, scheduler: str, rescheduling: dict[str, str]) -> dict[str, Any]:
-    """A Deployment's pod runs on a. It may go to b, which is half full, and to c, which is empty; its pod.
+    """A ReplicaSet's pod runs on a. It may go to b, which is half full, and to c, which is empty; its pod.
 
     No round would send it to b by itself: c has more room.
     """
     await scene.policy("own", selects={"podSelector": {}}, rescheduling=rescheduling)
-    labels = {"app": "web"}
-    template = {"metadata": {"labels": labels}, "spec": scene.pod("template", "2", scheduler=scheduler)["spec"]}
     await scene.nodes("a", cpu="4")
-    await scene.api.create(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "web", "namespace": scene.namespace},
-            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
-        }
-    )
-    found: list[dict[str, Any]] = []
-
-    async def runs() -> bool:
-        found[:] = [each for each in await scene.pods() if each["status"].get("phase") == "Running"]
-        return bool(found)
-
-    await until(runs, 60, lambda: "the Deployment's pod to run")
+    found = await scene.replica(scheduler=scheduler)
     await scene.nodes("b", "c", cpu="4")
     await scene.create("filler", "2", scheduler=scheduler, nodeSelector={ON: "b"})
     await scene.node_of("filler")
-    return found[0]
+    return found
 
 
 async def large_pod(scene: ClusterScenario, scheduler: str) -> None:

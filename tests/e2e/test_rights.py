@@ -99,7 +99,8 @@ async def test_the_rights_are_enough_and_each_is_used(
     operator = scene.operator
     await scene.nodes("a", "b", cpu="4")
     await gates_in_effect(scene, scene.pod("probe"))
-    await scene.policy("bound", selects={"podSelector": {}}, delivery="Binder", replaces={"victims": "Governed"})
+    spec = {"delivery": "Binder", "replaces": {"victims": "Governed"}, "cost": {"utilisation": "Measured"}}
+    await scene.policy("bound", selects={"podSelector": {}}, **spec)
     made = await api.create_many([scene.pod(f"steered-{n}", "100m") for n in range(10)])
     assert all(each["spec"]["schedulingGates"] == [{"name": GATE}] for each in made)
     await api.create_many([scene.pod(f"bound-{n}", "100m", scheduler=SCHEDULER_NAME) for n in range(10)])

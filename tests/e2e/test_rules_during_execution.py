@@ -35,28 +35,6 @@ def seconds_of(found: dict[str, Any], *taints: Taint) -> int | None:
     return seconds_before_eviction(pod.pod_class.tolerations, taints)
 
 
-async def replica(scene: ClusterScenario, **spec: Any) -> dict[str, Any]:
-    """The one pod of a ReplicaSet, once it runs."""
-    labels = {"app": "web"}
-    template = {"metadata": {"labels": labels}, "spec": scene.pod("template", "2", **spec)["spec"]}
-    await scene.api.create(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "metadata": {"name": "web", "namespace": scene.namespace},
-            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
-        }
-    )
-    found: list[dict[str, Any]] = []
-
-    async def runs() -> bool:
-        found[:] = [each for each in await scene.pods() if each["status"].get("phase") == "Running"]
-        return bool(found)
-
-    await until(runs, 60, lambda: "the replica to run")
-    return found[0]
-
-
 async def replacement_of(scene: ClusterScenario, old: dict[str, Any]) -> str:
     """Node of the pod that the ReplicaSet made in place of another, once it has one."""
     node = ""
@@ -76,7 +54,7 @@ async def test_a_pod_whose_node_lost_its_label_is_replaced(scene: ClusterScenari
     """Not under Ignore, the default. Under Replace it is evicted once another node has room for its replacement."""
     await scene.policy("own", selects={"podSelector": {}})
     await scene.nodes("n0", labels={"zone": "a"})
-    old = await replica(scene, nodeSelector={"zone": "a"})
+    old = await scene.replica(nodeSelector={"zone": "a"})
     await scene.api.patch("/api/v1/nodes/n0", {"metadata": {"labels": {"zone": "b"}}})
     await scene.policy("own", selects={"podSelector": {}}, duringExecution={"rules": "Replace"})
     await scene.wait_for_round("later")
@@ -89,7 +67,7 @@ async def test_room_is_kept_for_the_replacement_before_a_taint_evicts(scene: Clu
     """While the pod still runs nobody else gets that room; the controller evicts it, and its replacement comes."""
     await scene.policy("own", selects={"podSelector": {}}, duringExecution={"rules": "Replace"})
     await scene.nodes("n0", cpu="2")
-    old = await replica(scene, **tolerates(15))
+    old = await scene.replica(**tolerates(15))
     await scene.nodes("n1", cpu="2")
     await scene.api.wait_for("/api/v1/nodes/n1", lambda each: not each["spec"].get("taints"))
     evicted = await count(scene.operator, "thalweg_evictions_total")

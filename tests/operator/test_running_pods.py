@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.driven_ledger import DrivenLedger
 from support.profiles import examples
 from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.round_request import RequestBuilder
 from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import (
@@ -78,7 +79,9 @@ class Driven:
         cluster, ledger = self.state.cluster, self.state.ledger
         self.tracker = RunningPodsTracker(cluster, ledger, self.clock, self.wall_clock, lambda: self.known)
         clocks, policies = (self.clock, self.wall_clock), self.state.policies
-        self.builder = RequestBuilder(cluster, ledger, policies, 1.0, RoundDeadline(60.0, 1.0), *clocks, self.tracker)
+        usage = MeasuredUsageTracker(cluster, ledger, None)
+        deadline = RoundDeadline(60.0, 1.0)
+        self.builder = RequestBuilder(cluster, ledger, policies, 1.0, deadline, *clocks, self.tracker, usage)
 
     def clock(self) -> float:
         """Seconds of a monotonic clock."""

@@ -168,8 +168,8 @@ def late(**fields: Any) -> StorageClass:
     return StorageClass("late", binding_mode="WaitForFirstConsumer", **fields)
 
 
-#: Objects of a cluster at first; what comes (nodes, pods, a namespace and its labels, reports, storage objects) or goes (names);
-#: who is asked.
+#: Objects of a cluster at first; what comes (nodes, reports on zones, pods, a namespace and its labels, storage
+#: objects) or goes (names); who is asked.
 Scenario = tuple[list[Any], list[Any], tuple[PodClass, PodSignature]]
 FIT, NEARBY = (
     PodClass(requests=(("cpu", 4000),)),

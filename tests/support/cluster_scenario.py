@@ -55,6 +55,27 @@ class ClusterScenario:
         created: dict[str, Any] = await self.api.create(self.pod(name, cpu, **options))
         return created
 
+    async def replica(self, **options: Any) -> dict[str, Any]:
+        """The one pod of a new ReplicaSet "web", which asks for two cores, once it runs."""
+        labels = {"app": "web"}
+        template = {"metadata": {"labels": labels}, "spec": self.pod("template", "2", **options)["spec"]}
+        await self.api.create(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "metadata": {"name": "web", "namespace": self.namespace},
+                "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+            }
+        )
+        found: list[dict[str, Any]] = []
+
+        async def runs() -> bool:
+            found[:] = [each for each in await self.pods() if each["status"].get("phase") == "Running"]
+            return bool(found)
+
+        await until(runs, 60, lambda: "the replica to run")
+        return found[0]
+
     def path(self, name: str) -> str:
         """Of a pod."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{name}"

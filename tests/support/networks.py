@@ -1,12 +1,14 @@
 """Drawn flow networks."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
 
 from flowcore.cluster.snapshot import Int64s
 from flowcore.solve.slots import FlowNetwork, build_network, slot_levels
+from flowcore.topology.capacities import DomainCapacities
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class DrawnNetwork:
     slot_costs: Int64s
     widths: Int64s
     limits: Int64s
+    domains: Sequence[DomainCapacities | None] = ()
 
     @property
     def pods(self) -> int:
@@ -35,6 +38,7 @@ class DrawnNetwork:
             slots_of=lambda nodes: self.slot_costs[nodes],
             slot_widths=self.widths,
             slot_limits=self.limits,
+            domains=self.domains,
         )
 
 
@@ -63,4 +67,36 @@ def networks(draw: st.DrawFn) -> DrawnNetwork:
         slot_costs=np.maximum.accumulate(np.array(steps, dtype=np.int64).reshape(nodes, len(levels)), axis=1),
         widths=widths,
         limits=ints([draw(st.integers(0, 10)) for _ in range(nodes)]),
+    )
+
+
+@st.composite
+def networks_with_domains(draw: st.DrawFn) -> DrawnNetwork:
+    """Some classes have domains; none need more pods than there are."""
+    case, domains = draw(networks()), []
+    for nodes, capacities, prices in zip(case.candidates, case.capacities, case.prices, strict=True):
+        tree = draw(st.none() | trees(len(case.limits)))
+        if tree is not None:
+            tree.by_node[nodes] = capacities
+            if tree.minimums.sum() > len(prices):
+                tree.minimums[:] = 0
+        domains.append(tree)
+    return replace(case, domains=domains)
+
+
+@st.composite
+def trees(draw: st.DrawFn, nodes: int = 4, most: int = 3) -> DomainCapacities:
+    """Zones and racks in them, each node in one of them or in none; outer ones may need pods."""
+    zones = draw(st.integers(0, 2))
+    racks = draw(st.lists(st.integers(0, zones - 1), max_size=2)) if zones else []
+    count = zones + len(racks)
+    outer = [draw(st.integers(1, most)) for _ in range(zones)]
+    needed = [draw(st.integers(0, capacity)) if at not in racks else 0 for at, capacity in enumerate(outer)]
+    return DomainCapacities(
+        by_node=ints([draw(st.integers(0, 3)) for _ in range(nodes)]),
+        domain_of=ints([draw(st.integers(-1, count - 1)) for _ in range(nodes)]),
+        parents=ints([-1] * zones + racks),
+        capacities=ints([*outer, *(draw(st.integers(1, most)) for _ in racks)]),
+        minimums=ints([*needed, *[0] * len(racks)]),
+        rise=0,
     )

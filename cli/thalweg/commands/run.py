@@ -52,6 +52,19 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
 @click.option("--extender-endpoints", type=NAMESPACED_NAME,
               help="Service without a selector, with a port named extender. The leader writes its EndpointSlice with "
                    "the address in the environment variable POD_IP.")  # fmt: skip
+@click.option("--usage-interval", default=30.0, show_default=True, type=click.FloatRange(1, 3600), metavar="SECONDS",
+              help="Time between two polls of measured usage, while a policy has `cost.utilisation` Measured or "
+                   "Larger.")  # fmt: skip
+@click.option("--usage-samples", default=20, show_default=True, type=click.IntRange(1, 1000), metavar="N",
+              help="Newest samples kept of each node, pod and class of pods.")  # fmt: skip
+@click.option("--usage-stale-after", default=180.0, show_default=True, type=click.FloatRange(1, 86400),
+              metavar="SECONDS", help="Age after which a sample does not count: then requests count.")  # fmt: skip
+@click.option("--prometheus-url", metavar="URL",
+              help="Prometheus that --prometheus-query asks, such as http://prometheus.monitoring:9090.")  # fmt: skip
+@click.option("--prometheus-query", "prometheus_queries", multiple=True, metavar="NAME=PROMQL",
+              help="What Prometheus measures of each node, by the label node. NAME is cpu (cores), memory (bytes) or "
+                   "bandwidth (bits per second). cpu and memory take the place of NodeMetrics. May be "
+                   "repeated.")  # fmt: skip
 def run(
     kubeconfig: Path | None,
     context: str | None,
@@ -71,6 +84,11 @@ def run(
     extender_bind: bool,  # noqa: FBT001
     extender_endpoints: NamespacedName | None,
     replicated: bool,  # noqa: FBT001
+    usage_interval: float,
+    usage_samples: int,
+    usage_stale_after: float,
+    prometheus_url: str | None,
+    prometheus_queries: tuple[str, ...],
 ) -> None:
     """Run the operator.
 
@@ -88,6 +106,7 @@ def run(
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.extender import ExtenderOptions
     from thalweg.run import run_operator
+    from thalweg.usage_options import usage_settings
 
     extender = ExtenderOptions(
         extender_listen,
@@ -110,5 +129,6 @@ def run(
         worker_memory,
         lease,
         extender,
+        usage_settings(usage_interval, usage_samples, usage_stale_after, prometheus_url, prometheus_queries),
         replicated=replicated,
     )

@@ -2,6 +2,7 @@
 
 from flowcore.problem.passes.admitted_demands import AdmittedDemands
 from flowcore.problem.passes.compile_constraints import CompileConstraints
+from flowcore.problem.passes.compile_kinds import CompileKinds
 from flowcore.problem.passes.constraint_gangs import FormConstraintGangs
 from flowcore.problem.passes.gang_domains import RestrictToGangDomains
 from flowcore.problem.passes.queue_limits import KeepQueueLimits
@@ -12,6 +13,7 @@ from flowcore.problem.passes.without_atomic_groups import WithoutAtomicGroups
 __all__ = [
     "AdmittedDemands",
     "CompileConstraints",
+    "CompileKinds",
     "FormConstraintGangs",
     "KeepQueueLimits",
     "Pass",

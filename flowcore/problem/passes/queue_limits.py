@@ -41,12 +41,7 @@ class KeepQueueLimits(Pass):
 
     def invert(self, candidate: Candidate) -> Candidate:
         """The candidate with these pods, and what they cost."""
-        decided, mine = candidate.decided, self._decided
-        return replace(
-            candidate,
-            decided=replace(decided, unplaced=(*decided.unplaced, *mine.unplaced)),
-            cost=candidate.cost + mine.cost,
-        )
+        return candidate.with_decided(self._decided)
 
 
 def _fitting(problem: Problem) -> dict[str, bool]:

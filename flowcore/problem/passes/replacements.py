@@ -64,7 +64,7 @@ class PlaceReplacements(Pass):
 
     def invert(self, candidate: Candidate) -> Candidate:
         """The candidate with these pods, and what they cost."""
-        return replace(candidate, decided=self._decided, cost=candidate.cost + self._decided.cost)
+        return candidate.with_decided(self._decided)
 
 
 class _ClusterChange:
@@ -151,5 +151,5 @@ def _without_victim(pod: PendingPod, victim: Victim, change: _ClusterChange) -> 
 
 
 def _price(demand: Demand, without: Snapshot, at: int) -> int:
-    load = Load.of(without).at(np.array([at], dtype=np.int64))
+    load = Load.of(without, demand.potential.utilisation).at(np.array([at], dtype=np.int64))
     return int(demand.arc[at]) + int(demand.potential.increase(load, demand.size)[0])

@@ -17,6 +17,7 @@ from flowcore.api import (
     WirePod,
     WirePodGroup,
     WireQueue,
+    storage_decoder,
     to_device_class,
     to_disruption_budget,
     to_labels,
@@ -28,6 +29,7 @@ from flowcore.api import (
     to_unreadable_pod,
     to_unreadable_pod_group,
 )
+from flowcore.model.data import DATA
 from flowcore.model.devices import DeviceClass
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangSource, PodGroup
@@ -36,7 +38,7 @@ from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod
 from flowcore.model.queues import Queue
 from flowcore.model.selectors import LabelSelector
-from flowcore.model.volumes import StorageObject, key_of
+from flowcore.model.volumes import StorageObject, data_problem, key_of
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.reservations.events import (
     DeviceClassSet,
@@ -327,12 +329,24 @@ def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes], Pod]
             _log.error("pod cannot be read", pod=pod.key, node=pod.node_name, problem=str(error))
             return pod
         if pod.bad_annotation:
-            bad_input.refuse(
-                "pod", pod.bad_annotation, pod.key, pod.blocked_reason or "it has no known value and is ignored"
-            )
+            ignored = f"{pod.annotation_problem or 'it has no known value'}; it is ignored"
+            bad_input.refuse("pod", pod.bad_annotation, pod.key, pod.blocked_reason or ignored)
         if pod.over_limit:
             bad_input.refuse("pod", pod.over_limit, pod.key, pod.unsupported_reason)
         return pod
+
+    return decode
+
+
+def storage_object_decoder(kind: str, intern: Interner, bad_input: BadInput) -> Callable[[bytes], StorageObject | None]:
+    """Bytes of a storage object to the object; ``bad_input`` receives refused annotations."""
+    to_object = storage_decoder(kind, intern)
+
+    def decode(raw: bytes) -> StorageObject | None:
+        found = to_object(raw)
+        if found is not None and (problem := data_problem(found)):
+            bad_input.refuse(kind, f"annotation {DATA}", "/".join(key_of(found)[1:]), f"{problem}; it is ignored")
+        return found
 
     return decode
 

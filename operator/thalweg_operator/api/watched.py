@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from flowcore.api import Interner, storage_decoder
+from flowcore.api import Interner
 from flowcore.api.kinds import (
     DEVICE_CLASS,
     DISRUPTION_BUDGET,
@@ -71,7 +71,12 @@ def make_reflectors(
         sinks.DisruptionBudgetSink(shell),
     )
     for kind in STORAGE:
-        add(kind, kind.plural, storage_decoder(kind.kind, intern), sinks.StorageSink(shell, kind.kind))
+        add(
+            kind,
+            kind.plural,
+            sinks.storage_object_decoder(kind.kind, intern, bad_input),
+            sinks.StorageSink(shell, kind.kind),
+        )
     for source, kind in POD_GROUPS.items():
         name = f"{kind.plural}.{kind.group}"
         add(kind, name, sinks.pod_group_decoder(source, intern), sinks.PodGroupSink(shell, source))

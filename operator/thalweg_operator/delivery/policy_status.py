@@ -12,6 +12,7 @@ import structlog
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import reasons_nothing_fits
+from flowcore.model.cost_policy import Utilisation
 from flowcore.model.policies import Policy, ReschedulingMode, WaitingMode
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
@@ -21,6 +22,7 @@ from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.planning.round_reports import Proposal, RoundReports
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.store import PolicyRecord, PolicyStore
+from thalweg_operator.usage.report import NOT_POLLED
 
 _log = structlog.get_logger()
 _EVERY = 1.0
@@ -57,10 +59,16 @@ class PolicyStatus:
         policies: PolicyStore,
         reports: RoundReports,
         gate_admission: GateAdmission,
+        usage_condition: Callable[[], tuple[str, str, str]] = lambda: NOT_POLLED,
         on_written: OnWritten = lambda _record, _before, _status: None,
     ) -> None:
-        """``on_written``: is told of each status that was written, with the one before."""
-        self._on_written = on_written
+        """A writer of statuses.
+
+        Args:
+            usage_condition: status, reason and message of the condition UsageMeasured.
+            on_written: is told of each status that was written, with the one before.
+        """
+        self._on_written, self._usage_condition = on_written, usage_condition
         self._api_client, self._cluster, self._policies, self._reports = api_client, cluster, policies, reports
         self._gate_admission = gate_admission
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -172,6 +180,8 @@ class PolicyStatus:
         conditions = [self._condition(record, "Accepted", *accepted), self._condition(record, "Ready", *ready)]
         if record.in_force is not None and record.in_force.constraints:
             conditions.append(self._condition(record, "Consistent", *self._consistent(record.uid, record.in_force)))
+        if record.in_force is not None and record.in_force.cost.utilisation is not Utilisation.REQUESTED:
+            conditions.append(self._condition(record, "UsageMeasured", *self._usage_condition()))
         status: dict[str, Any] = {
             "observedGeneration": record.generation,
             "conditions": conditions,

@@ -9,7 +9,7 @@ from flowcore.model.constraint_limits import all_or_none_constraints
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from thalweg_operator.planning.yielding import yielding
+from thalweg_operator.yielding import yielding
 
 #: Seconds that a result stays valid: the computation visits all pods of the cluster.
 _MAX_AGE_SECONDS = 30.0

@@ -23,6 +23,7 @@ from thalweg_operator.health import Liveness
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.planned_placements import independent_evictions, planned_placements
 from thalweg_operator.planning.quarantine import Quarantine
@@ -33,7 +34,6 @@ from thalweg_operator.planning.running_pods import RunningPodsTracker, preemptin
 from thalweg_operator.planning.waiting_pods import WaitingMetrics
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
-from thalweg_operator.planning.yielding import bursts, yielding
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations import backoff
 from thalweg_operator.reservations.deliveries import delivery_of
@@ -47,6 +47,8 @@ from thalweg_operator.reservations.events import (
 )
 from thalweg_operator.reservations.waiting_codes import BACKING_OFF, QUARANTINED, blocked_code, condition_reason
 from thalweg_operator.shell import Shell
+from thalweg_operator.usage.poller import UsagePoller
+from thalweg_operator.yielding import bursts, yielding
 
 _log = structlog.get_logger()
 #: Pauses before a lost worker is restarted.
@@ -106,6 +108,7 @@ class RoundLoop:
         observers: Sequence[RoundObserver] = (),
         tracer: RoundTracer | None = None,
         budgets_known: Callable[[], bool] = lambda: True,
+        usage: UsagePoller | None = None,
     ) -> None:
         """Wires the loop.
 
@@ -117,6 +120,7 @@ class RoundLoop:
             observers: called after the plan of a round was delivered.
             tracer: takes the trace of each round; None: nobody does.
             budgets_known: whether PodDisruptionBudgets are watched now.
+            usage: measured usage; None: nothing is measured.
         """
         self._shell, self._policies, self._worker = shell, policies, worker
         self._metrics, self._batcher, self._resync, self._clock = metrics, batcher, resync, shell.clock
@@ -124,7 +128,15 @@ class RoundLoop:
         cluster, ledger = shell.cluster, shell.ledger
         self._running_pods = RunningPodsTracker(cluster, ledger, shell.clock, wall_clock, budgets_known)
         self._builder = RequestBuilder(
-            cluster, ledger, policies, budget, self._deadline, shell.clock, wall_clock, self._running_pods
+            cluster,
+            ledger,
+            policies,
+            budget,
+            self._deadline,
+            shell.clock,
+            wall_clock,
+            self._running_pods,
+            MeasuredUsageTracker(cluster, ledger, usage),
         )
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
         self._worker_in_sync, self._record_in = False, ""

@@ -14,15 +14,16 @@ from flowcore.model.pods import Pod, PodClass, excluding_nodes
 from flowcore.model.policies import Policy
 from flowcore.model.queues import QueueUsage
 from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.numa import NumaTracker
 from thalweg_operator.planning.persistent_usage import PersistentUsageTracker
 from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report, to_running_entry
-from thalweg_operator.planning.yielding import yielding
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.backoff import rejected_nodes
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.victims import victim_of
+from thalweg_operator.yielding import yielding
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,10 @@ class RequestBuilder:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         running_pods: RunningPodsTracker,
+        measured_usage: MeasuredUsageTracker,
     ) -> None:
         """``clock``: seconds of a monotonic clock. ``wall_clock``: seconds since the epoch."""
-        self._running_pods = running_pods
+        self._running_pods, self._measured_usage = running_pods, measured_usage
         self._cluster, self._ledger, self._policies = cluster, ledger, policies
         self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
         self._persistent_usage = PersistentUsageTracker(cluster, clock)
@@ -97,6 +99,7 @@ class RequestBuilder:
         # Usage that changes during this loop is sent in its newest state, and again with the next request.
         usage = [sums.to_usage(name) async for name, sums in yielding(changes.usage.items())]
         pending: list[PendingEntry] = []
+        foreseen = self._measured_usage.foreseen(planning_input.policies)
         async for pod, place in yielding(pods):
             pod_class = excluding_nodes(pod.pod_class, rejected_nodes(cluster, self._ledger, pod, now))
             pending.append(
@@ -110,6 +113,7 @@ class RequestBuilder:
                     plannable_since=self._ledger.plannable_since(pod, self._wall_clock()),
                     queue=cluster.queues.of(pod, cluster.namespaces),
                     preempts=pod.preempts,
+                    foreseen=foreseen(pod, place),
                 )
             )
         asked = [(pod, planning_input.policies[place].delivery) for pod, place in pods]
@@ -122,6 +126,9 @@ class RequestBuilder:
         persistent_usage = await self._persistent_usage.update(governed, self._wall_clock(), fresh=reset)
         running_changes = await self._running_pods.update(changes.namespaces, fresh=reset)
         running = [to_running_entry(pod, classes, signatures) async for pod in yielding(running_changes.put)]
+        plans = bool(pods) or running_changes.state is not None
+        touched = [*(node.name for node in changes.nodes), *changes.removed_nodes]
+        measured = await self._measured_usage.changes(touched, self._wall_clock(), planned=plans, fresh=reset)
         numa, removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
         images: dict[tuple[str, int], int] = {}
         reports = [to_node_report(name, report, images) async for name, report in yielding(changes.reports.items())]
@@ -152,6 +159,7 @@ class RequestBuilder:
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
+            measured=measured,
             numa=numa,
             removed_numa=removed_numa,
             deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),

@@ -22,6 +22,7 @@ from flowcore.model.queues import Queue, QueueShare, QueueUsage
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind, GangDisruption, RecentMove, RunningPod
 from flowcore.model.selectors import Labels
+from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject
 from flowcore.problem.result import Bounded
 from thalweg_operator.planning.phases import Phase
@@ -40,6 +41,7 @@ _CHUNKED_FIELDS: Final = (
     "classes",
     "running",
     "removed_running",
+    "measured",
     "numa",
 )
 _CHUNK_SIZE: Final = 1000
@@ -71,6 +73,7 @@ class PendingEntry(msgspec.Struct, array_like=True):
     plannable_since: float = 0.0
     queue: str = ""
     preempts: bool = True
+    foreseen: tuple[int, int] | None = None
 
 
 class RunningEntry(msgspec.Struct, array_like=True):
@@ -155,6 +158,7 @@ class RoundRequest(msgspec.Struct):
         queues, queue_usage: all FlowQueues, and what their pods hold, by name.
         running, removed_running: running pods that are new or changed, and keys of those that are gone.
         running_state: None: nobody may be evicted in this round.
+        measured: loads of nodes of which another load counts by measurement than before.
         numa, removed_numa: see ``TableChanges``.
     """
 
@@ -188,6 +192,7 @@ class RoundRequest(msgspec.Struct):
     running: list[RunningEntry] = []
     removed_running: list[str] = []
     running_state: RunningState | None = None
+    measured: list[MeasuredLoad] = []
     numa: list[tuple[NumaNode, NumaClaims]] = []
     removed_numa: list[str] = []
     #: Whether more parts follow (see ``split_request``).

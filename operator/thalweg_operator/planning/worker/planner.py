@@ -69,6 +69,7 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
             plannable_since=waiting.plannable_since,
             queue=waiting.queue,
             preempts=waiting.preempts,
+            foreseen=waiting.foreseen,
         )
         (delivered_pods if policy.delivery.acts else observed_pods).append(pod)
     return tuple(delivered_pods), tuple(observed_pods)

@@ -60,6 +60,7 @@ class Replica:
             (Event.POD_DELETED, rows.fewer_pods),
             (Event.POD_RESIZED, rows.resized_pods),
             (Event.NODE_REPORT, rows.reports),
+            (Event.NODE_MEASURED, rows.measured),
             (Event.NUMA_ZONES, rows.numa),
         ):
             if positions:
@@ -115,6 +116,7 @@ class Replica:
             classes=list(classes),
             running=running,
             removed_running=[],
+            measured=list(changes.measured),
             numa=list(changes.numa),
             removed_numa=[],
         )
@@ -134,6 +136,7 @@ def _to_changes(request: RoundRequest) -> TableChanges:
         ],
         storage=request.storage,
         removed_storage=request.removed_storage,
+        measured=request.measured,
         numa=request.numa,
         removed_numa=request.removed_numa,
     )

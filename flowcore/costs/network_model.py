@@ -1,0 +1,216 @@
+"""The seam between a round and a cost model that declares a network of its own.
+
+Source: Firmament's policy API: "the scheduling policy can define aggregator nodes", and arcs of "(arc cost, arc minimum
+flow requirement, arc maximum capacity)" with a gain. Each pod sends one unit of flow. A unit that arrives at a node
+places a pod there. The sink behind the nodes is implied, and so is an arc from pods to UNSCHEDULED.
+
+A plug-in needs two things: a name, and a method ``network`` (``NetworkCostModel``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Final, Protocol, runtime_checkable
+
+import numpy as np
+
+from flowcore.cluster.snapshot import Bools, Int64s, NodeTable, Snapshot
+from flowcore.costs.model import CostModel, Float64s, Load
+from flowcore.costs.scale import OMEGA
+from flowcore.model.cost_policy import CostWeights
+from flowcore.model.nodes import Node
+from flowcore.model.pod_index import ConstraintMatch
+from flowcore.model.pods import PodClass
+from flowcore.model.selectors import LabelSelector, Requirement
+
+
+class Unscheduled(Enum):
+    """The type of UNSCHEDULED."""
+
+    UNSCHEDULED = "UNSCHEDULED"
+
+
+#: The end of arcs for flow that places no pod.
+UNSCHEDULED: Final = Unscheduled.UNSCHEDULED
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pods:
+    """Pods of the round that are interchangeable, also by their labels: the start of arcs, with a unit for each.
+
+    Attributes:
+        name: for sentences: one of them and how many more.
+        labels: without those that differ between the pods of one StatefulSet or Job.
+        requests: what one pod asks for: millicores, bytes, counts.
+        prices: int64[count], what leaving each pod pending costs, falling.
+        costs: int64[N], what the policy's preferences for nodes cost on each node: positive, for models that want them.
+        fits: int64[N], how many of them each node takes as the network is asked for, filters and rules included.
+    """
+
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    priority: int
+    requests: Mapping[str, int]
+    prices: Int64s
+    costs: Int64s
+    fits: Int64s
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.prices)
+
+
+#: Where arcs begin and end: pods of the round, an aggregator by its name, a node of the cluster, or UNSCHEDULED.
+End = Pods | str | Node | Unscheduled
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """One arc of a network.
+
+    Attributes:
+        tail, head: its ends. Flow comes from pods and aggregators, and goes to aggregators, nodes and UNSCHEDULED.
+        cost: of each unit that enters it; a whole number, not negative, 1000 for one whole node's utilisation.
+        minimum, maximum: how many units enter it at least and at most; None: any number.
+        gain: how many units leave it for each that enters: a whole number or a Fraction, above zero.
+    """
+
+    tail: End
+    head: End
+    cost: int = 0
+    minimum: int = 0
+    maximum: int | None = None
+    gain: int | Fraction = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The arcs that a model declares, in any order.
+
+    Pods without an arc to UNSCHEDULED have one of cost 0 for any number of them. Each pod that is left pending costs
+    its price in any case, beside the costs of the arcs.
+    """
+
+    arcs: tuple[Arc, ...]
+
+    @classmethod
+    def of(cls, arcs: Iterable[Arc]) -> Network:
+        """The network of these arcs."""
+        return cls(tuple(arcs))
+
+
+@dataclass(frozen=True)
+class NetworkView:
+    """What a model sees of the round.
+
+    Attributes:
+        policy: name of the policy whose pods these are.
+        pods: all of its pods that the network decides.
+        load: of all nodes, in the order of ``nodes``.
+    """
+
+    policy: str
+    pods: tuple[Pods, ...]
+    load: Load
+    _snapshot: Snapshot = field(repr=False)
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes as arrays; all arrays of the view have its order."""
+        return self._snapshot.table
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes."""
+        return self.table.nodes
+
+    @property
+    def free(self) -> Int64s:
+        """int64[N, R]: what is free on each node, in the order of ``resources``."""
+        return self._snapshot.free
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The names of the R resources."""
+        return self._snapshot.resources
+
+    def by_label(self, key: str) -> dict[str, list[Node]]:
+        """The nodes by their value of a label, such as racks or zones; nodes without the label are in none."""
+        column, found = self.table.column(key), dict[str, list[Node]]()
+        for node, code in zip(self.nodes, column.codes.tolist(), strict=True):
+            if code >= 0:
+                found.setdefault(column.values[code], []).append(node)
+        return found
+
+    def running(self, labels: Mapping[str, str]) -> dict[str, int]:
+        """How many pods with these labels run on each node, or have it reserved, by the node's name; any namespace."""
+        requirements = tuple(Requirement(key, "In", (value,)) for key, value in sorted(labels.items()))
+        matching = self._snapshot.pod_index.matching_pods(ConstraintMatch((LabelSelector(requirements),), None))
+        found: dict[str, int] = {}
+        for at, count in zip(*(each.tolist() for each in matching.to_arrays(self.table.index)), strict=True):
+            name = self.nodes[at].name
+            found[name] = found.get(name, 0) + count
+        return found
+
+    def taken(self, node: Node) -> float:
+        """Which share of a node's cpu or memory is taken, of the two the larger; 0 for an empty node."""
+        return float(self._taken[self.table.index[node.name]])
+
+    @cached_property
+    def _taken(self) -> Float64s:
+        shares: Float64s = (self.load.taken[:, :2] / np.maximum(self.load.capacity[:, :2], 1.0)).max(axis=1)
+        return shares
+
+    def takes(self, pods: Pods) -> list[Node]:
+        """The nodes that take any of these pods now."""
+        fitting: Bools = pods.fits > 0
+        return [self.nodes[at] for at in np.nonzero(fitting)[0].tolist()]
+
+
+@runtime_checkable
+class NetworkModel(CostModel, Protocol):
+    """A cost model that declares a network for the pods of its policies; the network alone decides about them."""
+
+    def network(self, view: NetworkView) -> Network:
+        """The network of a round. Equal views give equal networks. An exception makes the policy's pods wait."""
+        ...
+
+
+class NetworkCostModel(ABC):
+    """A NetworkModel of which only ``name`` and ``network`` are missing.
+
+    What other pods of the cluster pay does not depend on it: its nodes have no potential.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def network(self, view: NetworkView) -> Network:
+        """See NetworkModel."""
+
+    def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
+        """See CostModel."""
+        return np.full(len(load.taken), OMEGA, dtype=np.int64)
+
+    def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
+        """See CostModel."""
+        return np.zeros(load.pods.shape)
+
+    def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
+        """See CostModel."""
+        return np.zeros((*load.pods.shape, 4))
+
+    def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel."""
+        return self.gradient(load, unit, weights)
+
+    def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel."""
+        return self.gradient(load, unit, weights)

@@ -1,0 +1,92 @@
+"""Tells the worker of measured usage, in rounds that plan with it: first of all nodes, then of those that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.snapshot import non_zero_requests
+from flowcore.model.cost_policy import Utilisation
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+from flowcore.model.usage import MeasuredLoad
+from flowcore.usage import Arrival
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.usage.poller import UsagePoller
+from thalweg_operator.yielding import yielding
+
+
+class MeasuredUsageTracker:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, ledger: Ledger, usage: UsagePoller | None) -> None:
+        """``usage``: None: nothing is measured."""
+        self._cluster, self._ledger, self._usage = cluster, ledger, usage
+        #: Loads that the worker has, by node.
+        self._sent: dict[str, MeasuredLoad] = {}
+        #: Nodes that came, changed or went since: the worker may have another load for them, or none.
+        self._touched: set[str] = set()
+        #: Nodes with arrivals in the last request, and the number of polls before it.
+        self._with_arrivals: set[str] = set()
+        self._polls = 0
+
+    def foreseen(self, policies: Sequence[Policy]) -> Callable[[Pod, int], tuple[int, int] | None]:
+        """What a pod will use, by the pod and the position of its policy in ``policies``.
+
+        Returns:
+            milli-cores and bytes of memory; None: the policy does not ask, or nobody knows.
+        """
+        asks = [policy.cost.utilisation is not Utilisation.REQUESTED for policy in policies]
+        usage = self._usage
+        if usage is None or not any(asks):
+            return lambda _pod, _place: None
+        return lambda pod, place: usage.store.foreseen(pod.usage_class) if asks[place] else None
+
+    async def changes(
+        self, touched_nodes: Iterable[str], now: float, *, planned: bool, fresh: bool
+    ) -> list[MeasuredLoad]:
+        """Loads that count otherwise than the worker was told last.
+
+        Args:
+            touched_nodes: nodes that came, changed or went since the last request.
+            now: seconds since the epoch.
+            planned: whether the round plans anything. If not, the next one that does is told.
+            fresh: whether the worker has no state.
+        """
+        if fresh:
+            self._sent, self._polls = {}, 0
+        self._touched.update(touched_nodes)
+        usage = self._usage
+        if usage is None or not usage.polls or not planned:
+            return []
+        touched, self._touched = self._touched, set()
+        polls, arrivals = usage.polls, await self._arrivals(usage, now)
+        nodes = touched.union(arrivals, self._with_arrivals) if polls == self._polls else self._cluster.nodes.keys()
+        self._with_arrivals, self._polls = set(arrivals), polls
+        changed: list[MeasuredLoad] = []
+        async for node in yielding(nodes & self._cluster.nodes.keys()):
+            load = usage.store.measured_load(node, arrivals.get(node, ()), now)
+            if node in touched or load != self._sent.get(node, MeasuredLoad(node)):
+                self._sent[node] = load
+                changed.append(load)
+        for node in touched - self._cluster.nodes.keys():
+            self._sent.pop(node, None)
+        return changed
+
+    async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[Arrival]]:
+        """By node: pods that may have come later than its newest sample began, and those on their way."""
+        since, found = usage.oldest_begin(now), dict[str, list[Arrival]]()
+        async for pod in yielding(list(self._cluster.pods.values())):
+            if pod.node_name and not pod.terminal and (not pod.started or pod.started > since):
+                found.setdefault(pod.node_name, []).append(Arrival(pod.key, pod.started, _estimate(usage, pod)))
+        ledger = self._ledger
+        for key, reservation in list(ledger.reservations.items()):
+            if key not in ledger.awaiting:  # its victims, which hold its room, are in the sample
+                arrival = Arrival(key, 0.0, _estimate(usage, reservation.pod))
+                found.setdefault(reservation.node, []).append(arrival)
+        return found
+
+
+def _estimate(usage: UsagePoller, pod: Pod) -> tuple[int, int]:
+    """What a pod will use: what its class did, or its requests."""
+    return usage.store.foreseen(pod.usage_class) or non_zero_requests(pod.usage)

@@ -1,0 +1,238 @@
+"""Interference: what pods of some kinds cost beside each other, among those that run and those of the round."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations, product
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.model import node, pod, snapshot
+from support.profiles import examples
+from support.safety import check_plan
+
+from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.costs import MODELS
+from flowcore.methods.constructive import fill
+from flowcore.methods.local_search import LocalSearch
+from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.pod_index import PodIndex, PodSignature
+from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
+from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import DEFAULT_POLICIES
+from flowcore.problem.commits import Commit
+from flowcore.problem.passes import CompileKinds
+from flowcore.problem.problem import Problem
+
+NAMES = ("batch", "web", "noisy")
+KINDS = tuple(WorkloadKind(name, LabelSelector((Requirement("kind", "In", (name,)),))) for name in NAMES)
+
+
+def kind(name: str) -> PodSignature:
+    return PodSignature("default", (("kind", name),) if name else ())
+
+
+def policies(penalties: list[list[int]] | None = None, machines: Machines | None = None) -> dict[str, Policy]:
+    found = None if penalties is None else Interference(tuple(map(tuple, penalties)))
+    cost = CostPolicy(kinds=KINDS, interference=found, machines=machines)
+    return {BUILT_IN.name: Policy(BUILT_IN.name, cost=cost)}
+
+
+def pods(**counts: int) -> list[PendingPod]:
+    return [pod(f"{name}-{at}", 100, kind=kind(name)) for name, count in counts.items() for at in range(count)]
+
+
+def cluster(nodes: int, pending: list[PendingPod], running: dict[str, str] | None = None, cpu: int = 1000) -> Snapshot:
+    """``running``: node of each running pod -> its kind."""
+    index = PodIndex.of((at, kind(name)) for at, name in (running or {}).items())
+    return snapshot([node(f"n{at}", cpu) for at in range(nodes)], pending, pod_index=index)
+
+
+def by_node(result: RoundResult) -> dict[str, Counter[str]]:
+    found: dict[str, Counter[str]] = {}
+    for placement in result.placements:
+        found.setdefault(placement.node, Counter())[dict(placement.pod.signature.labels).get("kind", "")] += 1
+    return found
+
+
+NOISY = [[0, 0, 0], [0, 0, 0], [0, 0, 800]]
+
+
+def test_two_noisy_kinds_separate_where_there_is_room_and_share_where_there_is_not() -> None:
+    """One noisy pod a node while there are nodes, as many on each as must be then; nobody waits for it."""
+    roomy = run_round(cluster(6, pods(noisy=6, batch=12)), policies(NOISY))
+    assert {each["noisy"] for each in by_node(roomy).values()} == {1}
+    tight = run_round(cluster(3, pods(noisy=6, batch=12)), policies(NOISY))
+    assert [each["noisy"] for each in by_node(tight).values()] == [2, 2, 2]
+    assert not roomy.unplaced
+    assert not tight.unplaced
+
+
+def test_kinds_that_hurt_each_other_go_to_different_nodes() -> None:
+    """Neither noisy pods nor web pods mind their own kind: one kind a node, although they come in one round."""
+    plan = run_round(cluster(4, pods(noisy=4, web=4)), policies([[0, 0, 0], [0, 0, 900], [0, 0, 0]]))
+    assert all(len(each) == 1 for each in by_node(plan).values())
+
+
+def test_those_that_run_count_in_both_directions() -> None:
+    """A pod keeps away from those that hurt it and from those that it hurts."""
+    penalties = [[0, 0, 0], [0, 0, 900], [0, 0, 0]]  # only web pods suffer, from noisy ones
+    for running, arriving in (("noisy", "web"), ("web", "noisy")):
+        plan = run_round(cluster(2, pods(**{arriving: 2}), {"n0": running}), policies(penalties))
+        assert set(by_node(plan)) == {"n1"}
+
+
+def test_a_pod_is_of_the_first_kind_that_selects_it() -> None:
+    """A later kind that selects everything takes the rest only."""
+    kinds = (*KINDS[2:], WorkloadKind("rest", LabelSelector()))
+    cost = CostPolicy(kinds=kinds, interference=Interference(((0, 0), (0, 700))))
+    found = run_round(
+        cluster(2, [*pods(noisy=1), pod("other", 100)], {"n0": "noisy", "n1": "web"}),
+        {BUILT_IN.name: Policy(BUILT_IN.name, cost=cost)},
+    )
+    assert by_node(found)["n0"][""] == 1  # a noisy pod runs there, and is not of the rest
+
+
+def test_fast_machines_go_to_those_that_gain_most() -> None:
+    """Both kinds are faster on new machines; those that gain more get them, whoever comes first."""
+    machines = Machines(
+        "gen", (("batch", "new", 1000), ("batch", "old", 1100), ("web", "new", 1000), ("web", "old", 2000))
+    )
+    nodes = [node(f"n{at}", 400, labels=(("gen", gen),)) for at, gen in enumerate(("new", "old"))]
+    for order in ({"batch": 4, "web": 4}, {"web": 4, "batch": 4}):
+        plan = by_node(run_round(snapshot(nodes, pods(**order)), policies(machines=machines)))
+        assert plan == {"n0": Counter(web=4), "n1": Counter(batch=4)}
+
+
+def test_an_unknown_machine_counts_as_the_slowest() -> None:
+    """No node is forbidden for lack of a figure; one without the label is last."""
+    machines = Machines("gen", (("web", "new", 1000), ("web", "old", 1500)))
+    labels = ((), (("gen", "odd"),), (("gen", "old"),), (("gen", "new"),))
+    nodes = [node(f"n{at}", 100, labels=each) for at, each in enumerate(labels)]
+    plan = run_round(snapshot(nodes, pods(web=1)), policies(machines=machines))
+    assert plan.placements[0].node == "n3"
+    assert not run_round(snapshot(nodes, pods(web=4)), policies(machines=machines)).unplaced
+
+
+_penalties = st.lists(st.lists(st.sampled_from((0, 0, 50, 300, 2000)), min_size=3, max_size=3), min_size=3, max_size=3)
+_pending = st.lists(st.tuples(st.sampled_from(("", *NAMES)), st.sampled_from((100, 300))), min_size=1, max_size=7)
+_running = st.dictionaries(st.sampled_from(("n0", "n1", "n2")), st.sampled_from(NAMES))
+
+
+def problem_of(pending: list[tuple[str, int]], running: dict[str, str], rules: dict[str, Policy]) -> Problem:
+    waiting = [pod(f"p{at}", cpu, kind=kind(name)) for at, (name, cpu) in enumerate(pending)]
+    return CompileKinds().apply(Problem(cluster(3, waiting, running), rules, MODELS))
+
+
+def by_hand(problem: Problem, commits: Sequence[Commit], penalties: list[list[int]], running: dict[str, str]) -> int:
+    """The matrix over all ordered pairs of pods that share a node, but for pairs that run already."""
+    found = 0
+    for at, here in enumerate(problem.snapshot.table.nodes):
+        placed = [
+            dict(problem.demands[commit.demand].group.signature.labels).get("kind", "")
+            for commit in commits
+            if commit.node == at
+            for _ in range(commit.count)
+        ]
+        everyone = [*placed, *([running[here.name]] if here.name in running else [])]
+        for (one, suffers), (other, hurts) in permutations(enumerate(everyone), 2):
+            if suffers and hurts and min(one, other) < len(placed):
+                found += penalties[NAMES.index(suffers)][NAMES.index(hurts)]
+    return found
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(_pending, _running, _penalties, st.randoms(use_true_random=False))
+def test_the_cost_of_a_plan_is_the_sum_over_pairs(
+    pending: list[tuple[str, int]], running: dict[str, str], penalties: list[list[int]], random: Random
+) -> None:
+    """Whatever the plan: what the matrix adds to its cost is that of each pair of neighbours, once for each of them."""
+    problem = problem_of(pending, running, policies(penalties))
+    without = problem_of(pending, running, policies([[0] * 3] * 3))
+    capacity, commits = problem.start.copy(), []
+    for at, demand in enumerate(problem.demands):
+        for _ in demand.group.pods:
+            node_at = random.randrange(3)
+            if capacity.place(demand, node_at, 1):
+                commits.append(Commit(at, node_at, 1))
+    added = problem.objective.placed(commits) - without.objective.placed(commits)
+    assert added == by_hand(problem, commits, penalties, running)
+    assert sum(problem.objective.pod_prices(commits).tolist()) == problem.objective.placed(commits)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(_pending, _running, _penalties)
+def test_local_search_knows_what_it_gains_and_ends_where_no_change_helps(
+    pending: list[tuple[str, int]], running: dict[str, str], penalties: list[list[int]]
+) -> None:
+    """Its gain is the difference of the plans' costs; then neither a move nor an exchange makes the plan cheaper."""
+    problem = problem_of(pending, running, policies(penalties))
+    first = fill(problem)
+    search = LocalSearch(problem, first)
+    while search.improve():
+        pass
+    found = search.candidate()
+    assert found.cost == first.cost - search.gain
+    placed = [(commit.demand, commit.node) for commit in found.commits for _ in range(commit.count)]
+    assert len(placed) == len(pending)
+    for one, (at, source) in enumerate(placed):
+        for target in range(3):
+            assert _cost(problem, [*placed[:one], (at, target), *placed[one + 1 :]]) >= found.cost
+        for other in range(one):
+            changed = placed.copy()
+            changed[one], changed[other] = (at, placed[other][1]), (placed[other][0], source)
+            assert _cost(problem, changed) >= found.cost
+
+
+def _cost(problem: Problem, placed: list[tuple[int, int]]) -> float:
+    """Infinite where a node has no room for what is placed."""
+    capacity = problem.start.copy()
+    commits = [Commit(at, node_at, 1) for at, node_at in placed if capacity.place(problem.demands[at], node_at, 1)]
+    return problem.objective.placed(commits) if len(commits) == len(placed) else float("inf")
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(_pending.filter(lambda pending: len(pending) <= 5), _running, _penalties)
+def test_no_plan_is_below_the_bound(
+    pending: list[tuple[str, int]], running: dict[str, str], penalties: list[list[int]]
+) -> None:
+    """The bound holds for the best of all plans; a plan that equals it is the best."""
+    problem = problem_of(pending, running, policies(penalties))
+    result = run_round(problem.snapshot, problem.policies)
+    check_plan(problem.snapshot, result, problem.policies)
+    pods_of = [at for at, demand in enumerate(problem.demands) for _ in demand.group.pods]
+    best = min(
+        _cost(problem, list(zip(pods_of, where, strict=True))) for where in product(range(3), repeat=len(pods_of))
+    )
+    assert result.lower_bound <= best <= result.cost
+
+
+def test_no_pod_waits_for_what_it_costs_its_neighbours() -> None:
+    """Penalties of any size never keep a pod out that has room: prices of waiting are above them."""
+    worst = [[100_000] * 3] * 3
+    plan = run_round(cluster(2, pods(noisy=10, web=10), {"n0": "noisy", "n1": "web"}), policies(worst))
+    assert not plan.unplaced
+
+
+def test_a_policy_that_says_nothing_of_kinds_plans_as_before() -> None:
+    """The problem stays the same object. Kinds whose penalties are all 0 cost nothing and stay in the flow."""
+    found = cluster(3, pods(noisy=3, web=5), {"n0": "noisy"})
+    problem = Problem(found, DEFAULT_POLICIES, MODELS)
+    assert CompileKinds().apply(problem) is problem
+    idle = CompileKinds().apply(Problem(found, policies([[0] * 3] * 3), MODELS))
+    assert not any(demand.constraints.sequential for demand in idle.demands)
+    assert run_round(found, idle.policies).cost == run_round(found).cost
+
+
+def test_pods_of_other_policies_hurt_too() -> None:
+    """A noisy pod that another policy governs is a neighbour as bad as any."""
+    mine = policies(NOISY)[BUILT_IN.name]
+    waiting = pods(noisy=2)
+    other = Policy("other")
+    plan = run_round(
+        cluster(2, [waiting[0], replace(waiting[1], policy="other")]), {BUILT_IN.name: mine, other.name: other}
+    )
+    assert len(by_node(plan)) == 2
