@@ -11,6 +11,7 @@ from flowcore.filters import (
     node_affinity,
     node_declared_features,
     node_name,
+    node_resource_topology,
     node_unschedulable,
     taint_toleration,
 )
@@ -48,6 +49,6 @@ CODES: Final = frozenset((*_OTHERS, *(each.name for each in IN_ORDER)))
 UNRESOLVABLE: Final = frozenset((
     NO_NODES, GANG_INCOMPLETE, REPLACEMENT, QUEUE_LIMIT, NODE_UNREADABLE, node_unschedulable.NAME, node_name.NAME,
     NETWORK_REFUSED, NETWORK_UNSCHEDULED, CHEAPER_TO_WAIT, taint_toleration.NAME, node_affinity.NAME,
-    node_declared_features.NAME,
+    node_declared_features.NAME, node_resource_topology.NAME,
 ))  # fmt: skip
 """Codes of pods for which it would not help if others left."""

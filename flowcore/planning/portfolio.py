@@ -134,8 +134,8 @@ class Portfolio:
 
     def _run_local_search(self) -> Generator[None, None, None]:
         """Pods that cost something beside each other move and change places."""
-        self._search = search = LocalSearch(self._problem, self.best)
-        while search.improve():
+        self._search = search = LocalSearch(self._problem, self.best, self._seed)
+        while self.best.cost - search.gain > self.bound and search.improve():
             yield
         self.conclude()
 
