@@ -8,15 +8,17 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.constrained_snapshots import APPS, constrained_snapshots
 from support.model import node, pod, snapshot
 from support.profiles import examples
-from support.safety import check_plan
+from support.safety import check_plan, plan_and_check
 
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.methods.constructive import fill
 from flowcore.methods.local_search import LocalSearch
 from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.gangs import Gang
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
@@ -236,3 +238,22 @@ def test_pods_of_other_policies_hurt_too() -> None:
         cluster(2, [waiting[0], replace(waiting[1], policy="other")]), {BUILT_IN.name: mine, other.name: other}
     )
     assert len(by_node(plan)) == 2
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(constrained_snapshots(), _penalties)
+def test_penalties_and_rules_hold_together(found: Snapshot, penalties: list[list[int]]) -> None:
+    """Pods with rules of all kinds, of which some cost something beside each other: no rule is broken for it."""
+    kinds = tuple(WorkloadKind(app, LabelSelector((Requirement("app", "In", (app,)),))) for app in APPS)
+    cost = CostPolicy(kinds=kinds, interference=Interference(tuple(map(tuple, penalties))))
+    plan_and_check(found, {BUILT_IN.name: Policy(BUILT_IN.name, cost=cost)})
+
+
+def test_a_gang_of_noisy_pods_stays_whole() -> None:
+    """Its pods move and change places, and as many of it are placed as it needs."""
+    gang = Gang("g", min_placed=4)
+    members = [replace(each, gangs=("g",)) for each in pods(noisy=4)]
+    found = replace(cluster(3, [*members, *pods(web=6)], {"n0": "noisy"}), gangs={"g": gang})
+    plan = plan_and_check(found, policies([[0, 0, 0], [0, 0, 300], [0, 0, 800]]))
+    assert not plan.unplaced
+    assert sorted(each["noisy"] for each in by_node(plan).values()) == [1, 1, 2]

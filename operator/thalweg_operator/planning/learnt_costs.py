@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import msgspec
 import structlog
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.learning import Run, RunHistory, with_estimates
+from flowcore.learning import Estimates, Run, RunHistory, with_estimates
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
@@ -74,10 +75,12 @@ class LearntCosts:
             run = self._run_of(pod, kind, learner.label)
             if run is not None:
                 runs.append(run)
-        learner.history.update(runs, now)
-        before, learner.learnt = learner.learnt, with_estimates(learner.stated, learner.history.estimates())
+        # In a thread: with all pods of a large cluster it takes long enough for others to notice.
+        found = await asyncio.to_thread(_learn, learner.history, runs, now)
+        before, learner.learnt = learner.learnt, with_estimates(learner.stated, found)
         if learner.learnt != before:
-            _log.info("costs learnt", policy=learner.policy, pods=learner.history.learnt_from)
+            by_kind = {kind.name: asdict(known) for kind, known in zip(learner.kinds, found, strict=True)}
+            _log.info("costs learnt", policy=learner.policy, pods=learner.history.learnt_from, kinds=by_kind)
 
     def _learner_of(self, policy: Policy) -> _Learner:
         cost = policy.cost
@@ -99,6 +102,11 @@ class LearntCosts:
         node = self._cluster.nodes.get(pod.node_name)
         machine = "" if node is None or not label else value_of(node.labels, label) or ""
         return Run(pod.uid, pod.node_name, kind, machine, work_of(pod), start, end, pod.succeeded)
+
+
+def _learn(history: RunHistory, runs: Sequence[Run], now: float) -> tuple[Estimates, ...]:
+    history.update(runs, now)
+    return history.estimates()
 
 
 def work_of(pod: Pod) -> str:
