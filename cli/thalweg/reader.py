@@ -15,6 +15,7 @@ from flowcore.api import (
     WireDisruptionBudget,
     WireNamespace,
     WireNode,
+    WireNodeTopology,
     WirePod,
     WirePodGroup,
     WireQueue,
@@ -22,12 +23,22 @@ from flowcore.api import (
     to_disruption_budget,
     to_labels,
     to_node,
+    to_numa_node,
     to_pod,
     to_pod_group,
     to_queue,
     to_storage_object,
 )
-from flowcore.api.kinds import DISRUPTION_BUDGET, KINDS, NODE_METRICS, POD_METRICS, PRIORITY_CLASS, QUEUE, ObjectKind
+from flowcore.api.kinds import (
+    DISRUPTION_BUDGET,
+    KINDS,
+    NODE_METRICS,
+    NODE_TOPOLOGY,
+    POD_METRICS,
+    PRIORITY_CLASS,
+    QUEUE,
+    ObjectKind,
+)
 from flowcore.api.metrics import to_node_sample, to_pod_sample
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
@@ -188,6 +199,9 @@ class _Reader:
         elif kind == "PodGroup":
             source = GangSource(str(item.get("apiVersion")).partition("/")[0])
             cluster.put_pod_group(to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
+        elif kind == NODE_TOPOLOGY.kind:
+            report = to_numa_node(msgspec.convert(item, WireNodeTopology), intern)
+            cluster.numa.set_report(report.name, report)
         elif kind == DISRUPTION_BUDGET.kind:
             self._add_budget(msgspec.convert(item, WireDisruptionBudget), shown)
         elif kind == PRIORITY_CLASS.kind:

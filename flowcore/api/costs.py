@@ -69,6 +69,7 @@ class WireUnscheduled(msgspec.Struct, rename="camel"):
     per_priority: _Factor = 10
     per_waiting_second: _Factor = 5
     aging_crosses_priorities: bool = False
+    wait_for_cheaper_node: bool = False
 
 
 def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:

@@ -12,6 +12,7 @@ from flowcore.api.gangs import to_gang
 from flowcore.api.inter_pod_constraints import anti_affinity_only, to_inter_pod_constraints
 from flowcore.api.node_features import needed_features
 from flowcore.api.pod_limits import over_limit
+from flowcore.api.pod_numa import numa_needs
 from flowcore.api.pod_objects import (
     WireNodeAffinity,
     WireOwner,
@@ -26,6 +27,7 @@ from flowcore.api.volumes import to_volumes
 from flowcore.model.data import DATA, DataSource
 from flowcore.model.devices import needs_devices
 from flowcore.model.errors import ModelError
+from flowcore.model.numa import NumaNeeds
 from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, GATE, DuringExecution
 from flowcore.model.quantities import MAX_AMOUNT
@@ -85,6 +87,12 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         if constraints.unreadable_spread:
             blocked_reason = blocked_reason or f"{constraints.unreadable_spread}.labelSelector: it cannot be parsed"
     gang, annotation_errors = to_gang(spec.scheduling_group, meta.labels, meta.annotations, namespace, intern)
+    numa = None
+    if not unreadable:
+        try:
+            numa = numa_needs(spec, status, meta.annotations, requests)
+        except ModelError as error:
+            annotation_errors = (*annotation_errors, error)
     if not node_name:
         blocked_reason = blocked_reason or "; ".join(str(each) for each in annotation_errors)
     during_execution, bad_rules_annotation = _during_execution(meta.annotations)
@@ -101,7 +109,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         name=meta.name,
         uid=meta.uid or "",
         pod_class=intern(
-            _pod_class(spec, requests, volumes, data) if excess is None else _usage_class(spec, requests, volumes)
+            _pod_class(spec, requests, volumes, data, numa) if excess is None else _usage_class(spec, requests, volumes)
         ),
         labels=labels,
         scheduler_name=spec.scheduler_name or "default-scheduler",
@@ -246,7 +254,9 @@ def to_unreadable_pod(raw: bytes, problem: str) -> Pod:
     )
 
 
-def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes, data: tuple[DataSource, ...]) -> PodClass:
+def _pod_class(
+    spec: WirePodSpec, requests: Amounts, volumes: Volumes, data: tuple[DataSource, ...], numa: NumaNeeds | None
+) -> PodClass:
     node_affinity = (spec.affinity.node_affinity if spec.affinity else None) or WireNodeAffinity()
     required = None
     if node_affinity.required is not None:
@@ -272,6 +282,7 @@ def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes, data: tup
         images=() if spec.node_name else images_of(spec),
         containers=0 if spec.node_name else len(spec.containers or ()) + len(spec.init_containers or ()),
         data=data,
+        numa=numa,
     )
 
 

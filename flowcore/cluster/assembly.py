@@ -38,7 +38,9 @@ def to_snapshot(
     """
     tables = ClusterTables(NodeTable.of(cluster.nodes.values()), pod_index=cluster.occupancy.pod_index)
     usage = [sums.to_usage(node) for node, sums in cluster.occupancy.usage.items()]
-    tables.apply(TableChanges(usage=usage, storage=list(cluster.storage.objects.values()), measured=measured))
+    numa = [(report, cluster.numa.claims(name, now=now)) for name, report in cluster.numa.reports.items()]
+    storage = list(cluster.storage.objects.values())
+    tables.apply(TableChanges(usage=usage, storage=storage, measured=measured, numa=numa))
     return tables.to_snapshot(
         generation=generation,
         now=now,

@@ -100,9 +100,11 @@ class UnscheduledPrice(msgspec.Struct, frozen=True):
 
     Attributes:
         aging_crosses_priorities: whether waiting may lift a pod over pods of a higher priority.
+        wait_for_cheaper_node: a pod waits for as long as that costs less than every node that has room.
     """
 
     base: int = 100_000
     per_priority: int = 10
     per_waiting_second: int = 5
     aging_crosses_priorities: bool = False
+    wait_for_cheaper_node: bool = False

@@ -13,6 +13,7 @@ import msgspec
 from flowcore.model.data import DataSource
 from flowcore.model.gang_spec import GangRef
 from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Delivery, DuringExecution
 from flowcore.model.resources import Amounts
@@ -78,6 +79,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     containers: int = 0
     #: What it reads and where that is, from its annotation; () once it is bound.
     data: tuple[DataSource, ...] = ()
+    #: What it needs of the NUMA zones of its node; None: nothing of a certain zone.
+    numa: NumaNeeds | None = None
 
 
 def excluding_nodes(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:

@@ -1,4 +1,4 @@
-"""The figures of the seeds, drawn arc by arc as a cost model's network: each gives the plan of the engine's own construct.
+"""The figures of the seeds, drawn arc by arc as a model's network: each gives the plan of the engine's own construct.
 
 pod-affinity-and-gangs.md: figures 1 to 11. firmament-poseidon-overview.md: figure 1. node-selector-and-affinity.md:
 figures 1 to 3. taints-and-tolerations.md: figure 2. Every pod has the arc to UNSCHEDULED that is implied.
@@ -225,7 +225,10 @@ def test_the_gpu_goes_to_the_one_that_wants_it_more() -> None:
 def test_figure_6_hard_constraints(taken: dict[str, int], expected: set[str]) -> None:
     """Arcs from T0 to M0 and M1, from T1 to M2."""
     nodes = [machine(f"M{at}", labels={"kind": kind}) for at, kind in enumerate("aab")]
-    pending = [task("T0", app="T0", node_selector=(("kind", "a"),)), task("T1", app="T1", node_selector=(("kind", "b"),))]
+    pending = [
+        task("T0", app="T0", node_selector=(("kind", "a"),)),
+        task("T1", app="T1", node_selector=(("kind", "b"),)),
+    ]
 
     def draw(view: NetworkView) -> Iterable[Arc]:
         for pods in view.pods:
@@ -267,7 +270,7 @@ def test_figure_8_three_tasks_on_three_machines(count: int) -> None:
 
 
 def and_construct(p: int) -> Draw:
-    """p tasks together or not at all: p units reach G, of which p - 1 end in E, and the last counts for all p.
+    """Together p tasks or none: p units reach G, of which p - 1 end in E, and the last counts for all p.
 
     E leads to UNSCHEDULED, and costs nothing: what waits costs its price, however its unit went.
     """
@@ -307,7 +310,7 @@ def test_figure_9_gang(slots: int, running: int) -> None:
 
 
 def test_figure_9_with_a_minimum() -> None:
-    """With a minimum alone the gang runs whatever that costs, as the seed says of it: a dearer task of its network waits."""
+    """With a minimum alone the gang runs whatever that costs, as the seed says: a dearer task of its network waits."""
 
     def draw(view: NetworkView) -> Iterable[Arc]:
         for pods in view.pods:
@@ -381,7 +384,11 @@ def by_zone(r: int) -> Draw:
 def test_figure_11_one_a_zone_on_its_freest_node() -> None:
     """Three tasks, three zones, r = 1: in each zone the machine with the least in use."""
     state = cluster(zones(a=2, b=2, c=2), tasks(3), a0=2000, b1=2000, c0=1000)
-    assert same(state, by_zone(1), Conflict("az", EVERY, ZONE)) == {("app", "a1"): 1, ("app", "b0"): 1, ("app", "c1"): 1}
+    assert same(state, by_zone(1), Conflict("az", EVERY, ZONE)) == {
+        ("app", "a1"): 1,
+        ("app", "b0"): 1,
+        ("app", "c1"): 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -428,7 +435,9 @@ def test_overview_figure_1() -> None:
             yield Arc("C", rack)
             yield from (Arc(rack, each) for each in members)
 
-    assert same(cluster(nodes, pending), draw) == {(f"P{at}", f"N{on}"): 1 for at, on in ((0, 0), (1, 2), (2, 1), (4, 3))}
+    assert same(cluster(nodes, pending), draw) == {
+        (f"P{at}", f"N{on}"): 1 for at, on in ((0, 0), (1, 2), (2, 1), (4, 3))
+    }
 
 
 # -- node-selector-and-affinity.md, taints-and-tolerations.md ----------------------------------------------------------
