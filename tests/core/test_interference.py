@@ -15,9 +15,10 @@ from support.safety import check_plan, plan_and_check
 
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
+from flowcore.explain.codes import CHEAPER_TO_WAIT
 from flowcore.methods.constructive import fill
 from flowcore.methods.local_search import LocalSearch
-from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
@@ -257,3 +258,13 @@ def test_a_gang_of_noisy_pods_stays_whole() -> None:
     plan = plan_and_check(found, policies([[0, 0, 0], [0, 0, 300], [0, 0, 800]]))
     assert not plan.unplaced
     assert sorted(each["noisy"] for each in by_node(plan).values()) == [1, 1, 2]
+
+
+def test_a_pod_waits_for_a_quieter_node_where_its_policy_says_so() -> None:
+    """While waiting costs less than what its neighbours would suffer, it stays pending; later it goes beside them."""
+    cost = policies([[0, 0, 0], [0, 0, 900], [0, 0, 0]])[BUILT_IN.name].cost
+    price = UnscheduledPrice(base=500, per_waiting_second=10, wait_for_cheaper_node=True)
+    rules = {BUILT_IN.name: Policy(BUILT_IN.name, cost=cost, unscheduled=price)}
+    loud = cluster(1, pods(web=1), {"n0": "noisy"})
+    assert [each.code for each in run_round(replace(loud, now=1.0), rules).unplaced] == [CHEAPER_TO_WAIT]
+    assert not run_round(replace(loud, now=1000.0, pending=(replace(loud.pending[0], created=1.0),)), rules).unplaced
