@@ -17,12 +17,15 @@ from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode
 from flowcore.model.running_pods import RunningPods
+from flowcore.model.usage import UsageSample
 
 #: Command that dumps the kinds that a plan reads and every cluster serves.
 DUMP_COMMAND = (
     "kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments "
     "-A -o json"
 )
+#: Command that dumps what metrics-server measured.
+METRICS_COMMAND = "kubectl get nodes.metrics.k8s.io,pods.metrics.k8s.io -A -o json"
 #: Command that adds the PriorityClasses to a dump.
 ADD_PRIORITIES = "kubectl get priorityclasses -o json"
 
@@ -37,6 +40,7 @@ class ClusterDump:
         complete: whether an operator wrote it: no object is missing, and pods that no policy governs are not planned.
         warnings: sentences about skipped objects, and about objects that a later file replaced.
         gaps: sentences about objects that the files lack and that another object names.
+        node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
     """
 
     cluster: Cluster = field(default_factory=Cluster)
@@ -44,6 +48,8 @@ class ClusterDump:
     warnings: list[str] = field(default_factory=list)
     complete: bool = False
     gaps: list[str] = field(default_factory=list)
+    node_samples: dict[str, UsageSample] = field(default_factory=dict)
+    pod_samples: dict[str, UsageSample] = field(default_factory=dict)
 
     def running(self) -> list[Pod]:
         """Pods that use a node, also a node that the dump lacks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from flowcore.api import (
     WireDisruptionBudget,
     WireNamespace,
     WireNode,
+    WireNodeTopology,
     WirePod,
     WirePodGroup,
     WireQueue,
@@ -21,12 +23,23 @@ from flowcore.api import (
     to_disruption_budget,
     to_labels,
     to_node,
+    to_numa_node,
     to_pod,
     to_pod_group,
     to_queue,
     to_storage_object,
 )
-from flowcore.api.kinds import DISRUPTION_BUDGET, KINDS, PRIORITY_CLASS, QUEUE, ObjectKind
+from flowcore.api.kinds import (
+    DISRUPTION_BUDGET,
+    KINDS,
+    NODE_METRICS,
+    NODE_TOPOLOGY,
+    POD_METRICS,
+    PRIORITY_CLASS,
+    QUEUE,
+    ObjectKind,
+)
+from flowcore.api.metrics import to_node_sample, to_pod_sample
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
 from flowcore.model.data import DATA
@@ -39,7 +52,7 @@ from thalweg.policy_schema import checked_spec
 from thalweg.priority_classes import PriorityClass, PriorityClasses, check_priority_class
 from thalweg_cost_models import find_models
 
-_READ: frozenset[ObjectKind] = frozenset((*KINDS, DISRUPTION_BUDGET, PRIORITY_CLASS))
+_READ: frozenset[ObjectKind] = frozenset((*KINDS, DISRUPTION_BUDGET, PRIORITY_CLASS, NODE_METRICS, POD_METRICS))
 #: API groups of each kind that is read.
 _GROUPS = {kind.kind: {other.group for other in _READ if other.kind == kind.kind} for kind in _READ}
 _NAMESPACED = frozenset(kind.kind for kind in _READ if kind.namespaced)
@@ -68,7 +81,7 @@ class _Reader:
     """Collects the objects of a dump, file by file."""
 
     def __init__(self) -> None:
-        self._dump, self._intern = ClusterDump(), Interner()
+        self._dump, self._intern, self._now = ClusterDump(), Interner(), time.time()
         self._known: set[_Key] = set()
         self._files: list[str] = []
         #: Number of skipped objects of each kind, and the first object of each.
@@ -186,12 +199,17 @@ class _Reader:
         elif kind == "PodGroup":
             source = GangSource(str(item.get("apiVersion")).partition("/")[0])
             cluster.put_pod_group(to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
+        elif kind == NODE_TOPOLOGY.kind:
+            report = to_numa_node(msgspec.convert(item, WireNodeTopology), intern)
+            cluster.numa.set_report(report.name, report)
         elif kind == DISRUPTION_BUDGET.kind:
             self._add_budget(msgspec.convert(item, WireDisruptionBudget), shown)
         elif kind == PRIORITY_CLASS.kind:
             priority_class = msgspec.convert(item, PriorityClass)
             check_priority_class(priority_class)
             self._priority_classes[priority_class.metadata.name] = priority_class
+        elif kind in (NODE_METRICS.kind, POD_METRICS.kind):
+            self._add_sample(item)
         elif kind == "DeviceClass":
             device_class = to_device_class(msgspec.convert(item, WireDeviceClass))
             cluster.set_device_class(device_class.name, device_class)
@@ -220,6 +238,19 @@ class _Reader:
         self._dump.cluster.set_disruption_budget(budget.key, budget)
         if wire.status is None:
             self._dump.warnings.append(f"{shown}: it has no status, so none of its pods is evicted or moved")
+
+    def _add_sample(self, item: dict[str, Any]) -> None:
+        """A bad sample is left out, and the others count."""
+        dump = self._dump
+        try:
+            if item["kind"] == NODE_METRICS.kind:
+                name, sample = to_node_sample(item, self._now)
+                dump.node_samples[name] = sample
+            else:
+                key, sample = to_pod_sample(item, self._now)
+                dump.pod_samples[key] = sample
+        except ModelError as error:
+            dump.warnings.append(f"{error}. This sample does not count")
 
     def _add_queue(self, wire: WireQueue, shown: str) -> None:
         queue = to_queue(wire)

@@ -25,6 +25,7 @@ from flowcore.planning import Placement, RoundResult, run_round
 from thalweg import evictions
 from thalweg.dump import ClusterDump, GovernedDump
 from thalweg.files import DumpError
+from thalweg.measured import measured_usage
 from thalweg.missing_objects import check_namespaces_known, missing_objects, pods_with_unknown_claims
 from thalweg.reader import read_dump
 from thalweg.tables import MAX_ROWS, print_truncated
@@ -40,12 +41,14 @@ class Simulation:
     Attributes:
         skipped: keys of pods that may not be planned, and the reason.
         gaps: sentences about missing objects that may change the plan; with any of them the plan is not certified.
+        warnings: sentences about nodes and samples that are not measured; requests count there.
     """
 
     result: RoundResult
     skipped: dict[str, str]
     seconds: float
     gaps: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def certified(self) -> bool:
@@ -71,6 +74,7 @@ def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str =
     planned = [pod for pod in waiting if pod.key not in skipped]
     skipped |= pods_with_unknown_claims(dump, planned)
     gang_names, gangs = governed.gangs(waiting)
+    measured = measured_usage(dump, policies)
     pending = tuple(
         PendingPod(
             key=pod.key,
@@ -84,6 +88,7 @@ def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str =
             victim=governed.victim_of(pod),
             gangs=gang_names[pod.key],
             preempts=pod.preempts and not governed.waits_for_terminating(pod),
+            foreseen=measured.of(pod),
         )
         for pod in planned
         if pod.key not in skipped
@@ -96,10 +101,17 @@ def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str =
         persistent_usage=governed.persistent_usage(),
         queues=queue_state(dump.cluster),
         running=governed.running_pods(now, {pod.victim.key for pod in pending if pod.victim is not None}),
+        measured=measured.loads,
     )
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
         result = run_round(snapshot, governed.policies, find_models().usable)
-    return Simulation(result, skipped, time.perf_counter() - started, tuple(missing_objects(dump, planned)))
+    return Simulation(
+        result,
+        skipped,
+        time.perf_counter() - started,
+        tuple(missing_objects(dump, planned)),
+        measured.warnings,
+    )
 
 
 def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, Any]:
@@ -149,7 +161,7 @@ def run_simulation(files: tuple[str, ...], output: str, *, reschedule: bool) -> 
     if sys.stderr.isatty():
         click.echo(f"planning {waiting} pending pods on {len(dump.cluster.nodes)} nodes ...", err=True)
     simulation = plan(dump, time.time(), reschedule=reschedule)
-    warnings = [*dump.warnings, *simulation.gaps]
+    warnings = [*dump.warnings, *simulation.warnings, *simulation.gaps]
     for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)
     if output == "json":

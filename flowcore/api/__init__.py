@@ -10,6 +10,7 @@ from flowcore.api.base import Interner, to_labels
 from flowcore.api.devices import WireDeviceClass, to_device_class
 from flowcore.api.disruption_budgets import WireDisruptionBudget, to_disruption_budget
 from flowcore.api.gangs import WirePodGroup, to_pod_group, to_unreadable_pod_group
+from flowcore.api.node_topology import WireNodeTopology, to_numa_node
 from flowcore.api.nodes import WireNamespace, WireNode, to_node
 from flowcore.api.pod_objects import WirePod
 from flowcore.api.pods import to_pod, to_unreadable_pod
@@ -25,6 +26,7 @@ __all__ = [
     "WireLabelSelector",
     "WireNamespace",
     "WireNode",
+    "WireNodeTopology",
     "WirePod",
     "WirePodGroup",
     "WireQueue",
@@ -34,6 +36,7 @@ __all__ = [
     "to_label_selector",
     "to_labels",
     "to_node",
+    "to_numa_node",
     "to_pod",
     "to_pod_group",
     "to_queue",

@@ -49,6 +49,10 @@ POD: Final = ObjectKind("Pod", "pods", namespaced=True)
 NAMESPACE: Final = ObjectKind("Namespace", "namespaces")
 DEVICE_CLASS: Final = ObjectKind("DeviceClass", "deviceclasses", "resource.k8s.io")
 DISRUPTION_BUDGET: Final = ObjectKind("PodDisruptionBudget", "poddisruptionbudgets", "policy", namespaced=True)
+#: What is available in each NUMA zone of a node.
+NODE_TOPOLOGY: Final = ObjectKind(
+    "NodeResourceTopology", "noderesourcetopologies", "topology.node.k8s.io", ("v1alpha2", "v1alpha1")
+)
 #: In dumps only: the API server writes a pod's priority into the pod.
 PRIORITY_CLASS: Final = ObjectKind("PriorityClass", "priorityclasses", "scheduling.k8s.io")
 #: What filters on volumes read.
@@ -72,7 +76,12 @@ POD_GROUPS: Final = {
 POLICY: Final = ObjectKind(KIND, PLURAL, GROUP, (VERSION,))
 QUEUE: Final = ObjectKind(queues.KIND, queues.PLURAL, GROUP, (VERSION,))
 
-#: All of them.
+_METRICS: Final = "metrics.k8s.io"
+#: In dumps, and polled: nobody can watch them.
+NODE_METRICS: Final = ObjectKind("NodeMetrics", "nodes", _METRICS, ("v1beta1",))
+POD_METRICS: Final = ObjectKind("PodMetrics", "pods", _METRICS, ("v1beta1",), namespaced=True)
+
+#: All that are watched.
 KINDS: Final = (
     NODE,
     POD,
@@ -80,6 +89,7 @@ KINDS: Final = (
     *STORAGE,
     DEVICE_CLASS,
     DISRUPTION_BUDGET,
+    NODE_TOPOLOGY,
     *POD_GROUPS.values(),
     POLICY,
     QUEUE,

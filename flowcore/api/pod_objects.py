@@ -11,6 +11,7 @@ from flowcore.api.gangs import WireGangAnnotations, WireSchedulingGroup
 from flowcore.api.selectors import WireLabelSelector, WireNodeSelector, WireNodeSelectorTerm
 from flowcore.api.volumes import WireVolume
 from flowcore.model.data import DATA
+from flowcore.model.numa import NUMA
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, PLANNED, REPLACES
 
 
@@ -65,6 +66,7 @@ class WireToleration(Wire):
 
 class WireResources(Wire):
     requests: Quantities | None = None
+    limits: Quantities | None = None
 
 
 class WirePort(Wire):
@@ -131,8 +133,18 @@ class WireCondition(Wire):
     last_transition_time: datetime | None = None
 
 
+class WireTerminated(Wire):
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class WireContainerState(Wire):
+    terminated: WireTerminated | None = None
+
+
 class WireContainerStatus(Wire):
     name: str = ""
+    state: WireContainerState | None = None
     resources: WireResources | None = None
     allocated_resources: Quantities | None = None
 
@@ -146,6 +158,7 @@ class WirePodStatus(Wire):
     init_container_statuses: list[WireContainerStatus] | None = None
     resources: WireResources | None = None
     allocated_resources: Quantities | None = None
+    qos_class: str | None = None
 
 
 class WirePodAnnotations(WireGangAnnotations):
@@ -157,6 +170,7 @@ class WirePodAnnotations(WireGangAnnotations):
     during_execution: str | None = msgspec.field(default=None, name=DURING_EXECUTION)
     mirror: str | None = msgspec.field(default=None, name="kubernetes.io/config.mirror")
     data: str | None = msgspec.field(default=None, name=DATA)
+    numa: str | None = msgspec.field(default=None, name=NUMA)
 
 
 class WireOwner(Wire):

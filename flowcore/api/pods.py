@@ -12,6 +12,7 @@ from flowcore.api.gangs import to_gang
 from flowcore.api.inter_pod_constraints import anti_affinity_only, to_inter_pod_constraints
 from flowcore.api.node_features import needed_features
 from flowcore.api.pod_limits import over_limit
+from flowcore.api.pod_numa import numa_needs
 from flowcore.api.pod_objects import (
     WireNodeAffinity,
     WireOwner,
@@ -26,6 +27,7 @@ from flowcore.api.volumes import to_volumes
 from flowcore.model.data import DATA, DataSource
 from flowcore.model.devices import needs_devices
 from flowcore.model.errors import ModelError
+from flowcore.model.numa import NumaNeeds
 from flowcore.model.pods import Pod, PodClass, PreferredTerm, Toleration
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, GATE, DuringExecution
 from flowcore.model.quantities import MAX_AMOUNT
@@ -39,6 +41,7 @@ _UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (
 #: Controllers whose pods stay as long as their node exists. Static pods belong to their Node.
 _PERMANENT = frozenset(("DaemonSet", "Node"))
 _NO_OWNER = WireOwner()
+_NEVER_RAN = (0.0, 0.0)
 #: SystemCriticalPriority (pkg/apis/scheduling/types.go).
 _SYSTEM_CRITICAL = 2_000_000_000
 _MAX_NAME = 253
@@ -84,6 +87,12 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         if constraints.unreadable_spread:
             blocked_reason = blocked_reason or f"{constraints.unreadable_spread}.labelSelector: it cannot be parsed"
     gang, annotation_errors = to_gang(spec.scheduling_group, meta.labels, meta.annotations, namespace, intern)
+    numa = None
+    if not unreadable:
+        try:
+            numa = numa_needs(spec, status, meta.annotations, requests)
+        except ModelError as error:
+            annotation_errors = (*annotation_errors, error)
     if not node_name:
         blocked_reason = blocked_reason or "; ".join(str(each) for each in annotation_errors)
     during_execution, bad_rules_annotation = _during_execution(meta.annotations)
@@ -100,7 +109,7 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         name=meta.name,
         uid=meta.uid or "",
         pod_class=intern(
-            _pod_class(spec, requests, volumes, data) if excess is None else _usage_class(spec, requests, volumes)
+            _pod_class(spec, requests, volumes, data, numa) if excess is None else _usage_class(spec, requests, volumes)
         ),
         labels=labels,
         scheduler_name=spec.scheduler_name or "default-scheduler",
@@ -134,11 +143,23 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         replaces=_replaces(meta.annotations),
         preempts=spec.preemption_policy != "Never",
         started=to_seconds(status.start_time) if node_name else 0.0,
+        ran=_ran(status),
         static=meta.annotations is not None and meta.annotations.mirror is not None,
         immovable_reason=intern(_immovable_reason(wire, status, controller)) if node_name else "",
         during_execution=during_execution,
         usage_class=intern(UsageClass(namespace, intern(repositories_of(spec)), requests)),
     )
+
+
+def _ran(status: WirePodStatus) -> tuple[float, float]:
+    """From the first start to the last end of a pod's containers; zeros unless it succeeded."""
+    if status.phase != "Succeeded":
+        return _NEVER_RAN
+    states = [each.state.terminated for each in status.container_statuses or () if each.state is not None]
+    ended = [each for each in states if each is not None and each.started_at is not None]
+    if not ended:
+        return _NEVER_RAN
+    return min(to_seconds(each.started_at) for each in ended), max(to_seconds(each.finished_at) for each in ended)
 
 
 def _during_execution(annotations: WirePodAnnotations | None) -> tuple[DuringExecution | None, str]:
@@ -233,7 +254,9 @@ def to_unreadable_pod(raw: bytes, problem: str) -> Pod:
     )
 
 
-def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes, data: tuple[DataSource, ...]) -> PodClass:
+def _pod_class(
+    spec: WirePodSpec, requests: Amounts, volumes: Volumes, data: tuple[DataSource, ...], numa: NumaNeeds | None
+) -> PodClass:
     node_affinity = (spec.affinity.node_affinity if spec.affinity else None) or WireNodeAffinity()
     required = None
     if node_affinity.required is not None:
@@ -259,6 +282,7 @@ def _pod_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes, data: tup
         images=() if spec.node_name else images_of(spec),
         containers=0 if spec.node_name else len(spec.containers or ()) + len(spec.init_containers or ()),
         data=data,
+        numa=numa,
     )
 
 

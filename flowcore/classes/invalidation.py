@@ -16,6 +16,7 @@ from flowcore.filters import (
     node_declared_features,
     node_name,
     node_ports,
+    node_resource_topology,
     node_resources_fit,
     node_unschedulable,
     node_volume_limits,
@@ -55,6 +56,7 @@ class Event(Enum):
     VOLUME_ATTACHMENT = "a VolumeAttachment comes, goes or changes"
     STORAGE_CAPACITY = "a CSIStorageCapacity comes, goes or changes"
     NAMESPACE_LABELS = "a namespace comes, goes or changes its labels"
+    NUMA_ZONES = "a node reports other NUMA zones, or pods take room in them that its report may not show"
 
 
 #: The event for each field of a node.
@@ -160,6 +162,8 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.NODE_ALLOCATABLE, NODE_UNREADABLE, Scope.NODE, "whether it can be read decides"),
     Row(Event.NODE_ALLOCATABLE, _FIT, Scope.NODE, "there is more room, or less"),
     Row(Event.NODE_ADDED, node_declared_features.NAME, Scope.NODE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, node_resource_topology.NAME, Scope.NODE, "there is no verdict for it"),
+    Row(Event.NUMA_ZONES, node_resource_topology.NAME, Scope.NODE, "the room in its zones decides"),
     Row(Event.NODE_FEATURES, node_declared_features.NAME, Scope.NODE, "what it declares decides"),
     Row(Event.NODE_ADDED, _MOUNTS, Scope.EVERYWHERE, "pods bound to it may use a claim that only one pod may use"),
     Row(Event.NODE_ADDED, _LIMITS, Scope.EVERYWHERE, "there is no verdict for it"),

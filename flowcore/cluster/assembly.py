@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.occupancy import NodeUsageSums
@@ -16,6 +16,7 @@ from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.queues import QueueState
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import RunningPods
+from flowcore.model.usage import MeasuredLoad
 
 
 def to_snapshot(
@@ -28,15 +29,18 @@ def to_snapshot(
     persistent_usage: tuple[PersistentUsage, ...] | None = (),
     running: RunningPods | None = None,
     queues: QueueState | None = None,
+    measured: Sequence[MeasuredLoad] = (),
 ) -> Snapshot:
-    """A cluster as it stands, with these pods waiting; see Snapshot for the arguments.
+    """A cluster as it stands, with these pods waiting; see Snapshot and TableChanges for the arguments.
 
     Costs as much as the cluster is large. Nodes are in the order in which they came. The snapshot shares the cluster's
     ``pod_index``, so it holds until the cluster changes.
     """
     tables = ClusterTables(NodeTable.of(cluster.nodes.values()), pod_index=cluster.occupancy.pod_index)
     usage = [sums.to_usage(node) for node, sums in cluster.occupancy.usage.items()]
-    tables.apply(TableChanges(usage=usage, storage=list(cluster.storage.objects.values())))
+    numa = [(report, cluster.numa.claims(name, now=now)) for name, report in cluster.numa.reports.items()]
+    storage = list(cluster.storage.objects.values())
+    tables.apply(TableChanges(usage=usage, storage=storage, measured=measured, numa=numa))
     return tables.to_snapshot(
         generation=generation,
         now=now,

@@ -14,6 +14,7 @@ import msgspec
 
 from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange
 from flowcore.cluster.gang_registry import GangRegistry
+from flowcore.cluster.numa_index import NumaIndex
 from flowcore.cluster.occupancy import Occupancy
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.cluster.queue_index import QueueIndex
@@ -57,6 +58,7 @@ class Cluster:
         watched_pods: how many pods with a node say themselves that they must not stay where their rules are broken.
         gangs: which pods belong together.
         occupancy: what is taken on each node.
+        numa: reports on NUMA zones, and pods that they may not show.
     """
 
     def __init__(self, own_namespace: str = "") -> None:
@@ -76,6 +78,7 @@ class Cluster:
         self.watched_pods = 0
         self.gangs = GangRegistry()
         self.occupancy = Occupancy()
+        self.numa = NumaIndex()
         self._node_versions: dict[str, int] = {}
         self._dirty_nodes: set[str] = set()
         self._dirty_reports: set[str] = set()
@@ -139,6 +142,7 @@ class Cluster:
         self.pods[key] = pod
         counts_anew, room_freed, left, came = self._recount(old, pod)
         gang_changed = self.gangs.put(pod)
+        self.numa.put_pod(old, pod)
         waiting_changed, gate_opened = self._set_waiting(key, pod)
         return PodChange(
             old,
@@ -157,6 +161,8 @@ class Cluster:
         """A pod is gone."""
         old = self.pods.pop(key, None)
         gang_changed = self.gangs.drop(key)
+        if old is not None:
+            self.numa.drop_pod(old)
         _, room_freed, left, came = self._recount(old, None)
         self._rule_dependent.discard(key)
         self._stop_waiting(key)

@@ -15,6 +15,7 @@ from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import PodGroup
 from flowcore.model.nodes import Node
+from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.queues import Queue
@@ -75,6 +76,10 @@ class _SavedDisruptionBudget(_Line, frozen=True, tag="PodDisruptionBudget"):
     disruption_budget: DisruptionBudget
 
 
+class _SavedNumaNode(_Line, frozen=True, tag="NodeResourceTopology"):
+    numa_node: NumaNode
+
+
 class _SavedPolicy(_Line, frozen=True, tag="Policy"):
     policy: Policy
 
@@ -91,6 +96,7 @@ _Object = (
     | _SavedDeviceClass
     | _SavedDisruptionBudget
     | _SavedPodGroup
+    | _SavedNumaNode
     | _SavedPolicy
     | _SavedQueue
 )
@@ -115,6 +121,7 @@ def to_lines(cluster: Cluster, planned: Mapping[str, str], now: float) -> Iterat
         *(_SavedDeviceClass(each) for each in cluster.device_classes.values()),
         *(_SavedDisruptionBudget(each) for each in cluster.disruption_budgets.values()),
         *(_SavedPodGroup(each) for each in cluster.gangs.groups.values()),
+        *(_SavedNumaNode(each) for each in cluster.numa.reports.values()),
         *(_SavedPolicy(each) for each in cluster.policies.ordered if each != BUILT_IN),
         *(_SavedQueue(each) for each in cluster.queues.objects.values()),
         *(_SavedPod(each, planned.get(each.key, "")) for each in cluster.pods.values()),
@@ -170,6 +177,8 @@ def _put(line: _Object, cluster: Cluster, policies: list[Policy]) -> None:
             cluster.set_disruption_budget(budget.key, budget)
         case _SavedPodGroup():
             cluster.put_pod_group(line.pod_group)
+        case _SavedNumaNode(report):
+            cluster.numa.set_report(report.name, report)
         case _SavedQueue(queue):
             cluster.queues.put(queue.name, queue)
         case _SavedPolicy():

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.cluster.node_reports import Reports
+from flowcore.cluster.numa_room import NumaRoom
 from flowcore.cluster.storage import Storage
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.gangs import Gang
@@ -220,6 +221,7 @@ class Snapshot:
         queues: the FlowQueues, and what their pods hold; None: there are none.
         measured: float64[N, 3], cpu (milli-cores), memory (bytes) and bandwidth (bits per second) that count as used by
             measurement (model/usage.py MeasuredLoad); NaN: not measured. None: nothing is.
+        numa: what is free in the NUMA zones of nodes; None: no node reports them. Not to be changed.
     """
 
     generation: int
@@ -240,6 +242,7 @@ class Snapshot:
     running: RunningPods | None = None
     queues: QueueState | None = None
     measured: NDArray[np.float64] | None = None
+    numa: NumaRoom | None = None
 
     @property
     def free(self) -> Int64s:
@@ -259,6 +262,7 @@ class Snapshot:
             ports=ports,
             pending=(),
             measured=None if self.measured is None else self.measured[at],
+            numa=None if self.numa is None else self.numa.of_nodes(at),
         )
 
     def vector(self, amounts: Amounts) -> Int64s:

@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.cluster.node_reports import Reports
+from flowcore.cluster.numa_room import NumaRoom
 from flowcore.cluster.snapshot import Int64s, NodeTable, PendingPod, Snapshot
 from flowcore.cluster.storage import Storage
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.gangs import Gang
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node, Report
+from flowcore.model.numa import NumaClaims, NumaNode
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort
@@ -46,6 +48,8 @@ class TableChanges:
         reports: node name and new report.
         storage, removed_storage: storage objects that are new or changed, and the keys of those that are gone.
         measured: of each node on which something else counts as used by measurement than before, and of each new node.
+        numa, removed_numa: reports on NUMA zones that are new or changed, with what pods take that they may not show;
+            and the nodes whose reports are gone.
     """
 
     nodes: Sequence[Node] = ()
@@ -57,6 +61,8 @@ class TableChanges:
     storage: Sequence[StorageObject] = ()
     removed_storage: Sequence[StorageKey] = ()
     measured: Sequence[MeasuredLoad] = ()
+    numa: Sequence[tuple[NumaNode, NumaClaims]] = ()
+    removed_numa: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,7 @@ class ChangedRows:
         measured: positions of nodes with another measured load.
         mounts: whether the pods of a node that is not new have mounted other volumes.
         storage_kinds: kinds of the storage objects that changed, sorted.
+        numa: positions of nodes with other NUMA zones, or other room in them.
     """
 
     table_before: NodeTable
@@ -83,6 +90,7 @@ class ChangedRows:
     mounts: bool
     storage_kinds: Sequence[str]
     measured: Sequence[int] = ()
+    numa: Sequence[int] = ()
 
 
 class ClusterTables:
@@ -113,6 +121,9 @@ class ClusterTables:
         self._pod_index = PodIndex() if pod_index is None else pod_index
         self._reports = Reports()
         self._storage = Storage() if storage is None else storage
+        self._numa: dict[str, tuple[NumaNode, NumaClaims]] = {}
+        #: Made of these when it is asked for, for one order of the nodes.
+        self._numa_room: tuple[Mapping[str, int], NumaRoom] | None = None
         if table is not None:
             self._replace_table(table, table.nodes, ())
             self._reports = Reports.of(table.nodes)
@@ -153,6 +164,12 @@ class ClusterTables:
             self._storage.put(each)
         for key in changes.removed_storage:
             self._storage.drop(key)
+        for name in changes.removed_numa:
+            self._numa.pop(name, None)
+        self._numa.update((entry[0].name, entry) for entry in changes.numa)
+        numa = [*(entry[0].name for entry in changes.numa), *changes.removed_numa]
+        if numa:
+            self._numa_room = None
         return ChangedRows(
             table_before=before,
             nodes=[node.name for node in changes.nodes],
@@ -163,6 +180,7 @@ class ClusterTables:
             mounts=mounts,
             storage_kinds=sorted({key[0] for key in (*map(key_of, changes.storage), *changes.removed_storage)}),
             measured=[self._table.index[each.node] for each in changes.measured if each.node in self._table.index],
+            numa=[self._table.index[name] for name in numa if name in self._table.index],
         )
 
     def _replace_table(self, table: NodeTable, put: Sequence[Node], removed: Sequence[str]) -> None:
@@ -294,7 +312,16 @@ class ClusterTables:
             running=running,
             queues=queues,
             measured=self._measured_rows if self._measured else None,
+            numa=self._to_numa_room(),
         )
+
+    def _to_numa_room(self) -> NumaRoom | None:
+        if not self._numa:
+            return None
+        index, known = self._table.index, self._numa_room
+        if known is None or known[0] is not index:
+            known = self._numa_room = index, NumaRoom.of(self._numa, index)
+        return known[1]
 
     def full_changes(self) -> TableChanges:
         """All that is known, as changes to tables that know nothing."""
@@ -306,6 +333,7 @@ class ClusterTables:
             reports=list(self._reports.items()),
             storage=list(self._storage),
             measured=list(self._measured.values()),
+            numa=list(self._numa.values()),
         )
 
 

@@ -39,12 +39,12 @@ class FitCheck(Protocol):
 
 
 def is_plain(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -> bool:
-    """Whether only resources change where pods of a class fit: no ports, volumes or rules between pods.
+    """Whether only resources change where pods of a class fit: no ports, volumes, NUMA zones or rules between pods.
 
     Rules of running pods about it count where they reject a node.
     """
     constraints = signature.constraints
-    if pod_class.host_ports or pod_class.volumes:
+    if pod_class.host_ports or pod_class.volumes or (pod_class.numa is not None and snapshot.numa is not None):
         return False
     if constraints is not None and (
         constraints.affinity or constraints.anti_affinity or constraints.spread or constraints.limits
@@ -110,7 +110,7 @@ class ResourceFit:
 
 
 class FilteredFit:
-    """For pods with ports, volumes or rules between pods: every filter judges the cluster without those that leave."""
+    """For other pods: every filter judges the cluster without those that leave."""
 
     by_node = False
 

@@ -246,6 +246,8 @@ class EvictionState:
     ) -> Snapshot:
         """The cluster with all decisions: without those that leave, with all arrivals and replacements.
 
+        No NUMA zone has more room: which zones they leave is not known.
+
         Args:
             without: residents that are left out too.
             leavers_stay: those that leave are still there.
@@ -258,7 +260,7 @@ class EvictionState:
         placed: list[tuple[str, PodSignature]] = []
         used, assumed = before.used.copy(), before.non_zero_requested.copy()
         ports = dict(before.ports)
-        storage = before.storage
+        storage, numa = before.storage, before.numa
         removed: list[tuple[str, PodSignature]] = []
         for at in gone:
             pod, node = residents.pods[at], int(residents.nodes[at])
@@ -280,6 +282,10 @@ class EvictionState:
             if pod_class.host_ports:
                 ports[node] = ports.get(node, frozenset()) | frozenset(pod_class.host_ports)
             placed.append((names[node], signature))
+            nonlocal numa
+            if pod_class.numa is not None and numa is not None:
+                numa = numa if numa is not before.numa else numa.copy()
+                numa.take(pod_class.numa, np.array([node]), np.array([1]))
 
         for at, leaving in self.leaving.items():
             if leaving.to >= 0 and at not in without:
@@ -288,7 +294,7 @@ class EvictionState:
         for arrival in self.arrivals if arrivals is None else arrivals:
             add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
         found = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
-        return replace(found, storage=storage)
+        return replace(found, storage=storage, numa=numa)
 
 
 def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ from flowcore.filters import (
     node_declared_features,
     node_name,
     node_ports,
+    node_resource_topology,
     node_resources_fit,
     node_unschedulable,
     node_volume_limits,
@@ -62,6 +63,7 @@ CURES: Mapping[str, Callable[[str], bool]] = {
     ),
     volume_zone.NAME: _of(volume_zone.REASON),
     node_declared_features.NAME: _always,
+    node_resource_topology.NAME: _always,
     # What pods in the domains of a new node forbid is asked for itself.
     pod_topology_spread.NAME: _always,
     inter_pod_affinity.NAME: _always,

@@ -12,6 +12,7 @@ from flowcore.filters import (
     node_declared_features,
     node_name,
     node_ports,
+    node_resource_topology,
     node_resources_fit,
     node_unschedulable,
     pod_topology_spread,
@@ -66,6 +67,13 @@ RUNNING_TERMS = Filter(
     part="running pods' terms",
     state=lambda snapshot: snapshot.pod_index,
     by_node=False,
+)
+
+TOPOLOGY = Filter(
+    node_resource_topology.NAME,
+    lambda pod_class, _signature, _snapshot: node_resource_topology.reads(pod_class),
+    lambda pod_class, _signature, snapshot: node_resource_topology.rejections(pod_class, snapshot),
+    state=lambda snapshot: snapshot.numa,
 )
 
 
@@ -144,6 +152,7 @@ IN_ORDER = (
         lambda pod_class, _signature, _snapshot: taint_eviction.reads(pod_class),
         lambda pod_class, _signature, snapshot: taint_eviction.rejections(pod_class, snapshot.table),
     ),
+    TOPOLOGY,
     Filter(
         policy_constraints.NAME,
         lambda _class, signature, _snapshot: policy_constraints.nodes_reads(signature),
@@ -164,10 +173,11 @@ IN_ORDER = (
 )
 
 #: Filters whose rejections hold for a whole round, whatever it places: a volume that a pod cannot have on a node is not
-#: there beside more pods either.
+#: there beside more pods either. Nobody's leaving makes room in a NUMA zone before the next report says so.
 ROUND_INVARIANT = (
     *(each for each in IN_ORDER if each.state is None or each.name in volume_filters.NAMES),
     RUNNING_TERMS,
+    TOPOLOGY,
 )
 
 #: Runs a filter for a class over a snapshot.

@@ -13,6 +13,7 @@ import msgspec
 from flowcore.model.data import DataSource
 from flowcore.model.gang_spec import GangRef
 from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Delivery, DuringExecution
 from flowcore.model.resources import Amounts
@@ -78,6 +79,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     containers: int = 0
     #: What it reads and where that is, from its annotation; () once it is bound.
     data: tuple[DataSource, ...] = ()
+    #: What it needs of the NUMA zones of its node; None: nothing of a certain zone.
+    numa: NumaNeeds | None = None
 
 
 def excluding_nodes(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:
@@ -154,6 +157,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     preempts: bool = True
     #: Seconds since the epoch, from status.startTime; 0 when unknown.
     started: float = 0.0
+    #: Seconds since the epoch from the first start to the last end of its containers; zeros unless it succeeded.
+    ran: tuple[float, float] = (0.0, 0.0)
     #: Whether the kubelet of its node runs it from a file: nobody can evict it.
     static: bool = False
     #: Why it is never moved to another node, "" when it may be.

@@ -163,7 +163,8 @@ class _PolicyNetwork:
         pods = tuple(each.pods(supply) for each, supply in zip(classes, supplies, strict=True))
         seen = self._cluster.snapshot(capacity)
         try:
-            network = self._model.network(NetworkView(self._policy.name, pods, capacity.load(), seen))
+            load = capacity.load(self._policy.cost.utilisation)
+            network = self._model.network(NetworkView(self._policy.name, pods, load, seen))
         except Exception as error:  # whatever a stranger's code does, other policies are served
             raise NetworkRefused(f"its method network raised {error!r}") from error
         graph = to_graph(network, pods, supplies, problem.snapshot.table.index)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from flowcore.classes import Group, VerdictCache, group
@@ -17,9 +18,11 @@ from flowcore.costs.data_locality import priced_classes
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.costs.soft_constraints import SoftConstraintCosts
+from flowcore.costs.unscheduled import price_growth
 from flowcore.filters import round_invariant_fits
 from flowcore.filters.registry import PORTS
 from flowcore.model.cost_policy import Utilisation
+from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS
 from flowcore.shares.urgency import urgencies
@@ -45,6 +48,7 @@ class Demand:
         dominant_share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
         constraints: its part in the rules between pods.
         queue_rank: place in the queue: 0 for the demand whose first pod is the dearest to leave, then the largest.
+        price_growth: by how much each of the prices rises in a second.
     """
 
     group: Group
@@ -61,6 +65,7 @@ class Demand:
     dominant_share: float
     constraints: TopologyConstraints
     queue_rank: int
+    price_growth: float = 0.0
 
     @property
     def count(self) -> int:
@@ -68,9 +73,20 @@ class Demand:
         return len(self.group.pods)
 
     @property
+    def is_placed_alone(self) -> bool:
+        """Whether adding up amounts does not tell whether its pods fit a node beside others."""
+        pod_class = self.group.pod_class
+        return bool(pod_class.host_ports) or pod_class.numa is not None or self.constraints.constrained
+
+    @property
     def counted(self) -> Int64s:
         """int64[4]: what one pod counts for, and 1 for the pod itself."""
         return np.append(self.size, 1.0).astype(np.int64)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its pods wait for as long as that costs less than every node that has room."""
+        return self.policy.unscheduled.wait_for_cheaper_node
 
     def soft_costs(self, snapshot: Snapshot) -> SoftConstraintCosts | None:
         """What its preferences among the pods of the round cost; None: it has none."""
@@ -96,6 +112,8 @@ def _counts(found: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCach
         counts = np.minimum(counts, 1)
         for rejection in cache.run_filter(PORTS, found.pod_class, found.signature, snapshot):
             counts[rejection.nodes] = 0
+    if found.pod_class.numa is not None and snapshot.numa is not None:
+        counts = np.minimum(counts, snapshot.numa.counts(found.pod_class.numa))
     return counts
 
 
@@ -127,6 +145,17 @@ def _fullest(groups: Sequence[Group], sizes: Sequence[Float64s], snapshot: Snaps
     return replace(load, taken=taken, pods=load.pods + room)
 
 
+def _without_idle_needs(classes: Mapping[PodClass, PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
+    """Also without needs of NUMA zones, where no kubelet refuses pods for them."""
+    if snapshot.numa is not None and snapshot.numa.any_single:
+        return classes
+    found = dict(classes)
+    for pod_class in {pod.pod_class for pod in snapshot.pending}:
+        if pod_class.numa is not None and not pod_class.numa.everywhere:
+            found[pod_class] = msgspec.structs.replace(found.get(pod_class, pod_class), numa=None)
+    return found
+
+
 def _most_suffered(groups: Sequence[Group], constraints: Sequence[TopologyConstraints], load: Load) -> list[int]:
     """What a pod of each group costs at most beside pods of the round on its node."""
     raised = Counter[DomainCounter]()
@@ -153,7 +182,7 @@ def demands_of(
         cache: what is remembered of earlier rounds.
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
-    classes = priced_classes(snapshot.pending, policies, snapshot)
+    classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
     groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
     costs = [policies[found.policy].cost for found in groups]
     sizes = [
@@ -184,7 +213,7 @@ def demands_of(
         arcs.append(arc)
         firsts.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
-        if nodes.any():
+        if nodes.any() and not policies[found.policy].unscheduled.wait_for_cheaper_node:
             slopes = steepest[potential][nodes]
             dearest = max(dearest, int(arc[nodes].max() + (slopes @ np.append(size, 1.0)).max()) + 1 + penalties)
     everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
@@ -214,6 +243,7 @@ def demands_of(
             dominant_share=dominant_shares[at],
             constraints=constraints[at],
             queue_rank=queue_ranks[at],
+            price_growth=price_growth(policies[found.policy].unscheduled, tenths[at]),
         )
         for at, found in enumerate(groups)
     )

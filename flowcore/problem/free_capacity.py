@@ -39,6 +39,9 @@ class FreeCapacity:
         self._values: dict[NodePotential, tuple[Int64s, int]] = {}
         self.ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
         self.domain_counts = DomainCounts()
+        #: Room in NUMA zones; None where no node reports any. It is copied before its first change.
+        self._numa = snapshot.numa
+        self._owns_numa = False
 
     def copy(self) -> FreeCapacity:
         """An independent copy, in which the same has changed."""
@@ -48,6 +51,7 @@ class FreeCapacity:
         other.free, other.ports = self.free.copy(), dict(self.ports)
         other._planned = {potential: planned.copy() for potential, planned in self._planned.items()}
         other.domain_counts = self.domain_counts.copy()
+        other._numa, self._owns_numa = self._numa, False
         return other
 
     @property
@@ -141,6 +145,7 @@ class FreeCapacity:
         if not self._changes:
             return demand.counts
         fitting = np.where(demand.allowed, count_fitting(demand.requests, self.free), 0)
+        fitting = self._limited_by_zones(demand, fitting)
         ports = demand.group.pod_class.host_ports
         if ports:
             fitting = np.minimum(fitting, 1)
@@ -152,6 +157,7 @@ class FreeCapacity:
     def fit_counts_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         """``fit_counts`` of these nodes only, int64[len(nodes)]."""
         fitting = np.where(demand.allowed[nodes], count_fitting(demand.requests, self.free[nodes]), 0)
+        fitting = self._limited_by_zones(demand, fitting, nodes)
         ports = demand.group.pod_class.host_ports
         if ports:
             fitting = np.minimum(fitting, 1)
@@ -160,12 +166,29 @@ class FreeCapacity:
                     fitting[place] = 0
         return fitting
 
+    def _limited_by_zones(self, demand: Demand, counts: Int64s, nodes: Int64s | None = None) -> Int64s:
+        """No more than find a NUMA zone; of these nodes, int64[M], or of all."""
+        needs = demand.group.pod_class.numa
+        if needs is None or self._numa is None:
+            return counts
+        return np.minimum(counts, self._numa.counts(needs, nodes))
+
+    def _take_from_zones(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
+        needs = demand.group.pod_class.numa
+        if needs is None or self._numa is None:
+            return
+        if not self._owns_numa:
+            self._numa, self._owns_numa = self._numa.copy(), True
+        self._numa.take(needs, nodes, counts)
+
     def max_pods_at(self, demand: Demand, at: int, limit: int = UNLIMITED) -> int:
         """``max_pods`` of one node, or ``most`` where that is less."""
         if not demand.allowed[at]:
             return 0
         asked = demand.requests > 0
         fitting = min(limit, max(0, int((self.free[at, asked] // demand.requests[asked]).min())))
+        if fitting and demand.group.pod_class.numa is not None:
+            fitting = int(self._limited_by_zones(demand, np.array([fitting]), np.array([at]))[0])
         if fitting and demand.constraints.constrained:
             fitting = self.domain_counts.max_pods_at(demand.constraints, at, fitting)
         ports = demand.group.pod_class.host_ports
@@ -181,6 +204,8 @@ class FreeCapacity:
             self._changes.append(np.array([at], dtype=np.int64))
             self.free[at] -= demand.requests * taken
             self._planned_of(demand.potential)[at] += demand.counted * taken
+            if demand.group.pod_class.numa is not None:
+                self._take_from_zones(demand, np.array([at]), np.array([taken]))
             ports = demand.group.pod_class.host_ports
             if ports:
                 self.ports[at] = self.ports.get(at, frozenset()) | frozenset(ports)
@@ -196,6 +221,7 @@ class FreeCapacity:
         self.domain_counts.increment_all(demand.constraints, nodes, counts)
         self.free[nodes] -= demand.requests * counts[:, np.newaxis]
         self._planned_of(demand.potential)[nodes] += demand.counted * counts[:, np.newaxis]
+        self._take_from_zones(demand, nodes, counts)
         ports = demand.group.pod_class.host_ports
         if ports:
             for node in nodes.tolist():
@@ -205,6 +231,7 @@ class FreeCapacity:
         """Keeps room for so many pods out, without placing them; below zero: gives it back. No rule counts them."""
         self._changes.append(np.array([node], dtype=np.int64))
         self.free[node] -= demand.requests * count
+        self._take_from_zones(demand, np.array([node]), np.array([count]))
 
     def release(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
         """Undoes ``place_many`` for pods without host ports."""
@@ -221,10 +248,8 @@ class FreeCapacity:
         """
         requests = np.array([demand.requests for demand in demands], dtype=np.int64)
         counted = np.array([demand.counted for demand in demands])
-        # Ports and rules between pods are decided one by one.
-        alone = np.array(
-            [bool(each.group.pod_class.host_ports) or each.constraints.constrained for each in demands], dtype=np.bool_
-        )
+        # Ports, NUMA zones and rules between pods are decided one by one.
+        alone = np.array([each.is_placed_alone for each in demands], dtype=np.bool_)
         asked = requests[classes] * counts[:, np.newaxis]
         places, at = np.unique(nodes, return_inverse=True)
         total = np.zeros((len(places), requests.shape[1]), dtype=np.int64)
@@ -258,4 +283,6 @@ class FreeCapacity:
         assumed = snapshot.non_zero_requested.copy()
         for planned in self._planned.values():
             assumed += planned[:, :2]
-        return snapshot.with_usage(used, assumed, self.ports, snapshot.pod_index.with_changes(placed))
+        self._owns_numa = False
+        found = snapshot.with_usage(used, assumed, self.ports, snapshot.pod_index.with_changes(placed))
+        return replace(found, numa=self._numa)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
 from flowcore.usage.sample_table import SampleTable
 
+#: Seconds: Koordinator's nodeMetricExpirationSeconds.
+STALE_AFTER = 180.0
 #: Fewer samples say nothing of a class.
 LEAST_SAMPLES = 5
 #: Samples of pods that are gone, kept of each class.
@@ -48,7 +50,7 @@ class UsageStore:
         percentile: which of all samples of a class its pods are expected to use.
     """
 
-    def __init__(self, samples: int, stale_after: float, percentile: float = 95.0) -> None:
+    def __init__(self, samples: int, stale_after: float = STALE_AFTER, percentile: float = 95.0) -> None:
         self._stale_after, self._percentile = stale_after, percentile
         self._nodes: SampleTable[str] = SampleTable(samples)
         #: Tagged with the row of their class.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
 
+from flowcore.api import Interner, WirePod, to_pod
+from flowcore.model.pods import Pod
 from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
 from flowcore.usage import Arrival, UsageStore
 from flowcore.usage.sample_table import SampleTable
@@ -87,6 +90,25 @@ def test_a_class_is_foreseen_by_its_running_and_finished_pods() -> None:
     _put(store, "web", [937], at=_NOW + 30)
     assert store.foreseen(_WEB) == (120, 1_100_000_000)
     assert store.foreseen(_JOB) == (4000, 1_100_000_000)
+
+
+def _pod(image: str, cpu: str = "1", node_name: str = "") -> Pod:
+    containers = [{"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}, {"name": "d", "image": "log"}]
+    written = {
+        "metadata": {"name": "p", "namespace": "shop"},
+        "spec": {"containers": containers, "nodeName": node_name},
+    }
+    return to_pod(msgspec.convert(written, WirePod), Interner())
+
+
+def test_a_class_survives_a_rollout() -> None:
+    """Tags and digests make no difference, nor does being bound; another image or another request does."""
+    image = "registry.example:5000/shop/web"
+    usage_class = _pod(image).usage_class
+    assert usage_class == UsageClass("shop", ("log", image), (("cpu", 1000),))
+    assert all(_pod(f"{image}{version}", node_name="n1").usage_class == usage_class for version in (":2", "@sha256:1"))
+    assert _pod(f"{image}:2@sha256:1").usage_class == usage_class
+    assert _pod("registry.example:5000/shop/api").usage_class != usage_class != _pod(image, "2").usage_class
 
 
 def test_too_few_samples_foresee_nothing() -> None:

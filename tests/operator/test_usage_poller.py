@@ -144,8 +144,8 @@ def test_one_bad_sample(tmp_path: Path, bad: Any, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "told"),
     [
-        (404, b'{"message": "the server could not find the requested resource"}', "is metrics-server installed"),
-        (503, b'{"message": "service unavailable"}', "is metrics-server installed and available?"),
+        (404, b'{"message": "the server could not find the requested resource"}', "install metrics-server"),
+        (503, b'{"message": "service unavailable"}', "install metrics-server, or see why it is not available."),
         (403, b'{"message": "nodes.metrics.k8s.io is forbidden"}', "403: nodes.metrics.k8s.io is forbidden"),
         (200, b"<html>", "list: "),
     ],

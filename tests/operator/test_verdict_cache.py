@@ -25,6 +25,7 @@ from flowcore.filters.registry import IN_ORDER, run_filter
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
+from flowcore.model.numa import NumaNeeds, NumaNode
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod, PodClass, Toleration
 from flowcore.model.policies import BUILT_IN, Policy
@@ -167,13 +168,14 @@ def late(**fields: Any) -> StorageClass:
     return StorageClass("late", binding_mode="WaitForFirstConsumer", **fields)
 
 
-#: Objects of a cluster at first; what comes (nodes, pods, a namespace and its labels, storage objects) or goes (names);
-#: who is asked.
+#: Objects of a cluster at first; what comes (nodes, reports on zones, pods, a namespace and its labels, storage
+#: objects) or goes (names); who is asked.
 Scenario = tuple[list[Any], list[Any], tuple[PodClass, PodSignature]]
 FIT, NEARBY = (
     PodClass(requests=(("cpu", 4000),)),
     PodSignature("default", (), constraints=InterPodConstraints(affinity=(NEAR,))),
 )
+IN_ONE_ZONE = PodClass(numa=NumaNeeds(pod=(("cpu", 1000),), everywhere=True))
 ANY, PORTED = PodClass(), PodClass(host_ports=(PORT,))
 IN_B, NAMED = PodClass(node_selector=(("zone", "b"),)), PodClass(node_name="a1")
 CAPPED = PodSignature(
@@ -239,6 +241,10 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
     ),
     ("NODE_FEATURES", "NodeDeclaredFeatures"): (
         [A], [node("a1", labels=A.labels, features=("x",))], (PodClass(features=("x",)), PodSignature()),
+    ),
+    ("NODE_ADDED", "NodeResourceTopologyMatch"): ([A, NumaNode("a1")], [B], (IN_ONE_ZONE, PodSignature())),
+    ("NUMA_ZONES", "NodeResourceTopologyMatch"): (
+        [A], [NumaNode("a1", ((("cpu", 1000),),))], (IN_ONE_ZONE, PodSignature()),
     ),
     ("NAMESPACE_LABELS", "InterPodAffinity"): (
         [A, B, ("default", ()), web("w", "a1")],
@@ -312,6 +318,8 @@ def changed(state: DrivenLedger, things: list[Any]) -> None:
                 state.upsert_node(thing)
             case Pod():
                 state.upsert_pod(thing)
+            case NumaNode():
+                state.set_numa_node(thing.name, thing)
             case (name, labels):
                 state.set_namespace(name, labels)
             case str() if "/" in thing:

@@ -28,6 +28,10 @@ def test_every_kind_is_watched_at_its_path() -> None:
         "pods": ("/api/v1/pods", False),
         "namespaces": ("/api/v1/namespaces", False),
         "deviceclasses": ("/apis/resource.k8s.io/v1/deviceclasses", True),
+        "noderesourcetopologies": (
+            *(f"/apis/topology.node.k8s.io/{version}/noderesourcetopologies" for version in ("v1alpha2", "v1alpha1")),
+            True,
+        ),
         "flowqueues": ("/apis/scheduling.thalweg/v1alpha1/flowqueues", True),
         "poddisruptionbudgets": ("/apis/policy/v1/poddisruptionbudgets", True),
         "persistentvolumes": ("/api/v1/persistentvolumes", False),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
+from thalweg_operator.planning.numa import NumaTracker
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.effects import Effect
 from thalweg_operator.reservations.events import (
@@ -14,6 +15,7 @@ from thalweg_operator.reservations.events import (
     NamespaceSet,
     NodePut,
     NodeRemoved,
+    NumaNodeSet,
     PodGroupPut,
     PodGroupRemoved,
     PodPut,
@@ -38,6 +40,7 @@ from flowcore.model.devices import DeviceClass
 from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
+from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
 from flowcore.model.selectors import Labels
@@ -93,6 +96,7 @@ class DrivenLedger:
         self.reservations: dict[str, Reservation] = ledger.reservations
         self.victims, self.held, self.withdrawing = ledger.victims, ledger.held, ledger.withdrawing
         self.in_flight = ledger.in_flight
+        self.numa = NumaTracker(cluster, ledger)
 
     def taken(self, kind: type[_E]) -> list[_E]:
         """Effects of a kind so far, which are forgotten by this."""
@@ -143,6 +147,9 @@ class DrivenLedger:
 
     def delete_storage(self, key: StorageKey) -> None:
         self.apply(StorageRemoved(key))
+
+    def set_numa_node(self, name: str, report: NumaNode | None) -> None:
+        self.apply(NumaNodeSet(name, report))
 
     def set_device_class(self, name: str, device_class: DeviceClass | None) -> None:
         self.apply(DeviceClassSet(name, device_class))

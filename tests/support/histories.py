@@ -193,7 +193,11 @@ def _renamed(manifests: list[Manifest]) -> list[Manifest]:
 
 
 def send_changes(
-    state: DrivenLedger, replica: Replica, classes: list[PodClass], pending: tuple[PendingPod, ...] = ()
+    state: DrivenLedger,
+    replica: Replica,
+    classes: list[PodClass],
+    pending: tuple[PendingPod, ...] = (),
+    now: float = 0.0,
 ) -> Snapshot:
     """Tells a replica what changed in a state since it was last asked."""
     changes = state.take_changes()
@@ -202,12 +206,14 @@ def send_changes(
     uses = [use.to_usage(name) for name, use in changes.usage.items()]
     images: dict[tuple[str, int], int] = {}
     reports = [to_node_report(name, report, images) for name, report in changes.reports.items()]
+    # A table that knows nothing is told everything.
+    numa, removed_numa = state.numa.update(now, fresh=not replica.tables.table.nodes)
     request = RoundRequest(
         number=1, generation=1, now=0.0, reset=False,
         nodes=changes.nodes, removed_nodes=changes.removed_nodes, usage=uses,
         namespaces=changes.namespaces, signatures=list(kinds), pod_deltas=pod_index, policies=[BUILT_IN],
         classes=classes, pending=[], budget=0.0, images=list(images), reports=reports,
-        storage=changes.storage, removed_storage=changes.removed_storage,
+        storage=changes.storage, removed_storage=changes.removed_storage, numa=numa, removed_numa=removed_numa,
     )  # fmt: skip
     replica.apply(request)
     return replica.to_snapshot(request, pending)

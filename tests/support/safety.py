@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 from support.model import ports_clash
 
 from flowcore.cluster.assembly import build_snapshot
@@ -247,7 +248,15 @@ def apply_placements(snapshot: Snapshot, result: RoundResult) -> Snapshot:
     pod_index = recount_pods(snapshot)
     for placement in result.placements:
         pod_index.change(placement.pod.signature, placement.node, 1)
-    return count_running(snapshot, placed, pod_index)
+    after = count_running(snapshot, placed, pod_index)
+    if snapshot.numa is None:
+        return after
+    numa = snapshot.numa.copy()
+    for placement in result.placements:
+        if placement.pod.pod_class.numa is not None:
+            at = snapshot.table.index[placement.node]
+            numa.take(placement.pod.pod_class.numa, np.array([at]), np.array([1]))
+    return replace(after, numa=numa)
 
 
 def count_running(

@@ -18,8 +18,8 @@ def explain(pods: tuple[str, ...], files: tuple[str, ...], output: str) -> None:
     any other waiting pod is placed. Without names, each waiting pod gets one line. Give pod names to see every node. If
     such a pod fits on no node, the output also says which running pods would leave for it, or why none would.
 
-    This command dumps a cluster. Add ,fsp and ,podgroups if it has these kinds. Add ,deviceclasses if pods ask for
-    devices.
+    This command dumps a cluster. Add ,fsp ,podgroups and ,noderesourcetopologies if it has these kinds. Add
+    ,deviceclasses if pods ask for devices.
 
     \b
       kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\

@@ -23,8 +23,8 @@ def simulate(files: tuple[str, ...], output: str, *, reschedule: bool) -> None:
     The plan says which running pods leave. A pod that fits on no node may preempt pods with a lower priority. Running
     pods are moved to other nodes only with --reschedule, or if a policy in the dump moves them.
 
-    This command dumps a cluster. Add ,fsp and ,podgroups if it has these kinds. Add ,deviceclasses if pods ask for
-    devices.
+    This command dumps a cluster. Add ,fsp ,podgroups and ,noderesourcetopologies if it has these kinds. Add
+    ,deviceclasses if pods ask for devices.
 
     \b
       kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\

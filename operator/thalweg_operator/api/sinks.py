@@ -13,6 +13,7 @@ from flowcore.api import (
     WireDisruptionBudget,
     WireNamespace,
     WireNode,
+    WireNodeTopology,
     WirePod,
     WirePodGroup,
     WireQueue,
@@ -21,6 +22,7 @@ from flowcore.api import (
     to_disruption_budget,
     to_labels,
     to_node,
+    to_numa_node,
     to_pod,
     to_pod_group,
     to_queue,
@@ -32,6 +34,7 @@ from flowcore.model.devices import DeviceClass
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangSource, PodGroup
 from flowcore.model.nodes import Node
+from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod
 from flowcore.model.queues import Queue
 from flowcore.model.selectors import LabelSelector
@@ -43,6 +46,7 @@ from thalweg_operator.reservations.events import (
     NamespaceSet,
     NodePut,
     NodeRemoved,
+    NumaNodeSet,
     PodGroupPut,
     PodGroupRemoved,
     PodPut,
@@ -258,6 +262,29 @@ class DisruptionBudgetSink(_NamespaceKeyed):
         self._shell.apply(DisruptionBudgetSet(key, DisruptionBudget(namespace, name, LabelSelector())))
 
 
+class NumaNodeSink(_NameKeyed):
+    """Reports on NUMA zones into the cluster."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def key(self, value: NumaNode) -> str:
+        """See Sink."""
+        return value.name
+
+    def upsert(self, value: NumaNode) -> None:
+        """See Sink."""
+        self._shell.apply(NumaNodeSet(value.name, value))
+
+    def delete(self, key: str) -> None:
+        """See Sink."""
+        self._shell.apply(NumaNodeSet(key, None))
+
+    def keys(self) -> list[str]:
+        """See Sink."""
+        return list(self._shell.cluster.numa.reports)
+
+
 class PodGroupSink(_NamespaceKeyed):
     """PodGroups of one source into the cluster."""
 
@@ -333,6 +360,12 @@ def device_class_decoder() -> Callable[[bytes], DeviceClass]:
     """Bytes of a DeviceClass to a DeviceClass."""
     wire = msgspec.json.Decoder(WireDeviceClass)
     return lambda raw: to_device_class(wire.decode(raw))
+
+
+def numa_node_decoder(intern: Interner) -> Callable[[bytes], NumaNode]:
+    """Bytes of a NodeResourceTopology to a NumaNode."""
+    wire = msgspec.json.Decoder(WireNodeTopology)
+    return lambda raw: to_numa_node(wire.decode(raw), intern)
 
 
 def queue_decoder() -> Callable[[bytes], Queue]:

@@ -11,6 +11,7 @@ from flowcore.api.kinds import (
     DISRUPTION_BUDGET,
     NAMESPACE,
     NODE,
+    NODE_TOPOLOGY,
     POD,
     POD_GROUPS,
     QUEUE,
@@ -26,8 +27,10 @@ from thalweg_operator.shell import Shell
 
 T = TypeVar("T")
 
-#: Kinds that only gangs need. While their API fails, pods without gangs are still planned.
-OPTIONAL_KINDS: Final = frozenset(f"{kind.plural}.{kind.group}" for kind in POD_GROUPS.values())
+#: Kinds that only gangs need, or pods that need one NUMA zone. While their API fails, other pods are still planned.
+OPTIONAL_KINDS: Final = frozenset(
+    (NODE_TOPOLOGY.plural, *(f"{kind.plural}.{kind.group}" for kind in POD_GROUPS.values()))
+)
 
 #: While these are not watched nobody is evicted for room, and all else goes on.
 DISRUPTION_BUDGETS: Final = DISRUPTION_BUDGET.plural
@@ -59,6 +62,7 @@ def make_reflectors(
     add(POD, POD.plural, sinks.pod_decoder(intern, bad_input), sinks.PodSink(shell))
     add(NAMESPACE, NAMESPACE.plural, sinks.namespace_decoder(), sinks.NamespaceSink(shell))
     add(DEVICE_CLASS, DEVICE_CLASS.plural, sinks.device_class_decoder(), sinks.DeviceClassSink(shell))
+    add(NODE_TOPOLOGY, NODE_TOPOLOGY.plural, sinks.numa_node_decoder(intern), sinks.NumaNodeSink(shell))
     add(QUEUE, QUEUE.plural, sinks.queue_decoder(), sinks.QueueSink(shell))
     add(
         DISRUPTION_BUDGET,

@@ -14,7 +14,9 @@ from flowcore.model.pods import Pod, PodClass, excluding_nodes
 from flowcore.model.policies import Policy
 from flowcore.model.queues import QueueUsage
 from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.learnt_costs import LearntCosts
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.numa import NumaTracker
 from thalweg_operator.planning.persistent_usage import PersistentUsageTracker
 from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report, to_running_entry
@@ -66,6 +68,8 @@ class RequestBuilder:
         self._cluster, self._ledger, self._policies = cluster, ledger, policies
         self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
         self._persistent_usage = PersistentUsageTracker(cluster, clock)
+        self._learnt_costs = LearntCosts(cluster, clock, wall_clock)
+        self._numa = NumaTracker(cluster, ledger)
         self.backfill_records: tuple[BackfillRecord, ...] = ()
         self._number = 0
 
@@ -127,6 +131,7 @@ class RequestBuilder:
         plans = bool(pods) or running_changes.state is not None
         touched = [*(node.name for node in changes.nodes), *changes.removed_nodes]
         measured = await self._measured_usage.changes(touched, self._wall_clock(), planned=plans, fresh=reset)
+        numa, removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
         images: dict[tuple[str, int], int] = {}
         reports = [to_node_report(name, report, images) async for name, report in yielding(changes.reports.items())]
         return RoundRequest(
@@ -142,7 +147,7 @@ class RequestBuilder:
             pod_deltas=pod_deltas,
             images=list(images),
             reports=reports,
-            policies=list(planning_input.policies),
+            policies=await self._learnt_costs.applied(planning_input.policies),
             classes=list(classes),
             pending=pending,
             budget=self._budget,
@@ -157,6 +162,8 @@ class RequestBuilder:
             removed_running=running_changes.removed,
             running_state=running_changes.state,
             measured=measured,
+            numa=numa,
+            removed_numa=removed_numa,
             deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
         )
 
@@ -193,6 +200,8 @@ def has_changes(request: RoundRequest) -> bool:
         request.namespaces,
         request.pod_deltas,
         request.reports,
+        request.numa,
+        request.removed_numa,
     )
     rest = request.storage or request.removed_storage or request.queues or request.running_state
     return any(changes) or bool(rest)

@@ -29,6 +29,7 @@ from thalweg_operator.reservations.events import (
     NamespaceSet,
     NodePut,
     NodeRemoved,
+    NumaNodeSet,
     PlanMade,
     PodGroupPut,
     PodGroupRemoved,
@@ -80,6 +81,7 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             | DisruptionBudgetSet()
             | DeviceClassSet()
             | QueueSet()
+            | NumaNodeSet()
             | PodGroupPut()
             | PodGroupRemoved()
         ):

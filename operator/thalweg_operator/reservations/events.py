@@ -13,6 +13,7 @@ from flowcore.model.devices import DeviceClass
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.nodes import Node
+from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.queues import Queue
@@ -83,6 +84,13 @@ class DeviceClassSet(_Event, frozen=True, gc=False):
 
     name: str
     device_class: DeviceClass | None
+
+
+class NumaNodeSet(_Event, frozen=True, gc=False):
+    """A report on the NUMA zones of a node came or changed; None: it is gone."""
+
+    name: str
+    report: NumaNode | None
 
 
 class QueueSet(_Event, frozen=True, gc=False):
@@ -283,6 +291,7 @@ ObjectEvent: TypeAlias = (
     | DisruptionBudgetSet
     | DeviceClassSet
     | QueueSet
+    | NumaNodeSet
     | PodGroupPut
     | PodGroupRemoved
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.numa_zones import finds_zone
 from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.room import fits
 from thalweg_operator.reservations.transitions import Phase
@@ -55,11 +56,14 @@ def infeasible_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, nodes: Sequence
     kube-scheduler cannot know of bindings of ours that its watch has not shown it yet, nor of nominations that are
     being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Beside bindings of
     ours, pods count that it has let through and we have not seen bound: it knows of those, but not of both. Rules
-    between pods are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself.
+    between pods are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself. It knows
+    nothing of NUMA zones.
     """
     ours = ledger.in_flight.nodes
     near = [node for node in nodes if node in ours or node in ledger.by_node]
     full = [node for node in near if not _fits_beside(cluster, ledger, pod, node, ours=node in ours)]
+    if pod.pod_class.numa is not None:
+        full += [node for node in nodes if node not in full and not finds_zone(cluster, ledger, pod, node)]
     return full + ledger.in_flight.infeasible_nodes(pod, nodes, cluster.nodes, cluster.occupancy.pod_index)
 
 

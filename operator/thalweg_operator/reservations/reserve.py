@@ -11,6 +11,7 @@ from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import PlannedEviction
 from thalweg_operator.reservations.feasibility import conflicts_in_flight, fits_after, fits_now, holds
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.numa_zones import finds_zone
 from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.transitions import Phase
 from thalweg_operator.reservations.victim_record import VictimRecord
@@ -31,9 +32,9 @@ def reserve(
 ) -> bool:
     """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
 
-    Only amounts and ports are checked: whether the node object is still the planned one and whether rules between
-    pods still hold is the caller's to ask (``node_changed_since``, ``drift``). Nobody checks after the binder, so
-    for it pods that kube-scheduler may be placing count too (``conflicts_in_flight``).
+    Only amounts, ports and NUMA zones are checked: whether the node object is still the planned one and whether rules
+    between pods still hold is the caller's to ask (``node_changed_since``, ``drift``). Nobody checks after the binder,
+    so for it pods that kube-scheduler may be placing count too (``conflicts_in_flight``).
 
     A pod with victims may have their room, but nobody else gets any of it; it is not to be bound before they have left
     (``waits_for_victim``). A place that is held for it is its own already.
@@ -56,7 +57,9 @@ def reserve(
     fits = fits_after(cluster, ledger, current, node, [each.key for each in there])
     if not victims and not waiting_group:
         fits = fits_now(cluster, current, node)
-    if not fits or (owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, current, node, there)):
+    if not fits or not finds_zone(cluster, ledger, current, node):
+        return False
+    if owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, current, node, there):
         return False
     phase = Phase.AWAITING_VICTIM if victims or waiting_group else _FIRST_PHASE[owner]
     ledger.add(current, node, owner, phase, victims, waiting_group, optional=optional)
@@ -94,7 +97,7 @@ def is_held_place(held: Reservation, pod: Pod, node: str, owner: Owner) -> bool:
 def _confirm(cluster: Cluster, ledger: Ledger, known: Reservation, pod: Pod, node: str, owner: Owner) -> bool:
     if pod.key not in ledger.held or not is_held_place(known, pod, node, owner):
         return False
-    if not holds(cluster, ledger, pod.key) or (
+    if not (holds(cluster, ledger, pod.key) and finds_zone(cluster, ledger, pod, node)) or (
         owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, pod, node, (known.pod,))
     ):
         return False

@@ -14,6 +14,7 @@ from thalweg_operator.reservations.events import (
     NamespaceSet,
     NodePut,
     NodeRemoved,
+    NumaNodeSet,
     ObjectEvent,
     PodGroupPut,
     PodGroupRemoved,
@@ -112,6 +113,8 @@ def object_event(step: Step, event: ObjectEvent) -> None:
             ledger.round_wanted |= cluster.set_disruption_budget(budget_key, budget)
         case DeviceClassSet(name, device_class):
             ledger.round_wanted |= cluster.set_device_class(name, device_class)
+        case NumaNodeSet(name, report):
+            ledger.round_wanted |= cluster.numa.set_report(name, report)
         case QueueSet(name, queue):
             ledger.round_wanted |= cluster.queues.put(name, queue)
         case PodGroupPut(group):

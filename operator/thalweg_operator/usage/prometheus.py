@@ -15,8 +15,8 @@ from flowcore.model.usage import check_time, checked_use
 from thalweg_operator.errors import OperatorError
 from thalweg_operator.yielding import yielding
 
-#: What a query may measure of a node, and the unit of its values.
-QUANTITIES: Final = {"cpu": "cores", "memory": "bytes", "bandwidth": "bits per second"}
+#: What a query may measure of a node: cores, bytes, and bits per second.
+QUANTITIES: Final = ("cpu", "memory", "bandwidth")
 _TIMEOUT = aiohttp.ClientTimeout(total=20)
 #: Bytes. 12,500 samples with ten labels each take 5 MB.
 _LARGEST_ANSWER = 2**26

@@ -13,6 +13,7 @@ from flowcore.model.backfill_history import BackfillHistory
 from flowcore.model.gangs import Gang
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node, Report
+from flowcore.model.numa import NumaClaims, NumaNode
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
@@ -41,6 +42,7 @@ _CHUNKED_FIELDS: Final = (
     "running",
     "removed_running",
     "measured",
+    "numa",
 )
 _CHUNK_SIZE: Final = 1000
 
@@ -157,6 +159,7 @@ class RoundRequest(msgspec.Struct):
         running, removed_running: running pods that are new or changed, and keys of those that are gone.
         running_state: None: nobody may be evicted in this round.
         measured: loads of nodes of which another load counts by measurement than before.
+        numa, removed_numa: see ``TableChanges``.
     """
 
     number: int
@@ -190,6 +193,8 @@ class RoundRequest(msgspec.Struct):
     removed_running: list[str] = []
     running_state: RunningState | None = None
     measured: list[MeasuredLoad] = []
+    numa: list[tuple[NumaNode, NumaClaims]] = []
+    removed_numa: list[str] = []
     #: Whether more parts follow (see ``split_request``).
     has_more: bool = False
 
@@ -208,6 +213,7 @@ def split_request(request: RoundRequest) -> Iterator[RoundRequest]:
                 "persistent_usage": None,
                 "queues": [],
                 "queue_usage": {},
+                "removed_numa": [],
             }
         has_more = start + _CHUNK_SIZE < longest
         yield msgspec.structs.replace(request, **lists, has_more=has_more)
@@ -248,6 +254,7 @@ class RoundReply(msgspec.Struct, Bounded):
         contradictions: position of a policy that rules some of its own pods out, and how.
         evictions: running pods that leave.
         proposals: moves of policies that propose them, each with the policy's position; by pod.
+        settles_in: seconds until waiting costs a pod as much as its cheapest node; 0: there is no such pod.
         seconds: how long it took.
         phases: phases of these seconds, in order.
         filter_seconds: how long these phases waited for filters.
@@ -279,6 +286,7 @@ class RoundReply(msgspec.Struct, Bounded):
     proposals: list[tuple[int, EvictionEntry]] = []
     backfill_history: BackfillHistory = BackfillHistory()
     queue_shares: list[QueueShare] = []
+    settles_in: float = 0.0
     problem: str = ""
     cause: str = ""
 

@@ -61,6 +61,7 @@ class Replica:
             (Event.POD_RESIZED, rows.resized_pods),
             (Event.NODE_REPORT, rows.reports),
             (Event.NODE_MEASURED, rows.measured),
+            (Event.NUMA_ZONES, rows.numa),
         ):
             if positions:
                 self.cache.change_at(event, positions)
@@ -116,6 +117,8 @@ class Replica:
             running=running,
             removed_running=[],
             measured=list(changes.measured),
+            numa=list(changes.numa),
+            removed_numa=[],
         )
 
 
@@ -134,4 +137,6 @@ def _to_changes(request: RoundRequest) -> TableChanges:
         storage=request.storage,
         removed_storage=request.removed_storage,
         measured=request.measured,
+        numa=request.numa,
+        removed_numa=request.removed_numa,
     )
