@@ -123,9 +123,9 @@ REFUSED: list[tuple[tuple[Arc, ...], str]] = [
     ((Arc(WEB, "a", maximum=-1),), "arc web -> a has the maximum -1: it must be a whole number from 0, or None"),
     (
         (Arc(WEB, "a"), Arc("a", "b"), Arc("b", "a", gain=2)),
-        "its arcs form a circle, in which flow could turn without a",
+        "its arcs form a cycle, in which flow could turn without a",
     ),
-    ((Arc("a", "a"),), "its arcs form a circle, in which flow could turn without a pod: a -> a"),
+    ((Arc("a", "a"),), "its arcs form a cycle, in which flow could turn without a pod: a -> a"),
     ((Arc(WEB, Node("n9")),), "arc web -> n9 has an end that is not in the view: n9"),
     ((Arc(STRANGER, "a"),), "arc stranger -> a has an end that is not in the view: stranger"),
     ((Arc(WEB, None),), "arc web -> None has an end that is not in the view: None"),
