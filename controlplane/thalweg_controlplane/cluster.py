@@ -129,6 +129,11 @@ class ControlPlane:
         port = {SCHEDULER: ports.scheduler, CONTROLLER_MANAGER: ports.controller_manager}[component]
         return f"https://127.0.0.1:{port}/metrics"
 
+    @property
+    def kwok_port(self) -> int:
+        """Where KWOK plays the kubelets of its nodes, on 127.0.0.1 by HTTP and HTTPS."""
+        return self._open.ports.kwok
+
     async def start(self, component: str) -> None:
         """Starts a component unless it runs, and waits until it is ready. The API server may be down meanwhile."""
         child = self._child(component)

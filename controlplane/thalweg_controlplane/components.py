@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from thalweg_controlplane.build import Binaries
+from thalweg_controlplane.certificates import Authority
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.objects import KWOK_ANNOTATION
 
@@ -19,6 +20,7 @@ CONTROLLER_MANAGER: Final = "kube-controller-manager"
 SCHEDULER: Final = "kube-scheduler"
 KWOK: Final = "kwok"
 
+_FRONT_PROXY: Final = "front-proxy-client"
 _STAGES: Final = Path(__file__).parent / "stages"
 
 DEFAULT_SCHEDULER_CONFIG: Final = """\
@@ -89,6 +91,11 @@ class Layout:
         return self.workdir / "certs" / "apiserver.key"
 
     @property
+    def front_proxy(self) -> Path:
+        """Folder with the CA and the client certificate that the API server shows to API servers behind it."""
+        return self.workdir / "front-proxy"
+
+    @property
     def service_account_key(self) -> Path:
         """Key that signs and verifies service account tokens."""
         return self.workdir / "service-account.key"
@@ -105,7 +112,7 @@ class Layout:
 
     @property
     def kwok_config(self) -> Path:
-        """All Stages in one file, because KWOK takes no folder."""
+        """Stages and simulated usage in one file, because KWOK takes no folder."""
         return self.workdir / "kwok.yaml"
 
     @property
@@ -127,6 +134,8 @@ class Layout:
         token = secrets.token_hex(16)
         _write_secret(self.tokens, f'{token},admin,admin,"system:masters"\n')
         _write_secret(self.kubeconfig, self._kubeconfig(token))
+        self.front_proxy.mkdir(mode=0o700, exist_ok=True)
+        Authority(self.front_proxy, "ca").client(_FRONT_PROXY)
         self.write_scheduler_config(scheduler_config or DEFAULT_SCHEDULER_CONFIG)
         self.audit_policy.write_text(_AUDIT_POLICY)
         self.kwok_config.write_text("---\n".join(path.read_text() for path in sorted(_STAGES.glob("*.yaml"))))
@@ -221,6 +230,14 @@ def _api_server(layout: Layout, features: Features) -> list[str]:
         "--profiling=false",
         # Some distributions have it on, OpenShift among them. It asks for more rights where an object names its owner.
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+        # For API servers behind this one, such as metrics-server: who asks, and that it is this server that says so.
+        f"--proxy-client-cert-file={layout.front_proxy / _FRONT_PROXY}.crt",
+        f"--proxy-client-key-file={layout.front_proxy / _FRONT_PROXY}.key",
+        f"--requestheader-client-ca-file={layout.front_proxy / 'ca.crt'}",
+        f"--requestheader-allowed-names={_FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         *_GANG_FEATURES,
         *useless,
         *(audit if features.audit else []),

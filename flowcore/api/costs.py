@@ -61,6 +61,7 @@ class WireCost(msgspec.Struct, rename="camel"):
     kinds: list[WireKind] = msgspec.field(default_factory=list)
     interference: WireInterference | None = None
     machines: WireMachines | None = None
+    learn: bool = False
 
 
 class WireUnscheduled(msgspec.Struct, rename="camel"):
@@ -68,6 +69,7 @@ class WireUnscheduled(msgspec.Struct, rename="camel"):
     per_priority: _Factor = 10
     per_waiting_second: _Factor = 5
     aging_crosses_priorities: bool = False
+    wait_for_cheaper_node: bool = False
 
 
 def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
@@ -89,6 +91,8 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
         )
     locality = None if wire.data_locality is None else _parse_data_locality(wire.data_locality)
     kinds = parse_kinds(wire.kinds)
+    if wire.learn and wire.interference is None and wire.machines is None:
+        raise PolicyError("spec.cost.learn", "needs spec.cost.interference or spec.cost.machines: what is to be learnt")
     return CostPolicy(
         model=wire.model,
         weights=CostWeights(**msgspec.structs.asdict(wire.weights)),
@@ -97,6 +101,7 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
         kinds=kinds,
         interference=parse_interference(wire.interference, kinds),
         machines=parse_machines(wire.machines, kinds),
+        learn=wire.learn,
     )
 
 

@@ -133,8 +133,18 @@ class WireCondition(Wire):
     last_transition_time: datetime | None = None
 
 
+class WireTerminated(Wire):
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class WireContainerState(Wire):
+    terminated: WireTerminated | None = None
+
+
 class WireContainerStatus(Wire):
     name: str = ""
+    state: WireContainerState | None = None
     resources: WireResources | None = None
     allocated_resources: Quantities | None = None
 

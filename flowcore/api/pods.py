@@ -41,6 +41,7 @@ _UNKNOWN_USAGE: Amounts = ((CPU, MAX_AMOUNT), (EPHEMERAL_STORAGE, MAX_AMOUNT), (
 #: Controllers whose pods stay as long as their node exists. Static pods belong to their Node.
 _PERMANENT = frozenset(("DaemonSet", "Node"))
 _NO_OWNER = WireOwner()
+_NEVER_RAN = (0.0, 0.0)
 #: SystemCriticalPriority (pkg/apis/scheduling/types.go).
 _SYSTEM_CRITICAL = 2_000_000_000
 _MAX_NAME = 253
@@ -142,11 +143,23 @@ def to_pod(wire: WirePod, intern: Interner) -> Pod:
         replaces=_replaces(meta.annotations),
         preempts=spec.preemption_policy != "Never",
         started=to_seconds(status.start_time) if node_name else 0.0,
+        ran=_ran(status),
         static=meta.annotations is not None and meta.annotations.mirror is not None,
         immovable_reason=intern(_immovable_reason(wire, status, controller)) if node_name else "",
         during_execution=during_execution,
         usage_class=intern(UsageClass(namespace, intern(repositories_of(spec)), requests)),
     )
+
+
+def _ran(status: WirePodStatus) -> tuple[float, float]:
+    """From the first start to the last end of a pod's containers; zeros unless it succeeded."""
+    if status.phase != "Succeeded":
+        return _NEVER_RAN
+    states = [each.state.terminated for each in status.container_statuses or () if each.state is not None]
+    ended = [each for each in states if each is not None and each.started_at is not None]
+    if not ended:
+        return _NEVER_RAN
+    return min(to_seconds(each.started_at) for each in ended), max(to_seconds(each.finished_at) for each in ended)
 
 
 def _during_execution(annotations: WirePodAnnotations | None) -> tuple[DuringExecution | None, str]:

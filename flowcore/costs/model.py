@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -81,6 +81,10 @@ class Load:
             self.pods_allowed[nodes],
             self.pods[nodes] + more_pods,
         )
+
+    def less(self, size: Float64s) -> Load:
+        """The load with one pod of a size, float64[3], less on each node."""
+        return replace(self, taken=self.taken - size, pods=self.pods - 1)
 
 
 def counted_amounts(

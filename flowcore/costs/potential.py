@@ -94,6 +94,17 @@ class NodePotential:
         rising: Int64s = np.maximum.accumulate(found, axis=1)
         return rising
 
+    def level_costs(self, load: Load, size: Float64s, widths: Int64s) -> Int64s:
+        """int64[N, K]: what pods of such a size pay on average in a row of slot levels; never falling along K.
+
+        Args:
+            size: float64[3] or float64[N, 3].
+            widths: int64[K], how many pods each level stands for.
+        """
+        found = np.diff(self._at(load, size, np.concatenate([[0], np.cumsum(widths)])), axis=1) // widths
+        rising: Int64s = np.maximum.accumulate(found, axis=1)
+        return rising
+
     def _at(self, load: Load, size: Float64s, levels: Int64s) -> Int64s:
         more = levels.astype(np.float64)
         each = np.asarray(size)[..., np.newaxis, :]

@@ -86,6 +86,18 @@ class SoftConstraintCosts:
             prices[mine] += self._added_cost({**added, **less})[nodes[mine]]
         return prices
 
+    def saved_without(self, counts: DomainCounts, increments: Iterable[DomainCounter], nodes: Int64s) -> Int64s:
+        """int64[K]: what a placed pod of the class pays on each of these nodes, and what others suffer from it.
+
+        Args:
+            counts, increments: as for ``added_by_others``.
+        """
+        raised = set(increments)
+        saved = self.added_by_others(counts, raised, nodes)
+        for counter, price in self._soft_constraints.inflicted:
+            saved = saved + price * (counts.added(counter)[nodes] - (counter in raised))
+        return saved
+
     def _added_cost(self, added: Mapping[DomainCounter, Int64s]) -> Int64s:
         affinity = self._affinity.copy()
         for counter, weight in self._soft_constraints.affinity_weights:

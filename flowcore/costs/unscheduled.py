@@ -7,6 +7,9 @@ Waiting lifts no pod over one of a higher priority, unless its policy says so. I
 which would end ageing among its equals, all pods of higher priorities are lifted by as much as age lifts any that could
 be placed: by size, as pods age, so that they keep their order among themselves (docs/decisions/0023).
 
+Pods of a policy with ``waitForCheaperNode`` keep the price that their own terms say: nothing lifts it. It decides for
+how long they wait for a node that costs less.
+
 Where pods have queues, those within the fair share of their queue are dearer than those beyond it, whatever their sizes
 and ages. This too stays within one priority (docs/decisions/0041).
 """
@@ -51,8 +54,9 @@ def unscheduled_prices(
         sizes: of a pod of each group, in tenths of a mean node; below 1 counts as 1.
         placeable: whether any node has room for a pod of each group: others take no room from anybody.
         now: seconds since the epoch.
-        floor: dearest way to place any pod of the round. All prices are lifted together until the lowest is above
-            it: a pod that has room is never left out for being cheap to leave, and the order of pods stays.
+        floor: dearest way to place any pod of the round that does not wait for a cheaper node. All prices are lifted
+            together until the lowest is above it: a pod that has room is never left out for being cheap to leave, and
+            the order of pods stays.
         urgencies: of the pods of queues, 0..1.25, by key (shares/urgency.py); others count as 1. Empty: no queues.
     """
     terms = [policies[found.policy].unscheduled for found in groups]
@@ -61,12 +65,18 @@ def unscheduled_prices(
     due = _due(groups, sizes, terms, ages, urgencies) if urgencies else [np.zeros_like(each) for each in ages]
     aged = _lifted(groups, scales, placeable, terms, ages, due)
     prices = []
-    for found, price, extra in zip(groups, terms, aged, strict=True):
+    for found, price, own, extra in zip(groups, terms, ages, aged, strict=True):
         fixed = price.base + price.per_priority * found.pod_class.priority
-        prices.append(extra + max(-_LIMIT, min(_LIMIT, fixed)))
-    lowest = min((int(p.min()) for p in prices if len(p)), default=0)
+        prices.append((own if price.wait_for_cheaper_node else extra) + max(-_LIMIT, min(_LIMIT, fixed)))
+    waits = [price.wait_for_cheaper_node for price in terms]
+    lowest = min((int(p.min()) for p, kept in zip(prices, waits, strict=True) if len(p) and not kept), default=0)
     lift = max(0, floor + 1 - lowest)
-    return tuple(np.sort(p + lift)[::-1] for p in prices)
+    return tuple(np.sort(np.maximum(p, 0) if kept else p + lift)[::-1] for p, kept in zip(prices, waits, strict=True))
+
+
+def price_growth(price: UnscheduledPrice, size: float) -> float:
+    """By how much the price of a pod of a policy rises in a second; ``size`` as in ``unscheduled_prices``."""
+    return price.per_waiting_second * max(1.0, min(size, _MAX_SIZE))
 
 
 def _aged(found: Group, scale: float, price: UnscheduledPrice, now: float) -> Int64s:

@@ -10,6 +10,7 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Snapshot
 from flowcore.costs.model import Load
+from flowcore.evictions.affordable import affordable
 from flowcore.evictions.broken_rules import BrokenRule, broken_rules
 from flowcore.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
@@ -72,11 +73,11 @@ class _EvictionRound:
         modes: Sequence[ReschedulingMode],
     ) -> None:
         self._problem, self._first, self._broken = problem, result, broken
-        self._waiting = waiting_after(problem, result)
+        self._waiting, demands = affordable(problem, candidate, waiting_after(problem, result))
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))
         free = candidate.free_for_others(problem.demands)
-        self._state, self._held = EvictionState(result.after, free, residents, problem.demands), candidate.held
+        self._state, self._held = EvictionState(result.after, free, residents, demands), candidate.held
         self._moves = MoveEligibility(self._state, problem.policies, modes)
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):

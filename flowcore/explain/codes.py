@@ -36,16 +36,19 @@ NETWORK_REFUSED: Final = "NetworkRefused"
 #: The network that the pod's cost model declared leads it to no node that has room, or leaving it is cheaper.
 NETWORK_UNSCHEDULED: Final = "NetworkUnscheduled"
 
+#: Waiting costs less than every node that has room, and the pod's policy waits then.
+CHEAPER_TO_WAIT: Final = "CheaperToWait"
+
 _OTHERS: Final = (
     NO_NODES, GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD, REPLACEMENT, QUEUE_LIMIT, ROOM_TAKEN, NETWORK_REFUSED,
-    NETWORK_UNSCHEDULED,
+    NETWORK_UNSCHEDULED, CHEAPER_TO_WAIT,
 )  # fmt: skip
 CODES: Final = frozenset((*_OTHERS, *(each.name for each in IN_ORDER)))
 """All codes of pods that a round leaves unplaced."""
 
 UNRESOLVABLE: Final = frozenset((
     NO_NODES, GANG_INCOMPLETE, REPLACEMENT, QUEUE_LIMIT, NODE_UNREADABLE, node_unschedulable.NAME, node_name.NAME,
-    NETWORK_REFUSED, NETWORK_UNSCHEDULED, taint_toleration.NAME, node_affinity.NAME, node_declared_features.NAME,
-    node_resource_topology.NAME,
+    NETWORK_REFUSED, NETWORK_UNSCHEDULED, CHEAPER_TO_WAIT, taint_toleration.NAME, node_affinity.NAME,
+    node_declared_features.NAME, node_resource_topology.NAME,
 ))  # fmt: skip
 """Codes of pods for which it would not help if others left."""

@@ -25,11 +25,13 @@ class Reason(NamedTuple):
         text: a sentence for people.
         code: one of ``codes.CODES``.
         more_nodes_help: whether another node may take the pod.
+        settles_in: seconds until waiting costs as much as the cheapest node that has room; 0: no such reason, or never.
     """
 
     text: str
     code: str
     more_nodes_help: bool
+    settles_in: float = 0.0
 
 
 def summary(verdicts: Verdicts) -> str:

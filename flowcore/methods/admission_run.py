@@ -14,6 +14,7 @@ from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.problem import Problem
+from flowcore.problem.waiting import MOST_REFILLS, added_cost, may_wait, settled, wait_prices
 
 #: Choices of domains that are really tried for a group that must be in one domain.
 _MAX_DOMAIN_TRIES = 8
@@ -40,6 +41,9 @@ class AdmissionRun:
         #: Demands of which no further pod fits.
         self._exhausted = ~problem.cost_matrix.placeable
         self._any_domain = np.array([group.any_domain for group in problem.atomic_groups.all], dtype=np.bool_)
+        #: Groups that are placed by themselves: they choose a domain, or wait where that is cheaper.
+        self._waits = np.array([may_wait(problem, at) for at in range(len(self._any_domain))], dtype=np.bool_)
+        self._alone = ~self._any_domain | self._waits
         #: Nodes that placements changed, in order; and for each demand what ``_fit_counts_of`` said last, and how many
         #: of those changes it knew.
         self._changes: list[Int64s] = []
@@ -62,8 +66,7 @@ class AdmissionRun:
         if not len(group):
             return
         groups = group[demand < 0]
-        # A group that must be in one domain chooses it by itself.
-        if self._any_domain[groups].all() and self._place(self._pods_by_demand(groups, demand)):
+        if not self._alone[groups].any() and self._place(self._pods_by_demand(groups, demand)):
             self._admitted[groups] = True
             return
         if not len(groups) and (demand == demand[0]).all():
@@ -72,6 +75,8 @@ class AdmissionRun:
         if len(group) == 1:
             if not self._any_domain[groups[0]]:
                 self._place_in_one_domain(int(groups[0]))
+            elif self._alone[groups[0]]:
+                self._place_by_cost(int(groups[0]))
             return
         half = len(group) // 2
         self.bisect(group[:half], demand[:half])
@@ -83,14 +88,30 @@ class AdmissionRun:
         order = [(demand, required[demand]) for demand in self._problem.by_size if demand in required]
         return greedy(self._restricted_cost_matrix(), order, self._capacity.copy())
 
+    def cost_to_place(self, group: int) -> int | None:
+        """What it would cost to place a group now, whether it waits or not; None: it does not fit."""
+        self._waits[:] = False
+        before, commits = self._capacity.copy(), len(self._commits)
+        self.bisect(np.array([group], dtype=np.int64), np.array([-1], dtype=np.int64))
+        if not self._admitted[group]:
+            return None
+        return added_cost(self._demands, self._commits[commits:], before, self._capacity)
+
     def conclude(self, method: str) -> Candidate:
         """The candidate, completed with all pods that still fit."""
         problem, atomic_groups = self._problem, self._problem.atomic_groups
-        placed = [0] * len(self._demands)
-        for commit in self._commits:
-            placed[commit.demand] += commit.count
-        rest = [(at, len(atomic_groups.placement_order(at, self._admitted)) - placed[at]) for at in problem.queue]
-        self._commits += greedy(self._restricted_cost_matrix(), rest, self._capacity)
+        for _ in range(MOST_REFILLS):
+            placed = [0] * len(self._demands)
+            for commit in self._commits:
+                placed[commit.demand] += commit.count
+            rest = [(at, len(atomic_groups.placement_order(at, self._admitted)) - placed[at]) for at in problem.queue]
+            waiting = wait_prices(problem, placed, self._admitted)
+            self._commits += greedy(self._restricted_cost_matrix(), rest, self._capacity, wait_prices=waiting)
+            # Pods that wait for cheaper nodes may have become too dear where they are, and leave room for others.
+            kept = settled(problem, self._commits, self._capacity, self._admitted)
+            if kept is None:
+                break
+            self._commits, self._capacity = kept
         found = problem.candidate(method, self._commits, self._capacity, self._admitted)
         return replace(found, demands=tuple(self._demands))
 
@@ -181,18 +202,35 @@ class AdmissionRun:
             self._commits += [Commit(at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)]
         self._exhausted[at] = True
 
+    def _place_by_cost(self, group: int) -> None:
+        """Places all pods that a group needs, if they fit and cost less than they would by waiting."""
+        required = self._problem.atomic_groups.all[group].required
+        order = [(at, required[at]) for at in self._problem.by_size if at in required]
+        self._admitted[group] = self._place_all(self._restricted_cost_matrix(), order, limit=self._limit(group))
+
+    def _limit(self, group: int) -> int | None:
+        """What a group must cost less than; None: whatever it costs."""
+        return self._problem.atomic_groups.all[group].unscheduled_cost if self._waits[group] else None
+
     def _place_all(
-        self, cost_matrix: CostMatrix, order: Sequence[tuple[int, int]], demand_indices: Sequence[int] | None = None
+        self,
+        cost_matrix: CostMatrix,
+        order: Sequence[tuple[int, int]],
+        demand_indices: Sequence[int] | None = None,
+        limit: int | None = None,
     ) -> bool:
         """Places pods by cost, all or none.
 
         Args:
             order: demand of the cost matrix, and how many pods.
             demand_indices: number in the problem of each demand of the cost matrix; None: the same.
+            limit: what they must cost less than.
         """
         capacity = self._capacity.copy()
         commits = greedy(cost_matrix, order, capacity)
         if sum(commit.count for commit in commits) < sum(count for _, count in order):
+            return False
+        if limit is not None and added_cost(cost_matrix.demands, commits, self._capacity, capacity) >= limit:
             return False
         if demand_indices is not None:
             commits = [Commit(demand_indices[commit.demand], commit.node, commit.count) for commit in commits]
@@ -214,7 +252,7 @@ class AdmissionRun:
             ]
             order = [(number, required[at]) for number, at in enumerate(indices) if at in required]
             order.sort(key=lambda entry: -restricted[entry[0]].dominant_share)
-            if self._place_all(CostMatrix.of(restricted, self._problem.start), order, indices):
+            if self._place_all(CostMatrix.of(restricted, self._problem.start), order, indices, self._limit(group)):
                 for at, demand in zip(indices, restricted, strict=True):
                     if at in allowed_nodes:
                         self._demands[at], self._restricted = demand, None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from flowcore.cluster.snapshot import Bools
 from flowcore.methods.greedy import greedy
 from flowcore.problem.candidate import Candidate
@@ -13,6 +15,7 @@ from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
+from flowcore.problem.waiting import MOST_REFILLS, settled, wait_prices, waiting_demands
 
 
 def fill(problem: Problem) -> Candidate:
@@ -43,13 +46,23 @@ def completed(problem: Problem, method: str, commits: Sequence[Commit], capacity
     Args:
         capacity: what the commits leave free; the further pods are placed into it.
     """
-    unplaced = unplaced_counts(commits, problem.demands)
-    missing = missing_pods(problem, commits)
-    order = [
-        *((at, missing[at]) for at in problem.queue if missing[at]),
-        *((at, unplaced[at] - missing[at]) for at in problem.queue),
-    ]
-    return problem.candidate(method, [*commits, *greedy(problem.cost_matrix, order, capacity)], capacity)
+    nobody = np.zeros(len(problem.atomic_groups.all), dtype=np.bool_)
+    for _ in range(MOST_REFILLS):
+        unplaced = unplaced_counts(commits, problem.demands)
+        missing = missing_pods(problem, commits)
+        order = [
+            *((at, missing[at]) for at in problem.queue if missing[at]),
+            *((at, unplaced[at] - missing[at]) for at in problem.queue),
+        ]
+        placed = [demand.count - count for demand, count in zip(problem.demands, unplaced, strict=True)]
+        waiting = wait_prices(problem, placed, nobody)
+        commits = [*commits, *greedy(problem.cost_matrix, order, capacity, wait_prices=waiting)]
+        # Pods that wait for cheaper nodes may have become too dear where they are, and leave room for others.
+        found = settled(problem, commits, capacity, nobody)
+        if found is None:
+            break
+        commits, capacity = found
+    return problem.candidate(method, commits, capacity)
 
 
 def missing_pods(problem: Problem, commits: Sequence[Commit]) -> list[int]:
@@ -97,4 +110,9 @@ def by_price(demands: Sequence[Demand], unplaced: Sequence[int]) -> list[int]:
 
 def _placed(problem: Problem, method: str, order: Iterable[tuple[int, int]], *, packed: bool = False) -> Candidate:
     capacity = problem.start.copy()
-    return problem.candidate(method, greedy(problem.cost_matrix, order, capacity, packed=packed), capacity)
+    nobody = np.zeros(len(problem.atomic_groups.all), dtype=np.bool_)
+    waiting = wait_prices(problem, [0] * len(problem.demands), nobody)
+    commits = greedy(problem.cost_matrix, order, capacity, packed=packed, wait_prices=waiting)
+    if waiting_demands(problem):
+        return completed(problem, method, commits, capacity)
+    return problem.candidate(method, commits, capacity)

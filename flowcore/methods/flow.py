@@ -16,14 +16,16 @@ from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.methods.capped_greedy import cheapest_per_domain
 from flowcore.methods.constructive import FixedPart, completed
+from flowcore.methods.flow_commits import commit_flow
+from flowcore.methods.supplies import Supply, supplies_of
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
 from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.problem import Problem
 from flowcore.solve import potentials, solve
-from flowcore.solve.slots import build_network, decode_flows, most_paid, slot_levels
-from flowcore.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
+from flowcore.solve.slots import build_network, decode_flows, most_paid, slot_widths
+from flowcore.topology.capacities import DomainCapacities
 
 #: A flow that commits less than one in this many of its pods is the last: one-by-one finishes faster.
 _WORTHWHILE = 50
@@ -52,24 +54,6 @@ class FlowPlan:
     solves: int
     arcs: int
     marginal_costs: Int64s
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Supply:
-    """A demand in one flow: how many of its pods still go, and int64[N] how many each node could take.
-
-    ``domains``: what rules about its own pods let it place; None: there are none.
-    """
-
-    at: int
-    demand: Demand
-    count: int
-    fit_counts: Int64s
-    domains: DomainCapacities | None = None
-
-    @property
-    def prices(self) -> Int64s:
-        return self.demand.prices_of_last(self.count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +104,7 @@ def plan_by_flow(
     marginal_costs = np.zeros(len(capacity.free), dtype=np.int64)
     flows = solves = arcs = 0
     while flows < _MOST_FLOWS:
-        supplies = _supplies(demands, remaining, capacity)
+        supplies = supplies_of(demands, remaining, capacity)
         if not supplies:
             break
         proposal, calls = yield from _propose(supplies, capacity, known if not flows else ())
@@ -132,7 +116,7 @@ def plan_by_flow(
         flows += 1
         arcs = max(arcs, proposal.size)
         placed = 0
-        for commit in _commit(proposal, supplies, capacity):
+        for commit in commit_flow(supplies, proposal.supplies, proposal.nodes, proposal.pods, capacity):
             commits.append(commit)
             remaining[commit.demand] -= commit.count
             placed += commit.count
@@ -141,26 +125,8 @@ def plan_by_flow(
     return FlowPlan(tuple(commits), solves, arcs, marginal_costs)
 
 
-def _supplies(demands: Sequence[Demand], remaining: Sequence[int], capacity: FreeCapacity) -> list[_Supply]:
-    """Those of the demands that have pods left and room for any."""
-    raising = pods_by_counter([
-        (demand.constraints, count) for demand, count in zip(demands, remaining, strict=True) if count
-    ])
-    found = []
-    for at, (demand, count) in enumerate(zip(demands, remaining, strict=True)):
-        if not count:
-            continue
-        fit_counts, domains = capacity.fit_counts(demand), None
-        if demand.constraints.constrained:
-            domains = capacities_of(demand.constraints, capacity.domain_counts.of, fit_counts, count, raising)
-            fit_counts = np.minimum(fit_counts, domains.by_node)
-        if fit_counts.any():
-            found.append(_Supply(at, demand, count, fit_counts, domains))
-    return found
-
-
 def _propose(
-    supplies: Sequence[_Supply], capacity: FreeCapacity, known: Sequence[Commit]
+    supplies: Sequence[Supply], capacity: FreeCapacity, known: Sequence[Commit]
 ) -> Generator[None, None, tuple[_Proposal | None, int]]:
     """One flow of least cost through the slot network, None where the solver failed; and how often it was called.
 
@@ -171,11 +137,11 @@ def _propose(
     """
     batch = sum(supply.count for supply in supplies)
     mean, limits = _mean_pod(supplies, capacity)
-    levels, widths = slot_levels(min(batch, int(limits.max())))
+    widths = slot_widths(min(batch, int(limits.max())))
     deciding = _majority_demand(supplies)
     potential = deciding.potential
     load = capacity.load_at(np.arange(len(mean)), potential)
-    first_slot = potential.slots(load, mean, levels[:1])[:, 0]
+    first_slot = potential.level_costs(load, mean, widths[:1])[:, 0]
     # A class pays what its own first pod adds; what others of the round add to that is taken as for the mean pod.
     arcs = [
         np.where(supply.fit_counts > 0, supply.demand.arc + capacity.next_increase(supply.demand), _NO_ARC)
@@ -201,7 +167,9 @@ def _propose(
             arc_costs=[arc[nodes] for arc, nodes in zip(arcs, candidates, strict=True)],
             arc_capacities=[np.minimum(s.fit_counts[n], batch) for s, n in zip(supplies, candidates, strict=True)],
             unscheduled=[supply.prices for supply in supplies],
-            slots_of=lambda nodes: potential.slots(load.at(nodes), mean[nodes], levels) - first_slot[nodes, np.newaxis],
+            slots_of=lambda nodes: (
+                potential.level_costs(load.at(nodes), mean[nodes], widths) - first_slot[nodes, np.newaxis]
+            ),
             slot_widths=widths,
             slot_limits=np.minimum(limits, batch),
             domains=[supply.domains for supply in supplies],
@@ -218,6 +186,14 @@ def _propose(
         used[network.arc_node] = True
         if distance is not None:
             marginal_costs[used] = distance[len(supplies) : len(supplies) + len(mean)][used]
+        if distance is not None and pricings == 1:
+            cheapest = [
+                supply.with_cheapest_minimum((arc + marginal_costs).astype(np.float64))
+                for supply, arc in zip(supplies, arcs, strict=True)
+            ]
+            if any(one is not other for one, other in zip(cheapest, supplies, strict=True)):
+                supplies = cheapest
+                continue
         gain, cost = cost - solution.cost, solution.cost
         if (
             distance is None
@@ -267,7 +243,7 @@ def _add_columns(
     arcs: Sequence[Int64s],
     marginal_costs: Int64s,
     most_paid: Sequence[Int64s],
-    supplies: Sequence[_Supply],
+    supplies: Sequence[Supply],
 ) -> bool:
     """Marks the arcs that would make the flow cheaper; False where there are none.
 
@@ -284,56 +260,7 @@ def _add_columns(
     return found
 
 
-def _commit(proposal: _Proposal, supplies: Sequence[_Supply], capacity: FreeCapacity) -> list[Commit]:
-    """Commits what fits: nodes that can take all of their arcs first, then the others arc by arc."""
-    demands = [supply.demand for supply in supplies]
-    whole = capacity.place_all(demands, proposal.supplies, proposal.nodes, proposal.pods)
-    arcs = list(zip(proposal.supplies.tolist(), proposal.nodes.tolist(), proposal.pods.tolist(), strict=True))
-    commits = [Commit(supplies[at].at, node, pods) for (at, node, pods), took in zip(arcs, whole, strict=True) if took]
-
-    def by_unscheduled_cost(arc: tuple[int, int, int]) -> tuple[float, ...]:
-        # Dearest to leave first, among equals the largest.
-        supply = supplies[arc[0]]
-        return (-float(supply.prices[0]), -supply.demand.dominant_share, *arc)
-
-    rest = sorted((arc for arc, took in zip(arcs, whole, strict=True) if not took), key=by_unscheduled_cost)
-    spreading = [arc for arc in rest if demands[arc[0]].constraints.may_unblock]
-    for at, node, pods in rest:
-        taken = 0 if demands[at].constraints.may_unblock else capacity.place(demands[at], node, pods)
-        if taken:
-            commits.append(Commit(supplies[at].at, node, taken))
-    commits += [Commit(supplies[at].at, node, pods) for at, node, pods in _place_evenly(spreading, demands, capacity)]
-    return commits
-
-
-def _place_evenly(
-    arcs: Sequence[tuple[int, int, int]], demands: Sequence[Demand], capacity: FreeCapacity
-) -> list[tuple[int, int, int]]:
-    """Commits arcs of demands that spread, the emptiest domains first: no domain gets far ahead of the others."""
-    heights: dict[tuple[int, int], int] = {}
-    pods = []
-    for at, node, count in arcs:
-        spread = demands[at].constraints.spreads[0]
-        domain = int(spread.counter.domains.codes[node])
-        height = heights.get((at, domain), int(capacity.domain_counts.of(spread.counter)[domain]))
-        pods += [(height + more, at, node) for more in range(count)]
-        heights[at, domain] = height + count
-    # Another spread constraint may let a pod in only later.
-    waiting, placed = sorted(pods), []
-    while waiting:
-        left = []
-        for height, at, node in waiting:
-            if capacity.place(demands[at], node, 1):
-                placed.append((at, node, 1))
-            else:
-                left.append((height, at, node))
-        if len(left) == len(waiting):
-            break
-        waiting = left
-    return placed
-
-
-def _mean_pod(supplies: Sequence[_Supply], capacity: FreeCapacity) -> tuple[Float64s, Int64s]:
+def _mean_pod(supplies: Sequence[Supply], capacity: FreeCapacity) -> tuple[Float64s, Int64s]:
     """What a slot of each node stands for: the mean of the pods that may come to it.
 
     A class's pods count on a node in proportion to how few other nodes they have.
@@ -354,7 +281,7 @@ def _mean_pod(supplies: Sequence[_Supply], capacity: FreeCapacity) -> tuple[Floa
     return np.rint(size), limits.astype(np.int64)
 
 
-def _majority_demand(supplies: Sequence[_Supply]) -> Demand:
+def _majority_demand(supplies: Sequence[Supply]) -> Demand:
     """Whose cost model and weights price the slots, which pods of several policies share: most pods decide."""
     pods: dict[str, int] = {}
     for supply in supplies:

@@ -19,12 +19,14 @@ from flowcore.problem.commits import Commit
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.problem.waiting import WaitPrices
 from flowcore.topology.domains import Domains
 
 #: Of so many domains the cheapest node of each is looked for; of more, the cheapest nodes whatever their domain.
 _FEW_DOMAINS = 64
 #: What a class prefers among the pods of the round is looked at so often at most in each of its turns.
 _MAX_SOFT_COST_UPDATES = 256
+_NOBODY_WAITS: WaitPrices = {}
 
 
 def greedy(
@@ -34,6 +36,7 @@ def greedy(
     shadow_prices: Float64s | None = None,
     *,
     packed: bool = False,
+    wait_prices: WaitPrices = _NOBODY_WAITS,
 ) -> list[Commit]:
     """Commits into ``room`` one class after the other.
 
@@ -46,6 +49,7 @@ def greedy(
         shadow_prices: float64[N, R], what a unit of each resource of a node costs others: a class prefers nodes where
             what it takes is worth little. None: nothing.
         packed: classes that close domains to others close as few as will do, whatever their nodes cost.
+        wait_prices: demands whose pods are left out where that is cheaper than every node.
     """
     commits: list[Commit] = []
     candidates: dict[int, _CandidateNodes] = {}
@@ -56,7 +60,9 @@ def greedy(
         for at, count in entries:
             candidate = candidates.get(at)
             if candidate is None:
-                candidate = candidates[at] = _CandidateNodes(cost_matrix, at, capacity, shadow_prices, packed=packed)
+                candidate = candidates[at] = _CandidateNodes(
+                    cost_matrix, at, capacity, shadow_prices, packed=packed, wait_prices=wait_prices.get(at)
+                )
             constraints = cost_matrix.demands[at].constraints
             if constraints.sequential:
                 found = candidate.place_sequentially(count)
@@ -65,8 +71,9 @@ def greedy(
                 if constraints.may_unblock and unplaced:
                     retries[at] = retries.get(at, 0) + unplaced
                 continue
-            nodes, pods = candidate.choose(count)
+            nodes, pods = candidate.choose_affordable(count)
             if len(nodes):
+                candidate.placed += int(pods.sum())
                 capacity.place_many(cost_matrix.demands[at], nodes, pods)
                 commits.extend(Commit(at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True))
         entries = list(retries.items()) if len(commits) > before else []
@@ -87,7 +94,10 @@ class _CandidateNodes:
         shadow_prices: Float64s | None,
         *,
         packed: bool = False,
+        wait_prices: Int64s | None = None,
     ) -> None:
+        #: Prices of its pods in turn, if they wait where that is cheaper; and how many are placed.
+        self._wait_prices, self.placed = wait_prices, 0
         self._demand: Demand = cost_matrix.demands[at]
         self._capacity = capacity
         self._packed = packed and bool(self._demand.constraints.blocks)
@@ -120,6 +130,8 @@ class _CandidateNodes:
         # Preferences change with each pod; where there are very many, a handful of pods sees the same.
         compared = constraints.soft_constraints is not None and constraints.soft_constraints.compared
         at_once = -(-remaining // _MAX_SOFT_COST_UPDATES) if compared else remaining
+        if self._wait_prices is not None:
+            at_once = 1
         while remaining:
             most = min(remaining, at_once)
             self._update_soft_cost()
@@ -138,6 +150,8 @@ class _CandidateNodes:
             else:
                 nodes = self._one_per_domain(constraints.coarsest_self_blocking_domains, allowed, most)
                 pods = np.ones_like(nodes)
+            if len(nodes) and not self._is_affordable(nodes, pods):
+                nodes, pods = nodes[:0], pods[:0]
             wave = zip(nodes.tolist(), pods.tolist(), strict=True)
             placed = [(node, taken) for node, pods in wave if (taken := capacity.place(demand, node, pods))]
             if not placed:
@@ -145,6 +159,7 @@ class _CandidateNodes:
                 break
             found += placed
             remaining -= sum(pods for _, pods in placed)
+            self.placed += sum(pods for _, pods in placed)
         return found
 
     def _update_soft_cost(self) -> None:
@@ -241,6 +256,40 @@ class _CandidateNodes:
         if int(most.sum()) <= count:
             return nodes, most
         return self._cheapest_slots(nodes, most, count)
+
+    def choose_affordable(self, count: int) -> tuple[Int64s, Int64s]:
+        """``choose`` of as many pods as cost less than they would by waiting.
+
+        Slots rise in cost and prices fall, so they meet once.
+        """
+        found = self.choose(count)
+        if self._wait_prices is None or self._is_affordable(*found):
+            return found
+        affordable, dear = 0, int(found[1].sum())
+        found = found[0][:0], found[1][:0]
+        while affordable + 1 < dear:
+            middle = (affordable + dear) // 2
+            chosen = self.choose(middle)
+            if self._is_affordable(*chosen):
+                affordable, found = middle, chosen
+            else:
+                dear = middle
+        return found
+
+    def _is_affordable(self, nodes: Int64s, pods: Int64s) -> bool:
+        """Whether the dearest of these slots costs less than the last of so many pods would by waiting."""
+        if self._wait_prices is None or not len(nodes):
+            return True
+        last = self.placed + int(pods.sum()) - 1
+        if last >= len(self._wait_prices):
+            return False
+        potential, size = self._demand.potential, self._demand.size
+        load = self._capacity.load_at(nodes, potential)
+        after = load.at(np.arange(len(nodes)), pods[:, np.newaxis] * size, pods)
+        cost = self._demand.arc[nodes] + potential.values(after) - potential.values(after.less(size))
+        if self._soft_cost is not None:
+            cost = cost + self._soft_cost[nodes]
+        return int(cost.max()) < int(self._wait_prices[last])
 
     def _refresh(self) -> None:
         changed = self._capacity.changed_since(self._seen_changes)

@@ -92,7 +92,9 @@ class LargeNeighbourhoodSearch:
         if not len(waiting):
             return False
         self._seed += 1
-        weight = np.array([self._unplaced[at] * float(self._demands[at].prices[-1]) for at in waiting.tolist()])
+        weight = np.array(
+            [self._unplaced[at] * max(1.0, float(self._demands[at].prices[-1])) for at in waiting.tolist()]
+        )
         wanted = int(self._random.choice(waiting, p=weight / weight.sum()))
         usable = np.nonzero(self._cost_matrix.counts[wanted] > 0)[0]
         nodes = np.sort(self._random.choice(usable, size=min(scale * _NODES, len(usable)), replace=False))

@@ -2,7 +2,8 @@
 
 What pods cost beside each other is a product of their numbers, which no flow and no linear program holds. Placed one
 kind after the other, the first takes what would have been best for the second. Here each change that makes the plan
-cheaper is made, until none is left: by the exact change of the plan's cost.
+cheaper is made, until none is left: by the exact change of the plan's cost. Then a few pods are moved at random, and
+the search goes on from there for as long as that brings a gain (iterated local search; Lourenço, Martin, Stützle 2003).
 """
 
 from __future__ import annotations
@@ -27,21 +28,20 @@ _MOST_PAIRS = 4_000_000
 _EXCHANGES = 32
 #: Moves in one step.
 _MOVES = 64
+#: Pods that are moved at random at once, and how often in a row that may bring no gain.
+_PERTURBED, _PATIENCE = 3, 12
 #: More than any pod costs on a node.
 _NO_ROOM = 2**60
 
 
 class LocalSearch:
-    """Improves a plan step by step. Pods with host ports, and pods that rules bind, stay where they are.
+    """Improves a plan step by step. Pods with host ports, and pods that rules bind, stay where they are."""
 
-    Attributes:
-        gain: by how much the cost of the plan has fallen.
-    """
-
-    def __init__(self, problem: Problem, candidate: Candidate) -> None:
+    def __init__(self, problem: Problem, candidate: Candidate, seed: int) -> None:
         """Begins with a candidate of the problem."""
         self._problem, self._first = problem, candidate
-        self._demands, self.gain = problem.demands, 0
+        self._demands = problem.demands
+        self._random = np.random.default_rng(seed)
         self._movable = _movable(self._demands)
         self._paid = _paid_between(self._demands)
         self._requests = np.array([demand.requests for demand in self._demands], dtype=np.int64)
@@ -51,7 +51,7 @@ class LocalSearch:
         self._arc = np.array([demand.arc for demand in self._demands], dtype=np.int64)
         self._allowed = np.array([demand.counts > 0 for demand in self._demands], dtype=np.bool_)
         self._free = candidate.capacity.free.copy()
-        self._load = problem.load
+        self._loads = [problem.start.load(potential.utilisation) for potential in self._potentials]
         nodes = len(self._free)
         #: Pods of each demand on each node, int64[C, N]; and what pods of each potential count for there.
         self._pods = np.zeros((len(self._demands), nodes), dtype=np.int64)
@@ -61,9 +61,13 @@ class LocalSearch:
             self._planned[self._alike[commit.demand], commit.node] += self._counted[commit.demand] * commit.count
         self._costs = np.full((len(self._demands), nodes), _NO_ROOM, dtype=np.int64)
         self._price(np.arange(nodes))
-        #: Demand and node of pods whose exchanges are still to be looked at, and the gain as this pass over them began.
+        #: By how much the cost has fallen; and as the last pass over the exchanges of all pods began.
+        self._gain, self._gain_before_pass = 0, -1
+        #: Demand and node of pods whose exchanges are still to be looked at.
         self._queue: list[tuple[int, int]] = []
-        self._gain_before_pass = -1
+        #: The best plan before pods were moved at random, with its gain; and how often in a row that brought none.
+        self._best: tuple[int, tuple[Int64s, ...]] | None = None
+        self._fruitless = 0
 
     @classmethod
     def worthwhile(cls, problem: Problem) -> bool:
@@ -71,8 +75,14 @@ class LocalSearch:
         demands = problem.demands
         return len(demands) * len(problem.start.free) <= _MOST_PAIRS and any(_penalties(demand) for demand in demands)
 
+    @property
+    def gain(self) -> int:
+        """By how much the cost of the plan has fallen."""
+        return self._gain if self._best is None else max(self._gain, self._best[0])
+
     def candidate(self) -> Candidate:
-        """The plan as it is now, placed again from an empty cluster and completed with what fits."""
+        """The best plan so far, placed again from an empty cluster and completed with what fits."""
+        self._take_back()
         capacity, commits = self._problem.start.copy(), []
         # Rules hold in the order in which the pods were placed that they bind.
         for commit in self._first.commits:
@@ -86,22 +96,57 @@ class LocalSearch:
         return completed(self._problem, "local search", [each for each in commits if each.count], capacity)
 
     def improve(self) -> bool:
-        """Makes some changes, or looks for some; False if none is left that makes the plan cheaper."""
+        """Makes some changes, or looks for some; False when the search has ended."""
         if self._move():
             return True
         if not self._queue:
-            if self.gain == self._gain_before_pass:
-                return False
-            self._gain_before_pass, self._queue = self.gain, self._by_cost()
+            if self._gain <= self._gain_before_pass:
+                return self._perturb()
+            self._gain_before_pass, self._queue = self._gain, self._by_cost()
         for _ in range(min(_EXCHANGES, len(self._queue))):
             self._exchange(*self._queue.pop())
-        return bool(self._queue) or self.gain > self._gain_before_pass
+        return True
 
     def _by_cost(self) -> list[tuple[int, int]]:
         """Demand and node of all placed pods that may move, the dearest last."""
         at, node = self._placed
         order = np.argsort(self._leaving(at, node), kind="stable")
         return list(zip(at[order].tolist(), node[order].tolist(), strict=True))
+
+    # --- from one local optimum to another ---
+
+    def _perturb(self) -> bool:
+        """Moves a few pods to any nodes with room; False when that has brought no gain for long."""
+        if self._best is not None:
+            self._fruitless = 0 if self._gain > self._best[0] else self._fruitless + 1
+        self._take_back()
+        pods = self._by_cost()
+        if not pods or self._fruitless == _PATIENCE:
+            return False
+        self._best = self._gain, tuple(each.copy() for each in (self._pods, self._planned, self._free, self._costs))
+        touched = set()
+        for place in self._random.integers(len(pods), size=_PERTURBED).tolist():
+            at, node = pods[place]
+            targets = np.nonzero(self._costs[at] < _NO_ROOM)[0]
+            if self._pods[at, node] and len(targets):
+                target = int(self._random.choice(targets))
+                self._gain += int(self._leaving(np.array([at]), np.array([node]))[0])
+                self._change(at, node, -1)
+                self._price(np.array([node]))
+                self._gain -= int(self._costs[at, target])
+                self._change(at, target, 1)
+                self._price(np.array([target]))
+                touched |= {node, target}
+        self._queue = [(at, node) for at, node in self._by_cost() if node in touched]
+        return True
+
+    def _take_back(self) -> None:
+        """Back to the best plan if what followed did not become cheaper."""
+        if self._best is not None and self._gain <= self._best[0]:
+            self._gain, (self._pods, self._planned, self._free, self._costs) = self._best
+            self._queue = []
+            self.__dict__.pop("_placed", None)
+        self._best = None
 
     # --- single pods ---
 
@@ -114,12 +159,12 @@ class LocalSearch:
                 leaving = self._leaving(np.full(len(nodes), at), nodes)
                 source, target = int(leaving.argmax()), int(self._costs[at].argmin())
                 gain = int(leaving[source]) - int(self._costs[at, target])
-                if gain <= 0:
+                if gain <= 0 or target == int(nodes[source]):  # a rounded potential may fall by one
                     break
                 self._change(at, int(nodes[source]), -1)
                 self._change(at, target, 1)
                 self._price(np.array([nodes[source], target]))
-                self.gain += gain
+                self._gain += gain
                 moved += 1
         return moved > 0
 
@@ -171,7 +216,7 @@ class LocalSearch:
         for demand, place, count in ((at, node, -1), (other, to, -1), (at, to, 1), (other, node, 1)):
             self._change(demand, place, count)
         self._price(np.array([node, to]))
-        self.gain -= int(change[best])
+        self._gain -= int(change[best])
         self._queue.append((other, node))
 
     def _replacing(self, old: Int64s, new: Int64s, nodes: Int64s) -> Int64s:
@@ -205,7 +250,7 @@ class LocalSearch:
 
     def _load_at(self, which: int, nodes: Int64s, more: Int64s | None = None) -> Load:
         planned = self._planned[which, nodes] if more is None else self._planned[which, nodes] + more
-        return self._load.at(nodes, planned[:, :3], planned[:, 3])
+        return self._loads[which].at(nodes, planned[:, :3], planned[:, 3])
 
     @staticmethod
     def _fits(free: Int64s, requests: Int64s) -> Bools:

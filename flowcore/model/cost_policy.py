@@ -80,6 +80,7 @@ class CostPolicy(msgspec.Struct, frozen=True):
         kinds: of workload; a pod is of the first that selects it.
         interference: what pods of the kinds cost beside each other; None: nothing.
         machines: what pods of the kinds cost on kinds of machines; None: nothing.
+        learn: whether pods that are done tell more of both than the policy states.
     """
 
     model: str = "CPUMemory"
@@ -89,6 +90,7 @@ class CostPolicy(msgspec.Struct, frozen=True):
     kinds: tuple[WorkloadKind, ...] = ()
     interference: Interference | None = None
     machines: Machines | None = None
+    learn: bool = False
 
 
 class UnscheduledPrice(msgspec.Struct, frozen=True):
@@ -98,9 +100,11 @@ class UnscheduledPrice(msgspec.Struct, frozen=True):
 
     Attributes:
         aging_crosses_priorities: whether waiting may lift a pod over pods of a higher priority.
+        wait_for_cheaper_node: a pod waits for as long as that costs less than every node that has room.
     """
 
     base: int = 100_000
     per_priority: int = 10
     per_waiting_second: int = 5
     aging_crosses_priorities: bool = False
+    wait_for_cheaper_node: bool = False

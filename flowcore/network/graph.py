@@ -21,6 +21,7 @@ MAX_COST = 10**12
 MAX_ARCS = 500_000
 #: Numerator and denominator of a gain are no larger.
 MAX_GAIN = 10**6
+_ONE = Fraction(1)
 
 
 class NetworkRefused(Exception):
@@ -128,7 +129,7 @@ def to_graph(network: Network, pods: Sequence[Pods], supplies: Sequence[Supply],
     arcs = (*network.arcs, *(Arc(each, UNSCHEDULED) for each in pods if each not in declared))
     tails = np.array([vertices.number(arc.tail) for arc in arcs], dtype=np.int64)
     heads = np.array([vertices.number(arc.head) for arc in arcs], dtype=np.int64)
-    names, gains = tuple(vertices.names), tuple(Fraction(arc.gain) for arc in arcs)
+    names, gains = tuple(vertices.names), tuple(_ONE if arc.gain == 1 else Fraction(arc.gain) for arc in arcs)
     order = _topological(tails, heads, names)
     maximums = _reachable_maximums(arcs, tails, heads, gains, order, [each.count for each in supplies], names)
     for arc, most in zip(arcs, maximums.tolist(), strict=True):
@@ -216,9 +217,9 @@ def _check_arc(arc: Arc, vertices: _Vertices) -> None:
             raise NetworkRefused(f"{name} has the maximum {arc.maximum}: it must be a whole number from 0, or None")
         if arc.minimum > arc.maximum:
             raise NetworkRefused(f"{name} has a minimum of {arc.minimum} above its maximum of {arc.maximum}")
-    if not isinstance(arc.gain, int | np.integer | Fraction) or isinstance(arc.gain, bool):
+    if not isinstance(arc.gain, int | Fraction) or isinstance(arc.gain, bool):
         raise NetworkRefused(f"{name} has the gain {arc.gain}: it must be a whole number or a Fraction")
-    gain = Fraction(arc.gain)
+    gain = _ONE if arc.gain == 1 else Fraction(arc.gain)
     if not 0 < gain.numerator <= MAX_GAIN or gain.denominator > MAX_GAIN:
         raise NetworkRefused(f"{name} has the gain {gain}: it must be above 0, of numbers up to {MAX_GAIN}")
 
@@ -274,8 +275,7 @@ def _reachable_maximums(
     Raises:
         NetworkRefused: gains make more flow of the pods than a round can count.
     """
-    most = [Fraction(0)] * len(order)
-    most[: len(counts)] = [Fraction(count) for count in counts]
+    most: list[int | Fraction] = [*counts, *[0] * (len(order) - len(counts))]
     out: list[list[int]] = [[] for _ in order]
     for arc, tail in enumerate(tails.tolist()):
         out[tail].append(arc)
@@ -285,7 +285,7 @@ def _reachable_maximums(
             reaches, maximum = int(most[vertex]), arcs[arc].maximum
             found[arc] = reaches if maximum is None else min(reaches, maximum)
             head = int(heads[arc])
-            most[head] += int(found[arc]) * gains[arc]
+            most[head] += int(found[arc]) if gains[arc] == 1 else int(found[arc]) * gains[arc]
             if most[head] > MAX_FLOW:
                 raise NetworkRefused(f"its gains make more than {MAX_FLOW} units of flow at {names[head]}")
     return found

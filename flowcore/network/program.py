@@ -8,19 +8,22 @@ than there are. So two tasks may stand for each other there, as in figure 10 of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, gcd, inf
 
 import numpy as np
 
 from flowcore.cluster.snapshot import Int64s
 from flowcore.network.graph import Graph, NetworkRefused
-from flowcore.network.solution import NetworkSolution, shortage
+from flowcore.network.solution import NetworkSolution, check_solution, shortage
 from flowcore.solve import LinearProgram, LinearSolution, solve_lp, solve_mip
 
 #: A larger program takes longer than a round has.
 MOST_COLUMNS = 10_000
 #: CP-SAT's deterministic time, and that for finding out why there is no flow: roughly seconds.
 _WORK, _WORK_OF_REASON = 2.0, 0.5
+#: A value of the linear program that is so near to a whole number is taken for it; what comes of it is checked.
+_WHOLE = 1e-6
 #: Sums of whole numbers below this are exact as floats, so that the solver's proof holds for the program as stated.
 _EXACT = 2.0**53
 
@@ -41,16 +44,32 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSoluti
     if len(stated.costs) > MOST_COLUMNS:
         raise NetworkRefused(_too_large(len(stated.costs)))
     program = stated.program()
-    found = solve_mip(program, deterministic_time=_WORK, seed=seed, hint=stated.nothing_placed())
+    relaxed = solve_lp(program)
+    bound = 0 if relaxed is None else _bound(program, relaxed)
+    if relaxed is not None:
+        whole = LinearSolution(np.rint(relaxed.values), relaxed.duals)
+        flows, placed = stated.decode(whole)
+        corner = NetworkSolution(graph, flows, placed, bound)
+        # A corner of the relaxation is often whole.
+        if np.abs(whole.values - relaxed.values).max(initial=0.0) < _WHOLE and _is_flow(corner, free):
+            return replace(corner, bound=min(bound, corner.cost), proven=corner.cost <= bound)
+    hint = stated.nothing_placed() if relaxed is None else np.rint(relaxed.values)
+    found = solve_mip(program, deterministic_time=_WORK, seed=seed, hint=hint)
     if found is None:
         raise NetworkRefused(_reason(graph, free, seed))
     flows, placed = stated.decode(found)
-    relaxed = solve_lp(program)
-    bound = 0 if relaxed is None else _bound(program, relaxed)
     solution = NetworkSolution(graph, flows, placed, bound)
     exact = float(np.abs(program.costs) @ program.variable_upper) < _EXACT
     proven = solution.cost <= bound or (found.optimal and exact)
-    return NetworkSolution(graph, flows, placed, min(bound, solution.cost), proven)
+    return replace(solution, bound=min(bound, solution.cost), proven=proven)
+
+
+def _is_flow(solution: NetworkSolution, free: Int64s) -> bool:
+    try:
+        check_solution(solution, free)
+    except NetworkRefused:
+        return False
+    return True
 
 
 def _too_large(columns: int) -> str:

@@ -143,6 +143,8 @@ def _namespaces(atomic_group: AtomicGroup, problem: Problem) -> set[str]:
 def _overdue(atomic_group: AtomicGroup, problem: Problem) -> bool:
     if atomic_group.unschedulable_reason or not atomic_group.waiting_since or not atomic_group.any_domain:
         return False
+    if any(problem.demands[at].waits for at in atomic_group.demands):
+        return False  # it waits for cheaper nodes, not for room
     after = [terms.hold_room_after for terms in _terms(atomic_group, problem)]
     longest = min(terms.hold_room_for for terms in _terms(atomic_group, problem))
     return min(after) > 0 and longest > 0 and problem.snapshot.now - atomic_group.waiting_since > max(after)

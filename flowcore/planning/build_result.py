@@ -34,7 +34,14 @@ def build_result(
         after_with_held = with_held.capacity.to_snapshot(committed)
     reasons = UnplacedReasons(problem, with_held, after, after_with_held)
     unplaced = tuple(
-        Unplaced(demand.group.pods[place], reason.text, int(demand.prices[place]), reason.code, reason.more_nodes_help)
+        Unplaced(
+            demand.group.pods[place],
+            reason.text,
+            int(demand.prices[place]),
+            reason.code,
+            reason.more_nodes_help,
+            reason.settles_in,
+        )
         for at, demand in enumerate(problem.demands)
         for place, reason in reasons.of(at, np.nonzero(pending[at])[0].tolist())
     )

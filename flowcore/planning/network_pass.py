@@ -31,7 +31,7 @@ from flowcore.problem.result import Placement, Unplaced
 from flowcore.topology.waves import waves_of
 
 #: How often a network is solved again because rules between pods, which it does not know, keep some of its plan out.
-_MAX_CUTS = 8
+_MAX_CUTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class SolveNetworks(Pass):
         for turn, name in turns:
             dearer = tuple(pod for pod in others if prices[pod.key] > -turn)
             capacity = cluster.without_room_for(dearer)
-            _Turn(problem, problem.policies[name], networks[name], cluster, self._seed).run(capacity)
+            _PolicyNetwork(problem, problem.policies[name], networks[name], cluster, self._seed).run(capacity)
         self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack)
         refused = (*problem.contradictions, *cluster.contradictions)
         return problem.with_snapshot(replace(cluster.snapshot(), pending=others), refused)
@@ -120,8 +120,8 @@ class _Cluster:
         return found
 
 
-class _Turn:
-    """The turn of one policy's network."""
+class _PolicyNetwork:
+    """The network of one policy, asked for and solved."""
 
     def __init__(self, problem: Problem, policy: Policy, model: NetworkModel, cluster: _Cluster, seed: int) -> None:
         self._problem, self._policy, self._model, self._cluster = problem, policy, model, cluster
@@ -163,7 +163,8 @@ class _Turn:
         pods = tuple(each.pods(supply) for each, supply in zip(classes, supplies, strict=True))
         seen = self._cluster.snapshot(capacity)
         try:
-            network = self._model.network(NetworkView(self._policy.name, pods, capacity.load(), seen))
+            load = capacity.load(self._policy.cost.utilisation)
+            network = self._model.network(NetworkView(self._policy.name, pods, load, seen))
         except Exception as error:  # whatever a stranger's code does, other policies are served
             raise NetworkRefused(f"its method network raised {error!r}") from error
         graph = to_graph(network, pods, supplies, problem.snapshot.table.index)
@@ -178,7 +179,7 @@ class _Turn:
             entries, rejected = _place(classes, solution, remaining)
             if not rejected:
                 return _Commits(solution, entries, remaining)
-            graph = _without(graph, rejected)
+            graph = _without(graph, rejected, classes, entries, remaining)
         raise NetworkRefused("rules between its pods, which a network does not know, keep its placements out")
 
     def _adopt(self, classes: Sequence[NetworkClass], commits: _Commits) -> None:
@@ -249,12 +250,30 @@ def _place(
     return tuple(commits), {key: solution.placed[key] - count for key, count in waiting.items()}
 
 
-def _without(graph: Graph, rejected: dict[tuple[int, int], int]) -> Graph:
-    """The graph in which nodes take no more of some pods than they took."""
+def _without(
+    graph: Graph,
+    rejected: dict[tuple[int, int], int],
+    classes: Sequence[NetworkClass],
+    entries: Sequence[tuple[int, int, int]],
+    capacity: FreeCapacity,
+) -> Graph:
+    """The graph in which nodes take no more of the rejected pods than rules allow beside what was placed.
+
+    Args:
+        rejected: how many of some pods, by class and node, were placed where the solution has more.
+        entries: what was placed: class, node and count.
+        capacity: what is free beside that.
+    """
     supplies = list(graph.supplies)
-    for (at, node), taken in rejected.items():
+    for at in {at for at, _ in rejected}:
+        demand, placed = classes[at].demand, np.zeros_like(supplies[at].fits)
+        for other, node, count in entries:
+            placed[node] += count if other == at else 0
         fits = supplies[at].fits.copy()
-        fits[node] = taken
+        if demand.constraints.constrained:
+            fits = np.minimum(fits, placed + capacity.domain_counts.max_pods(demand.constraints))
+        for (other, node), taken in rejected.items():
+            fits[node] = taken if other == at else fits[node]
         supplies[at] = replace(supplies[at], fits=fits)
     return replace(graph, supplies=tuple(supplies))
 

@@ -23,6 +23,7 @@ from flowcore.problem.candidate import Candidate
 from flowcore.problem.demands import Demand
 from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
+from flowcore.problem.waiting import lacking
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
 #: cost: a flow, which knows slots but no resources, would not help.
@@ -133,8 +134,8 @@ class Portfolio:
 
     def _run_local_search(self) -> Generator[None, None, None]:
         """Pods that cost something beside each other move and change places."""
-        self._search = search = LocalSearch(self._problem, self.best)
-        while search.improve():
+        self._search = search = LocalSearch(self._problem, self.best, self._seed)
+        while self.best.cost - search.gain > self.bound and search.improve():
             yield
         self.conclude()
 
@@ -177,5 +178,9 @@ class Portfolio:
         return sum(demand.count for demand, mine in zip(self._problem.demands, demands, strict=True) if mine)
 
     def _unplaced_of(self, demands: Bools) -> int:
+        """Pods of these demands that a plan should place, and the best does not."""
         unplaced = unplaced_counts(self.best.commits, self._problem.demands)
-        return sum(count for count, mine in zip(unplaced, demands, strict=True) if mine)
+        return sum(
+            lacking(self._problem, at, self._problem.demands[at].count - unplaced[at])
+            for at in np.nonzero(demands)[0].tolist()
+        )

@@ -33,6 +33,7 @@ from flowcore.problem.passes import (
 )
 from flowcore.problem.problem import Problem, is_better
 from flowcore.problem.result import RoundResult
+from flowcore.problem.waiting import without_dear_groups
 from flowcore.shares.after_round import with_plan
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
@@ -133,7 +134,9 @@ class Round:
             return self._portfolio.conclude(), self._portfolio.bound
         if self._admitted is None:
             return self._admission.best, self._admission.bound
-        return self._admitted.invert(self._portfolio.conclude()), self._admission.bound
+        # Groups were admitted before it was known where their pods go.
+        found = without_dear_groups(self._problem, self._admitted.invert(self._portfolio.conclude()))
+        return found, self._admission.bound
 
     def result(self) -> RoundResult:
         """The best plan so far."""

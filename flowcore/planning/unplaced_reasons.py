@@ -15,6 +15,7 @@ from flowcore.filters import run_filters
 from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.methods.admission import fit_counts
 from flowcore.model.gangs import Gang
+from flowcore.planning.cheaper_to_wait import CheaperToWait
 from flowcore.problem.atomic_groups import AtomicGroup, pods
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.problem import Problem
@@ -31,6 +32,8 @@ class UnplacedReasons:
         """
         self._problem, self._candidate = problem, candidate
         self._after, self._after_with_held = after, after_with_held
+        self._cheaper_to_wait = CheaperToWait(problem, candidate)
+        self._group_reasons: dict[int, Reason] = {}
 
     def of(self, at: int, places: Sequence[int]) -> Iterator[tuple[int, Reason]]:
         """The reason for each of these pods of a demand."""
@@ -40,6 +43,8 @@ class UnplacedReasons:
             group = int(group_of[place])
             if group >= 0 and self._is_because_of_group(at, group):
                 yield place, self._group_reason(group)
+            elif (waits := self._cheaper_to_wait.of_pod(at, place)) is not None:
+                yield place, waits
             else:
                 reason = reason or self._pod_reason(at)
                 yield place, reason
@@ -116,9 +121,16 @@ class UnplacedReasons:
         return fit_counts(self._problem, self._candidate)
 
     def _group_reason(self, at: int) -> Reason:
+        if at not in self._group_reasons:
+            self._group_reasons[at] = self._find_group_reason(at)
+        return self._group_reasons[at]
+
+    def _find_group_reason(self, at: int) -> Reason:
         group = self._problem.atomic_groups.all[at]
         if group.unschedulable_reason:
             return Reason(f"{_sentence(group.unschedulable_reason)}.", GANG_INCOMPLETE, more_nodes_help=False)
+        if (waits := self._cheaper_to_wait.of_group(at)) is not None:
+            return waits
         return Reason(self._group_shortage(at, group), GANG_WITHOUT_ROOM, self._more_nodes_help(group.required))
 
     def _group_shortage(self, at: int, group: AtomicGroup) -> str:

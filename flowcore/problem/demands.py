@@ -18,6 +18,7 @@ from flowcore.costs.data_locality import priced_classes
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.costs.soft_constraints import SoftConstraintCosts
+from flowcore.costs.unscheduled import price_growth
 from flowcore.filters import round_invariant_fits
 from flowcore.filters.registry import PORTS
 from flowcore.model.cost_policy import Utilisation
@@ -47,6 +48,7 @@ class Demand:
         dominant_share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
         constraints: its part in the rules between pods.
         queue_rank: place in the queue: 0 for the demand whose first pod is the dearest to leave, then the largest.
+        price_growth: by how much each of the prices rises in a second.
     """
 
     group: Group
@@ -63,6 +65,7 @@ class Demand:
     dominant_share: float
     constraints: TopologyConstraints
     queue_rank: int
+    price_growth: float = 0.0
 
     @property
     def count(self) -> int:
@@ -79,6 +82,11 @@ class Demand:
     def counted(self) -> Int64s:
         """int64[4]: what one pod counts for, and 1 for the pod itself."""
         return np.append(self.size, 1.0).astype(np.int64)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its pods wait for as long as that costs less than every node that has room."""
+        return self.policy.unscheduled.wait_for_cheaper_node
 
     def soft_costs(self, snapshot: Snapshot) -> SoftConstraintCosts | None:
         """What its preferences among the pods of the round cost; None: it has none."""
@@ -205,7 +213,7 @@ def demands_of(
         arcs.append(arc)
         firsts.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
-        if nodes.any():
+        if nodes.any() and not policies[found.policy].unscheduled.wait_for_cheaper_node:
             slopes = steepest[potential][nodes]
             dearest = max(dearest, int(arc[nodes].max() + (slopes @ np.append(size, 1.0)).max()) + 1 + penalties)
     everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
@@ -235,6 +243,7 @@ def demands_of(
             dominant_share=dominant_shares[at],
             constraints=constraints[at],
             queue_rank=queue_ranks[at],
+            price_growth=price_growth(policies[found.policy].unscheduled, tenths[at]),
         )
         for at, found in enumerate(groups)
     )

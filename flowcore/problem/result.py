@@ -75,6 +75,7 @@ class Unplaced:
     Attributes:
         code: the kind of reason, one of a fixed set (explain/codes.py).
         more_nodes_help: whether another node may take it.
+        settles_in: seconds until waiting costs as much as the cheapest node that has room; 0: no such reason, or never.
     """
 
     pod: PendingPod
@@ -82,6 +83,7 @@ class Unplaced:
     price: int
     code: str
     more_nodes_help: bool
+    settles_in: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

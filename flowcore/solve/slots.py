@@ -46,20 +46,19 @@ class FlowNetwork:
     domain_starts: Int64s = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
 
 
-def slot_levels(deepest: int) -> tuple[Int64s, Int64s]:
-    """Slot levels and how many slots each stands for: single ones up to 16, then doubling.
+def slot_widths(deepest: int) -> Int64s:
+    """How many slots each level of a node stands for: single ones up to 16, then an eighth of all before, at least 2.
 
-    Beyond 16 pods of one round on one node the exact step no longer changes where they should go; a coarser
-    ladder keeps the network small.
+    A level costs what its slots cost on average. Beyond 16 pods of one round on one node single steps hardly change
+    where pods should go; a coarser ladder keeps the network small.
 
     Returns:
-        levels int64[K] (pods already there when the level starts), widths int64[K], summing to at least ``deepest``.
+        int64[K], summing to at least ``deepest``.
     """
     widths = [1] * min(max(deepest, 1), 16)
     while sum(widths) < deepest:
-        widths.append(max(2, widths[-1] * 2))
-    starts = np.concatenate([[0], np.cumsum(widths)[:-1]]).astype(np.int64)
-    return starts, np.array(widths, dtype=np.int64)
+        widths.append(max(2, sum(widths) // 8))
+    return np.array(widths, dtype=np.int64)
 
 
 def build_network(

@@ -17,7 +17,7 @@ class UsageSettings:
 
     Attributes:
         interval: seconds between two polls.
-        samples: number of samples kept of each node, pod and class of pods.
+        samples: number of samples kept of each node and pod.
         stale_after: age in seconds after which a sample does not count any more.
         prometheus_url: None: no Prometheus is asked.
         queries: PromQL by what it measures of nodes (usage/prometheus.py QUANTITIES).

@@ -9,6 +9,7 @@ from support.profiles import examples
 
 from flowcore.cluster.snapshot import Int64s, Snapshot
 from flowcore.methods import flow
+from flowcore.methods.supplies import Supply, supplies_of
 from flowcore.planning.round import DEFAULT_POLICIES
 from flowcore.problem.demands import demands_of
 from flowcore.problem.free_capacity import FreeCapacity
@@ -66,11 +67,8 @@ def test_a_dearer_flow_has_no_certificate(case: DrawnNetwork) -> None:
 def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapshot) -> None:
     """Starting from a single arc a class costs no more than starting from all of them."""
     room = FreeCapacity(crowd)
-    supplies = [
-        flow._Supply(at, demand, demand.count, room.max_pods(demand))
-        for at, demand in enumerate(demands_of(crowd, FreeCapacity(crowd).load(), DEFAULT_POLICIES))
-    ]
-    supplies = [supply for supply in supplies if supply.fit_counts.any()]
+    demands = demands_of(crowd, FreeCapacity(crowd).load(), DEFAULT_POLICIES)
+    supplies = supplies_of(demands, [demand.count for demand in demands], room)
     assume(supplies)
     whole = _proposal(supplies, room)
     with pytest.MonkeyPatch.context() as patch:
@@ -84,7 +82,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
     assert grown.cost == whole.cost
 
 
-def _proposal(supplies: list[flow._Supply], room: FreeCapacity) -> flow._Proposal | None:
+def _proposal(supplies: list[Supply], room: FreeCapacity) -> flow._Proposal | None:
     going = flow._propose(supplies, room, ())
     while True:
         try:

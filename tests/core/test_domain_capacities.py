@@ -18,6 +18,7 @@ from support.safety import plan_and_check
 
 from flowcore.cluster.snapshot import Int64s, Snapshot
 from flowcore.methods import flow
+from flowcore.methods.supplies import Supply, supplies_of
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.cost_policy import UnscheduledPrice
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
@@ -281,7 +282,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
     """With rules: starting from a single arc a class costs no more than starting from all of them."""
     capacity = FreeCapacity(crowd)
     demands = demands_of(crowd, capacity.load(), DEFAULT_POLICIES)
-    supplies = flow._supplies(demands, [each.count if each.constraints.fits_flow else 0 for each in demands], capacity)
+    supplies = supplies_of(demands, [each.count if each.constraints.fits_flow else 0 for each in demands], capacity)
     assume(supplies)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow, "_LEAST_GAIN", -1)
@@ -292,7 +293,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
         assert _cost(supplies, capacity) == whole
 
 
-def _cost(supplies: list[flow._Supply], capacity: FreeCapacity) -> int:
+def _cost(supplies: list[Supply], capacity: FreeCapacity) -> int:
     going = flow._propose(supplies, capacity, ())
     while True:
         try:

@@ -89,6 +89,7 @@ def test_defaults_in_the_schema_are_the_cores() -> None:
         "perPriority": UnscheduledPrice().per_priority,
         "perWaitingSecond": UnscheduledPrice().per_waiting_second,
         "agingCrossesPriorities": UnscheduledPrice().aging_crosses_priorities,
+        "waitForCheaperNode": UnscheduledPrice().wait_for_cheaper_node,
     }
     assert _defaults(price) == prices
     assert "dataLocality" not in _defaults(cost)

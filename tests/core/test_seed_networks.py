@@ -1,4 +1,4 @@
-"""The figures of the seeds, drawn arc by arc as a cost model's network: each gives the plan of the engine's own construct.
+"""The figures of the seeds, drawn arc by arc as a model's network: each gives the plan of the engine's own construct.
 
 pod-affinity-and-gangs.md: figures 1 to 11. firmament-poseidon-overview.md: figure 1. node-selector-and-affinity.md:
 figures 1 to 3. taints-and-tolerations.md: figure 2. Every pod has the arc to UNSCHEDULED that is implied.
@@ -270,7 +270,7 @@ def test_figure_8_three_tasks_on_three_machines(count: int) -> None:
 
 
 def and_construct(p: int) -> Draw:
-    """P tasks together or not at all: p units reach G, of which p - 1 end in E, and the last counts for all p.
+    """Together p tasks or none: p units reach G, of which p - 1 end in E, and the last counts for all p.
 
     E leads to UNSCHEDULED, and costs nothing: what waits costs its price, however its unit went.
     """
@@ -310,7 +310,7 @@ def test_figure_9_gang(slots: int, running: int) -> None:
 
 
 def test_figure_9_with_a_minimum() -> None:
-    """With a minimum alone the gang runs whatever that costs, as the seed says of it: a dearer task of its network waits."""
+    """With a minimum alone the gang runs whatever that costs, as the seed says: a dearer task of its network waits."""
 
     def draw(view: NetworkView) -> Iterable[Arc]:
         for pods in view.pods:

@@ -29,6 +29,7 @@ def selecting(tier: str) -> dict[str, Any]:
     return {"podSelector": {"matchLabels": {"tier": tier}}}
 
 
+WEB = {"name": "web", "pods": {"matchLabels": {"kind": "web"}}}
 AT_MOST = {"pods": {}, "topologyKey": "zone"}
 REFUSED = {
     "binder and default-scheduler": (
@@ -100,6 +101,13 @@ REFUSED = {
     "constraints and Prefer": (
         {"delivery": "Extender", "steering": "Prefer", "constraints": [{"name": "c", "conflict": AT_MOST}]},
         "spec.steering: constraints need Require",
+    ),
+    "two kinds of one name": ({"cost": {"kinds": [WEB, WEB]}}, "Duplicate value"),
+    "a kind without pods": ({"cost": {"kinds": [{"name": "web"}]}}, "spec.cost.kinds[0].pods: Required value"),
+    "a penalty below 0": ({"cost": {"interference": {"default": -1}}}, "greater than or equal to 0"),
+    "a slowdown in words": (
+        {"cost": {"machines": {"label": "gen", "slowdowns": [{"kind": "web", "machine": "old", "slowdown": "twice"}]}}},
+        "should match",
     ),
     "no duration": ({"gangs": {"timeout": "soon"}}, "should match"),
     "an unknown end of a gang": ({"gangs": {"onPartialBind": "Shrug"}}, 'supported values: "Replan", "Evict"'),
@@ -229,6 +237,27 @@ async def test_constraints_hold_and_contradictions_are_told(scene: ClusterScenar
     await scene.node_of("odd")
     found = await scene.policy_seen("batch", 2)
     assert {each["type"] for each in found["status"]["conditions"]} == {"Accepted", "Ready"}
+
+
+async def test_pods_keep_away_from_those_that_hurt_them(scene: ClusterScenario) -> None:
+    """A pair without a penalty is told by name. With all penalties pods share no node with what hurts them."""
+    await scene.nodes("a", "b", labels={"gen": "old"})
+    cost = {"kinds": [WEB, {"name": "noisy", "pods": {"matchLabels": {"kind": "noisy"}}}]}
+    await scene.policy("quiet", selects=EVERYTHING, cost={**cost, "interference": {}})
+    found = await scene.policy_seen("quiet", 1)
+    message = condition(found, "Accepted")["message"]
+    assert 'no penalty for "web" beside "web"; give it, or set spec.cost.interference.default' in message
+    penalties = [{"kind": "web", "beside": "noisy", "penalty": 3000}]
+    await scene.policy(
+        "quiet", selects=EVERYTHING, cost={**cost, "interference": {"default": 0, "penalties": penalties}}
+    )
+    await scene.policy_seen("quiet", 2, lambda each: condition(each, "Accepted")["status"] == "True")
+    await scene.create("noise", labels={"kind": "noisy"})
+    taken = await scene.node_of("noise")
+    await scene.api.create_many([scene.pod(f"web{at}", "500m", labels={"kind": "web"}) for at in range(4)])
+    assert taken not in {await scene.node_of(f"web{at}") for at in range(4)}
+    await scene.create("late", labels={"kind": "noisy"})
+    assert await scene.node_of("late") == taken
 
 
 async def test_status_is_quiet_when_nothing_happens(scene: ClusterScenario) -> None:

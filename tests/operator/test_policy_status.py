@@ -87,6 +87,24 @@ def test_a_constraint_that_admits_no_pod_is_a_contradiction_before_any_pod_waits
         assert consistent["message"] == f"The pods concerned wait: {sentence}."
 
 
+def test_a_refused_network_is_told_until_it_is_solved() -> None:
+    """Consistent comes with the first refusal, though the policy has no constraints, and is True once it is over."""
+    store, rounds = PolicyStore(), Rounds()
+    store.offer("racks", "u", 1, {"selects": {"podSelector": {}}})
+    writer: Any = PolicyStatus(None, None, store, rounds, Gates())  # type: ignore[arg-type]
+
+    def consistent() -> list[tuple[str, str]]:
+        conditions = writer._status(store.records[0], PodCounts())["conditions"]
+        return [(each["status"], each["message"]) for each in conditions if each["type"] == "Consistent"]
+
+    assert consistent() == []
+    sentence = "the network of cost model X is refused: no"
+    rounds.contradictions = {"u": (store.records[0].in_force, [sentence])}
+    assert consistent() == [("False", f"The pods concerned wait: {sentence}.")]
+    rounds.contradictions = {}
+    assert consistent() == [("True", "The policy rules no waiting pod out.")]
+
+
 def test_a_constraint_that_admits_one_pod_is_consistent() -> None:
     """The smallest cap that is none of 0."""
     store = PolicyStore()

@@ -555,6 +555,21 @@ async def test_a_rest_that_ends_during_a_round(case: Case) -> None:
     await bound(case, "ns/other", "ns/refused")
 
 
+async def test_a_pod_that_waits_for_a_cheaper_node_is_planned_again_when_waiting_is_as_dear(case: Case) -> None:
+    """Its price grows with time alone: without any change, a round begins when it reaches the node's cost."""
+    case.loop._resync = 3600.0
+    unscheduled = {"base": 0, "perWaitingSecond": 100, "waitForCheaperNode": True}
+    spec = {"selects": {"schedulerNames": ["thalweg"], "podSelector": {}}, "unscheduled": unscheduled}
+    case.policies.offer("p", "u", 1, spec)
+    case.node("n")
+    case.pod("p", unschedulable_since=case.wall)
+    await told(case, "ns/p", "It waits for a cheaper node.")
+    assert not case.ear.bound
+    case.wall += 3600.0
+    await bound(case, "ns/p")
+    assert len([each for each in case.worker.requests if each.pending]) == 2
+
+
 async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
     """Except gated ones, to whom the API server speaks itself, and those that are being deleted."""
     case.node("n")

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from flowcore.cluster.snapshot import Int64s
-from flowcore.solve.slots import FlowNetwork, build_network, slot_levels
+from flowcore.solve.slots import FlowNetwork, build_network, slot_widths
 from flowcore.topology.capacities import DomainCapacities
 
 
@@ -50,11 +50,11 @@ def ints(values: list[int]) -> Int64s:
 def networks(draw: st.DrawFn) -> DrawnNetwork:
     nodes = draw(st.integers(1, 5))
     classes = draw(st.integers(1, 4))
-    levels, widths = slot_levels(draw(st.integers(1, 40)))
+    widths = slot_widths(draw(st.integers(1, 40)))
     candidates = [ints(sorted(draw(st.sets(st.integers(0, nodes - 1), max_size=nodes)))) for _ in range(classes)]
     numbers = st.integers(0, 50)
     steps = draw(
-        st.lists(st.lists(numbers, min_size=len(levels), max_size=len(levels)), min_size=nodes, max_size=nodes)
+        st.lists(st.lists(numbers, min_size=len(widths), max_size=len(widths)), min_size=nodes, max_size=nodes)
     )
     return DrawnNetwork(
         candidates=candidates,
@@ -64,7 +64,7 @@ def networks(draw: st.DrawFn) -> DrawnNetwork:
             ints(sorted(draw(st.lists(st.integers(1_000, 1_005), min_size=1, max_size=6)), reverse=True))
             for _ in range(classes)
         ],
-        slot_costs=np.maximum.accumulate(np.array(steps, dtype=np.int64).reshape(nodes, len(levels)), axis=1),
+        slot_costs=np.maximum.accumulate(np.array(steps, dtype=np.int64).reshape(nodes, len(widths)), axis=1),
         widths=widths,
         limits=ints([draw(st.integers(0, 10)) for _ in range(nodes)]),
     )

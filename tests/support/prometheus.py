@@ -20,6 +20,11 @@ class Prometheus:
     def __init__(self, address: str, session: aiohttp.ClientSession) -> None:
         self._address, self._session = address, session
 
+    @property
+    def url(self) -> str:
+        """Of its API."""
+        return f"http://{self._address}"
+
     async def query(self, expression: str) -> list[dict[str, Any]]:
         """The samples of an expression now; a wrong expression fails the test."""
         answer = await self._get("/api/v1/query", query=expression)
@@ -34,13 +39,13 @@ class Prometheus:
     async def ready(self) -> bool:
         """Whether it answers queries."""
         try:
-            async with self._session.get(f"http://{self._address}/-/ready") as answer:
+            async with self._session.get(f"{self.url}/-/ready") as answer:
                 return answer.status == 200
         except aiohttp.ClientError:
             return False
 
     async def _get(self, path: str, **parameters: str) -> dict[str, Any]:
-        async with self._session.get(f"http://{self._address}{path}", params=parameters) as answer:
+        async with self._session.get(f"{self.url}{path}", params=parameters) as answer:
             body: dict[str, Any] = await answer.json()
         assert body["status"] == "success", f"{parameters}: {body}"
         return body

@@ -30,3 +30,8 @@ def prometheus(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="session")
 def promtool(request: pytest.FixtureRequest) -> Path:
     return tool("promtool", request.config)
+
+
+@pytest.fixture(scope="session")
+def metrics_server(request: pytest.FixtureRequest) -> Path:
+    return tool("metrics-server", request.config)

@@ -56,7 +56,7 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
               help="Time between two polls of measured usage, while a policy has `cost.utilisation` Measured or "
                    "Larger.")  # fmt: skip
 @click.option("--usage-samples", default=20, show_default=True, type=click.IntRange(1, 1000), metavar="N",
-              help="Newest samples kept of each node, pod and class of pods.")  # fmt: skip
+              help="Newest samples kept of each node and pod.")  # fmt: skip
 @click.option("--usage-stale-after", default=180.0, show_default=True, type=click.FloatRange(1, 86400),
               metavar="SECONDS", help="Age after which a sample does not count: then requests count.")  # fmt: skip
 @click.option("--prometheus-url", metavar="URL",

@@ -178,7 +178,7 @@ class PolicyStatus:
         else:
             ready = ("True", "InForce", "In force.")
         conditions = [self._condition(record, "Accepted", *accepted), self._condition(record, "Ready", *ready)]
-        if record.in_force is not None and record.in_force.constraints:
+        if record.in_force is not None and self._may_contradict(record.uid, record.in_force):
             conditions.append(self._condition(record, "Consistent", *self._consistent(record.uid, record.in_force)))
         if record.in_force is not None and record.in_force.cost.utilisation is not Utilisation.REQUESTED:
             conditions.append(self._condition(record, "UsageMeasured", *self._usage_condition()))
@@ -212,13 +212,18 @@ class PolicyStatus:
         proposals = self._reports.proposals.get(record.uid, [])
         return {"count": len(proposals), "proposals": [_proposal(each) for each in proposals[:_MAX_PROPOSALS]]}
 
+    def _may_contradict(self, uid: str, policy: Policy) -> bool:
+        """Whether the policy has constraints, or the network of its cost model was refused since the operator began."""
+        said = (uid, "Consistent") in self._condition_since
+        return bool(policy.constraints) or uid in self._reports.contradictions or said
+
     def _consistent(self, uid: str, policy: Policy) -> tuple[str, str, str]:
-        """Condition Consistent, from the constraints and from the last round with this version of the policy."""
+        """Condition Consistent: from the constraints, and from the last round with this version of the policy."""
         asked, found = self._reports.contradictions.get(uid, (None, []))
         sentences = [sentence for each in policy.constraints for sentence in reasons_nothing_fits(each, policy)]
         sentences += found if asked == policy else []
         if not sentences:
-            return "True", "NoContradiction", "The constraints rule no waiting pod out."
+            return "True", "NoContradiction", "The policy rules no waiting pod out."
         text = "; ".join(dict.fromkeys(sentences))
         return "False", "Contradiction", f"The pods concerned wait: {text}."
 

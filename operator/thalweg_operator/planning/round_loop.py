@@ -53,6 +53,8 @@ from thalweg_operator.yielding import bursts, yielding
 _log = structlog.get_logger()
 #: Pauses before a lost worker is restarted.
 _BACKOFF = Backoff(first=0.05, longest=10.0)
+#: Seconds that a pod waits at least for a cheaper node before it is planned again without any change.
+_LEAST_SETTLING = 1.0
 #: Rounds per generation of the caches. An entry without a use in the present and the previous generation is dropped.
 CACHE_GENERATION = 64
 
@@ -141,6 +143,8 @@ class RoundLoop:
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
         self._worker_in_sync, self._record_in = False, ""
         self._round_started = 0.0
+        #: When waiting for a cheaper node costs a pod as much as going to one; None: no pod waits for that.
+        self._settles_at: float | None = None
         self._round_metrics, self._waiting = RoundMetrics(metrics, tracer), WaitingMetrics(metrics, shell.clock)
         self.liveness = liveness or Liveness(round_timeout)
         self.reports = RoundReports()
@@ -183,7 +187,7 @@ class RoundLoop:
         # All pauses that end after the start of the last round count: the round skipped pauses that ended while it ran.
         ends = list(backoff.expiries(self._shell.ledger, self._round_started))
         next_retry = self._quarantine.next_retry(self._round_started)
-        ends += [] if next_retry is None else [next_retry]
+        ends += [each for each in (next_retry, self._settles_at) if each is not None]
         return min([self._resync, *(max(0.0, end - now) for end in ends)])
 
     async def _round(self) -> None:
@@ -207,6 +211,8 @@ class RoundLoop:
             self._quarantine.failed(self._clock(), stopwatch.phases[-1].seconds, str(error))
             self._metrics.quarantined.set(len(self._quarantine))
             raise
+        if reply.settles_in:
+            self._settles_at = self._clock() + max(_LEAST_SETTLING, reply.settles_in)
         self._builder.backfill_records = reply.backfill_history.records
         if pending_round.pods:
             self._deadline.round_took(reply.seconds)
@@ -237,7 +243,7 @@ class RoundLoop:
 
     async def _collect(self) -> _PendingRound:
         cluster, ledger, now = self._shell.cluster, self._shell.ledger, self._clock()
-        self._round_started = now
+        self._round_started, self._settles_at = now, None
         planning_input = self._builder.planning_input()
         ordered = planning_input.policies
         places = {policy.name: place for place, policy in enumerate(ordered)}

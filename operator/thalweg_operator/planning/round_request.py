@@ -14,6 +14,7 @@ from flowcore.model.pods import Pod, PodClass, excluding_nodes
 from flowcore.model.policies import Policy
 from flowcore.model.queues import QueueUsage
 from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.learnt_costs import LearntCosts
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.numa import NumaTracker
 from thalweg_operator.planning.persistent_usage import PersistentUsageTracker
@@ -67,6 +68,7 @@ class RequestBuilder:
         self._cluster, self._ledger, self._policies = cluster, ledger, policies
         self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
         self._persistent_usage = PersistentUsageTracker(cluster, clock)
+        self._learnt_costs = LearntCosts(cluster, clock, wall_clock)
         self._numa = NumaTracker(cluster, ledger)
         self.backfill_records: tuple[BackfillRecord, ...] = ()
         self._number = 0
@@ -145,7 +147,7 @@ class RequestBuilder:
             pod_deltas=pod_deltas,
             images=list(images),
             reports=reports,
-            policies=list(planning_input.policies),
+            policies=await self._learnt_costs.applied(planning_input.policies),
             classes=list(classes),
             pending=pending,
             budget=self._budget,

@@ -188,7 +188,7 @@ class UsagePoller:
                 except ModelError as error:
                     self._refuse(kind, str(error), poll)
         except Refused as error:
-            problem = f"{kind} cannot be read: {error}"
+            problem = f"{kind} cannot be read: {error.status}: {error.reason.strip()}"
             if error.status in (404, 503):
                 problem += "; install metrics-server, or see why it is not available"
         except (ConnectionLost, Garbled) as error:

@@ -254,6 +254,7 @@ class RoundReply(msgspec.Struct, Bounded):
         contradictions: position of a policy that rules some of its own pods out, and how.
         evictions: running pods that leave.
         proposals: moves of policies that propose them, each with the policy's position; by pod.
+        settles_in: seconds until waiting costs a pod as much as its cheapest node; 0: there is no such pod.
         seconds: how long it took.
         phases: phases of these seconds, in order.
         filter_seconds: how long these phases waited for filters.
@@ -285,6 +286,7 @@ class RoundReply(msgspec.Struct, Bounded):
     proposals: list[tuple[int, EvictionEntry]] = []
     backfill_history: BackfillHistory = BackfillHistory()
     queue_shares: list[QueueShare] = []
+    settles_in: float = 0.0
     problem: str = ""
     cause: str = ""
 

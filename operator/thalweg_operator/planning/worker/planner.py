@@ -182,6 +182,7 @@ def _to_reply(
         atomic_groups=list(atomic_groups),
         backfill_history=results[0].holds,
         queue_shares=_queue_shares(results[0]),
+        settles_in=min((out.settles_in for r in results for out in r.unplaced if out.settles_in), default=0.0),
         evictions=[_to_entry(eviction, position_by_key) for eviction in results[0].evictions],
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)

@@ -1,0 +1,241 @@
+"""The openb trace with simulated use: what nodes really use is known here, and to the run_round_by only by samples of it.
+
+- Requests are the trace's. Pods of one request are of three kinds. A kind uses a part of what it requests: seven of ten
+  kinds 0.2 to 0.6 of the cpu, the others 1.2 to 2 times as much; of the memory 0.3 to 0.9. Single pods differ from
+  their kind by about a fifth for as long as they run, and by a tenth more from one tick to the next.
+- A tick has 15 seconds: pods end, pods arrive in the trace's order, a round is planned. How long a pod runs is drawn,
+  exponentially. All draws are fixed by the seed, so every row has the same pods with the same use and run time.
+- Every fourth tick samples of the last minute come in, of nodes and of pods that ran all of it; they show one tick
+  later, as with metrics-server.
+- A node is overloaded in a tick in which its pods want more cpu than it has.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot, non_zero_requests
+from flowcore.model.cost_policy import CostPolicy, Utilisation
+from flowcore.model.nodes import Node
+from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.resources import CPU, MEMORY
+from flowcore.model.usage import UsageClass, UsageSample
+from flowcore.planning import RoundResult
+from flowcore.usage import Arrival, UsageStore
+
+_TICK = 15.0
+_TICKS_OF_A_SAMPLE = 4
+_KINDS = 3
+_HOT = 0.3
+
+RunRound = Callable[[Snapshot, dict[str, Policy]], RoundResult]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run over the trace.
+
+    Attributes:
+        overloaded: minutes of nodes in which their pods wanted more cpu than they have.
+        short: core-minutes that pods wanted and did not get.
+        waited: minutes of pods without a node.
+        busiest: mean over ticks of the highest share of its cpu that any node uses.
+        wanted: mean over ticks of the share of all cpu that pods want.
+    """
+
+    method: str
+    overloaded: float
+    short: float
+    waited: float
+    placed: int
+    busiest: float
+    wanted: float
+    cpu_seconds: float
+
+
+@dataclass(slots=True)
+class _Running:
+    pod: PendingPod
+    node: str
+    began: int
+    ends: int
+    #: Cpu (milli-cores) in each of the last ticks.
+    used: list[float] = field(default_factory=list)
+
+
+def kind_of(pod: PendingPod, seed: int) -> UsageClass:
+    """One of the kinds of pods of its request."""
+    kind = random.Random(f"{seed} {pod.key}").randrange(_KINDS)
+    return UsageClass("openb", (f"kind-{kind}",), pod.pod_class.requests)
+
+
+class _Truth:
+    """What pods use and how long they run."""
+
+    def __init__(self, seed: int, ticks: float) -> None:
+        self._seed, self._ticks = seed, ticks
+
+    def runs(self, pod: PendingPod) -> int:
+        """Ticks."""
+        return 1 + int(random.Random(f"{self._seed} runs {pod.key}").expovariate(1 / self._ticks))
+
+    def cpu(self, pod: PendingPod, age: int) -> float:
+        """Milli-cores in a tick of its life."""
+        kind = random.Random(f"{self._seed} {kind_of(pod, self._seed)}")
+        share = kind.uniform(1.2, 2.0) if kind.random() < _HOT else kind.uniform(0.2, 0.6)
+        own = random.Random(f"{self._seed} {pod.key}").lognormvariate(0, 0.2)
+        now = random.Random(f"{self._seed} {pod.key} {age}").lognormvariate(0, 0.1)
+        return non_zero_requests(pod.pod_class.requests)[0] * share * own * now
+
+    def memory(self, pod: PendingPod) -> int:
+        """Bytes."""
+        kind = random.Random(f"{self._seed} memory {kind_of(pod, self._seed)}")
+        return int(non_zero_requests(pod.pod_class.requests)[1] * kind.uniform(0.3, 0.9))
+
+
+def simulate(
+    trace: Sequence[PendingPod],
+    nodes: Sequence[Node],
+    method: str,
+    utilisation: Utilisation,
+    run_round_by: RunRound,
+    *,
+    arrivals: int,
+    ticks: float,
+    seed: int,
+    samples_alone: bool = False,
+) -> Row:
+    """One row.
+
+    Args:
+        samples_alone: a node's use is its newest sample, and nothing is foreseen.
+        arrivals: pods in a tick.
+        ticks: how long a pod runs in the mean.
+    """
+    run = _Run(nodes, utilisation, run_round_by, _Truth(seed, ticks), seed, samples_alone=samples_alone)
+    for tick, first in enumerate(range(0, len(trace), arrivals)):
+        run.tick(tick, tuple(replace(pod, created=(tick + 1) * _TICK) for pod in trace[first : first + arrivals]))
+    return run.row(method)
+
+
+class _Run:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        utilisation: Utilisation,
+        run_round_by: RunRound,
+        truth: _Truth,
+        seed: int,
+        *,
+        samples_alone: bool,
+    ) -> None:
+        self._table, self._utilisation, self._run_round_by = NodeTable.of(nodes), utilisation, run_round_by
+        self._policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(utilisation=utilisation))}
+        self._truth, self._seed, self._samples_alone = truth, seed, samples_alone
+        self._store = UsageStore(samples=5)
+        self._cores = np.array([dict(node.allocatable)[CPU] for node in nodes], dtype=np.float64)
+        self._running: dict[str, _Running] = {}
+        self._waiting: tuple[PendingPod, ...] = ()
+        self._to_come: Callable[[], None] | None = None
+        self._overloaded, self._short, self._waited, self._placed, self._seconds = 0.0, 0.0, 0.0, 0, 0.0
+        self._busiest: list[float] = []
+        self._wanted: list[float] = []
+
+    def tick(self, tick: int, arrived: tuple[PendingPod, ...]) -> None:
+        now = (tick + 1) * _TICK
+        for key in [key for key, each in self._running.items() if each.ends <= tick]:
+            del self._running[key]
+            self._store.drop_pod(key)
+        result = self._plan((*self._waiting, *arrived), now)
+        for placement in result.placements:
+            pod = placement.pod
+            self._running[pod.key] = _Running(pod, placement.node, tick, tick + self._truth.runs(pod))
+        self._placed += len(result.placements)
+        self._waiting = tuple(sorted((each.pod for each in result.unplaced), key=lambda pod: (pod.created, pod.key)))
+        self._waited += len(self._waiting) * _TICK / 60
+        self._use(tick)
+        if self._to_come is not None:
+            self._to_come()
+            self._to_come = None
+        if (tick + 1) % _TICKS_OF_A_SAMPLE == 0:
+            self._to_come = self._samples(now)
+
+    def row(self, method: str) -> Row:
+        return Row(
+            method,
+            self._overloaded,
+            self._short,
+            self._waited,
+            self._placed,
+            float(np.mean(self._busiest)),
+            float(np.mean(self._wanted)),
+            self._seconds,
+        )
+
+    def _plan(self, pending: tuple[PendingPod, ...], now: float) -> RoundResult:
+        by_use = self._utilisation is not Utilisation.REQUESTED
+        if by_use and not self._samples_alone:
+            pending = tuple(replace(pod, foreseen=self._store.foreseen(kind_of(pod, self._seed))) for pod in pending)
+        running = [(each.node, (*each.pod.pod_class.requests, ("pods", 1)), ()) for each in self._running.values()]
+        snapshot = build_snapshot(generation=1, now=now, table=self._table, running=running, pending=pending)
+        if by_use:
+            snapshot = replace(snapshot, measured=self._measured(now))
+        before = time.process_time()
+        result = self._run_round_by(snapshot, self._policies)
+        self._seconds += time.process_time() - before
+        return result
+
+    def _measured(self, now: float) -> np.ndarray:
+        arrivals: dict[str, list[Arrival]] = defaultdict(list)
+        for key, each in () if self._samples_alone else self._running.items():
+            estimate = self._store.foreseen(kind_of(each.pod, self._seed))
+            asked = non_zero_requests(each.pod.pod_class.requests)
+            arrivals[each.node].append(Arrival(key, (each.began + 1) * _TICK, estimate or asked))
+        loads = [self._store.measured_load(node.name, arrivals[node.name], now) for node in self._table.nodes]
+        return np.array([[np.nan if each is None else each for each in load.amounts] for load in loads])
+
+    def _use(self, tick: int) -> None:
+        cpu = np.zeros(len(self._cores))
+        for each in self._running.values():
+            used = self._truth.cpu(each.pod, tick - each.began)
+            each.used.append(used)
+            cpu[self._table.index[each.node]] += used
+        over = np.maximum(cpu - self._cores, 0.0)
+        self._overloaded += float((over > 0).sum()) * _TICK / 60
+        self._short += float(over.sum()) / 1000 * _TICK / 60
+        self._busiest.append(float((cpu / self._cores).max()))
+        self._wanted.append(float(cpu.sum() / self._cores.sum()))
+
+    def _samples(self, now: float) -> Callable[[], None]:
+        """What the last minute's samples are, to be put in when they show."""
+        nodes = {node.name: [0.0, 0.0] for node in self._table.nodes}
+        pods = {}
+        window = _TICK * _TICKS_OF_A_SAMPLE
+        for key, each in self._running.items():
+            last = each.used[-_TICKS_OF_A_SAMPLE:]
+            memory = self._truth.memory(each.pod)
+            nodes[each.node][0] += sum(last) / _TICKS_OF_A_SAMPLE
+            nodes[each.node][1] += memory * len(last) / _TICKS_OF_A_SAMPLE
+            if len(last) == _TICKS_OF_A_SAMPLE:
+                pods[key] = UsageSample(now, window, int(sum(last) / len(last)), memory)
+        of_nodes = {name: UsageSample(now, window, int(cpu), int(memory)) for name, (cpu, memory) in nodes.items()}
+        classes = {key: kind_of(self._running[key].pod, self._seed) for key in pods}
+
+        def show() -> None:
+            self._store.put_nodes(of_nodes, self._table.index)
+            self._store.put_pods({key: each for key, each in pods.items() if key in self._running}, classes.get)
+
+        return show
+
+
+def capacity(nodes: Sequence[Node]) -> str:
+    """What nodes have together, in words."""
+    total = {name: sum(dict(node.allocatable).get(name, 0) for node in nodes) for name in (CPU, MEMORY)}
+    return f"{len(nodes)} nodes, {total[CPU] // 1000} cores, {total[MEMORY] // 2**30} GiB"
