@@ -1,18 +1,20 @@
 """Pods that wait while that is cheaper than every node that has room: the same of every method, and of gangs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
+import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.model import GI, node, pod, snapshot
+from support.model import GI, amounts, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_capacity, check_complete, check_costs, check_filters, check_gangs
 
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
+from flowcore.explain.codes import CHEAPER_TO_WAIT
 from flowcore.methods.admission import complete
 from flowcore.methods.constructive import FixedPart, constrained_first, fill, one_by_one
 from flowcore.methods.cp_sat import Subproblem, solve_exact
@@ -25,9 +27,12 @@ from flowcore.model.data import DataSource, Level, Place
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.pod_index import PodSignature
-from flowcore.model.policies import Policy
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import GangPolicy, Policy
+from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import run_one_by_one, run_round
+from flowcore.planning import RoundResult, run_one_by_one, run_round
+from flowcore.planning.cheaper_to_wait import rounded_down, rounded_up
 from flowcore.planning.round import Round
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
@@ -205,3 +210,122 @@ def test_rounds_settle(case: tuple[Snapshot, dict[str, Policy]]) -> None:
         assert may_wait(problem, at) == any(
             problem.demands[each].waits for each in problem.atomic_groups.all[at].required
         )
+
+
+def test_prices_of_pods_that_wait_are_not_lifted() -> None:
+    """Neither above the dearest placement nor above the age of lower priorities; those of other policies are."""
+    pending = [
+        wants("old", "n0", 0, created=NOW - 900, priority=0, policy="goes"),
+        wants("waits", "gone", 80, created=NOW - 10, priority=100),
+        wants("goes", "n0", 80, created=NOW - 10, priority=100, policy="goes"),
+    ]
+    terms = policies(50, per_second=3)
+    demands = {each.group.pods[0].uid: each for each in Problem(_now(pending), terms, MODELS).demands}
+    size = 10 * 1000 / 4000
+    assert demands["waits"].prices.tolist() == [50 + 10 * 100 + int(10 * 3 * size)]
+    assert demands["waits"].price_growth == 3 * size
+    assert demands["waits"].arc.max() > demands["waits"].prices[0]
+    assert demands["goes"].prices[0] >= demands["old"].prices[0] > demands["waits"].prices[0]
+
+
+def _now(pending: Sequence[PendingPod], *gangs: Gang, nodes: int = 2) -> Snapshot:
+    machines = [node(f"n{at}") for at in range(nodes)]
+    return replace(snapshot(machines, pending, now=NOW), gangs={each.name: each for each in gangs})
+
+
+def test_without_the_field_a_policy_plans_as_before() -> None:
+    """A pod with room anywhere is placed however cheap it is to leave."""
+    result = run_round(_now([wants("p", "gone", 80)]), policies(0, wait=False))
+    assert len(result.placements) == 1
+
+
+def test_of_equal_pods_those_that_waited_longest_go() -> None:
+    """Slots rise in cost and prices fall: they meet somewhere within the class."""
+    pending = [wants(f"p{at}", "n0", 0, cpu=500, created=NOW - 400 * at) for at in range(8)]
+    terms = policies(0, per_second=1)
+    result = run_round(_now(pending), terms)
+    placed = {each.pod.created for each in result.placements}
+    left = {each.pod.created for each in result.unplaced}
+    assert placed
+    assert left
+    assert max(placed) < min(left)
+    assert all(each.code == CHEAPER_TO_WAIT for each in result.unplaced)
+    assert result.lower_bound <= result.cost
+
+
+def test_a_gang_decides_by_the_sum_of_its_pods() -> None:
+    """One dear pod does not keep the gang back while the others pay for it; dearer still, it does. No room is held."""
+    gang = Gang("gang default/g", 3)
+
+    def plan(gib: int) -> RoundResult:
+        pending = [
+            wants(f"p{at}", "n0" if at else "gone", 0 if at else gib, cpu=100, gang=gang.name, created=NOW - 5000)
+            for at in range(3)
+        ]
+        terms = {
+            name: msgspec.structs.replace(each, gangs=GangPolicy(hold_room_after=1))
+            for name, each in policies(3000, per_second=0).items()
+        }
+        return run_round(_now(pending, gang), terms)
+
+    whole = plan(30)
+    assert len(whole.placements) == 3
+    dearest = max(each.price for each in whole.placements)
+    assert dearest > 3000, "one pod alone would wait"
+    absent = plan(120)
+    assert not absent.placements
+    assert {each.code for each in absent.unplaced} == {CHEAPER_TO_WAIT}
+    assert absent.unplaced[0].reason.startswith("gang default/g needs 3 pods at once. Waiting costs 9000, and the")
+    assert absent.unplaced[0].settles_in == 0, "its price does not grow"
+
+
+def test_a_gang_that_is_partially_placed_does_not_wait() -> None:
+    """Its other pods run already and are worth nothing without it."""
+    pending = [wants("p", "gone", 80, gang="gang default/g")]
+    gang = Gang("gang default/g", 1, partially_placed=True)
+    assert len(run_round(_now(pending, gang, nodes=1), policies(0)).placements) == 1
+
+
+def test_the_reason_has_both_costs_in_two_digits() -> None:
+    """Rounded so that waiting never looks dearer than it is, nor the node cheaper."""
+    assert [rounded_down(each) for each in (0, 9, 99, 101, 1299, 98_765)] == [0, 9, 99, 100, 1200, 98_000]
+    assert [rounded_up(each) for each in (0, 9, 99, 101, 1201, 98_765)] == [0, 9, 99, 110, 1300, 99_000]
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(clusters(), st.integers(0, 3))
+def test_nobody_leaves_for_a_pod_that_would_rather_wait(case: tuple[Snapshot, dict[str, Policy]], filled: int) -> None:
+    """Where others are evicted for a pod that may wait, its node costs less than its waiting."""
+    cluster, terms = case
+    residents = [
+        RunningPod(
+            key=f"default/r{at}",
+            uid=f"r{at}",
+            node=each.name,
+            pod_class=PodClass(amounts(1000, GI), priority=-10),
+            usage=amounts(1000, GI),
+            signature=PodSignature("default"),
+            started=1.0,
+            policy="goes",
+            owner="o",
+        )
+        for at, each in enumerate(cluster.table.nodes[:filled])
+    ]
+    busy = snapshot(
+        cluster.table.nodes, cluster.pending, [(each.node, each.usage, ()) for each in residents], now=NOW,
+    )  # fmt: skip
+    for each in residents:
+        busy.pod_index.change(each.signature, each.node, 1)
+    result = run_round(replace(busy, running=RunningPods(pods=tuple(residents))), terms)
+    check_complete(busy, result)
+    check_costs(result)
+    problem = Problem(busy, terms, MODELS)
+    prices = {
+        pod.key: (demand.waits, price)
+        for demand in problem.demands
+        for pod, price in zip(demand.group.pods, demand.prices.tolist(), strict=True)
+    }
+    for each in result.placements:
+        waits, price = prices[each.pod.key]
+        if each.victims and waits:
+            assert each.price < price
