@@ -8,7 +8,8 @@ Parts can be combined; without any, --rounds and --memory run. No cluster takes 
 
 - openb: the trace with simulated use (harness/simulated_use.py), planned by requests one by one and in rounds, by the
   larger of requests and use, by use, and by use without what pods are foreseen to use and without pods that no sample
-  contains yet: for how long nodes are overloaded, and how long pods wait. Means over the seeds; every row has the same pods, with the same use and run time.
+  contains yet: for how long nodes are overloaded, and how long pods wait. Means over the seeds; every row has the same
+  pods, with the same use and run time.
 - rounds: CPU time of a round on 12,500 nodes by requests, and by use with a sample of each node and a foreseen use of
   each class; and of what comes before it: a poll's samples taken over, and the loads of all nodes.
 - memory: of the samples of 150,000 pods.

@@ -1,4 +1,4 @@
-"""The openb trace with simulated use: what nodes really use is known here, and to the run_round_by only by samples of it.
+"""The openb trace with simulated use: what nodes really use is known here, and rounds know samples of it.
 
 - Requests are the trace's. Pods of one request are of three kinds. A kind uses a part of what it requests: seven of ten
   kinds 0.2 to 0.6 of the cpu, the others 1.2 to 2 times as much; of the memory 0.3 to 0.9. Single pods differ from
@@ -70,17 +70,22 @@ class _Running:
     used: list[float] = field(default_factory=list)
 
 
-def kind_of(pod: PendingPod, seed: int) -> UsageClass:
-    """One of the kinds of pods of its request."""
-    kind = random.Random(f"{seed} {pod.key}").randrange(_KINDS)
-    return UsageClass("openb", (f"kind-{kind}",), pod.pod_class.requests)
-
-
 class _Truth:
     """What pods use and how long they run."""
 
     def __init__(self, seed: int, ticks: float) -> None:
         self._seed, self._ticks = seed, ticks
+        self._kinds: dict[str, UsageClass] = {}
+        #: Of the requested cpu, by pod.
+        self._shares: dict[str, float] = {}
+
+    def kind(self, pod: PendingPod) -> UsageClass:
+        """One of the kinds of pods of its request."""
+        found = self._kinds.get(pod.key)
+        if found is None:
+            number = random.Random(f"{self._seed} {pod.key}").randrange(_KINDS)
+            found = self._kinds[pod.key] = UsageClass("openb", (f"kind-{number}",), pod.pod_class.requests)
+        return found
 
     def runs(self, pod: PendingPod) -> int:
         """Ticks."""
@@ -88,15 +93,18 @@ class _Truth:
 
     def cpu(self, pod: PendingPod, age: int) -> float:
         """Milli-cores in a tick of its life."""
-        kind = random.Random(f"{self._seed} {kind_of(pod, self._seed)}")
-        share = kind.uniform(1.2, 2.0) if kind.random() < _HOT else kind.uniform(0.2, 0.6)
-        own = random.Random(f"{self._seed} {pod.key}").lognormvariate(0, 0.2)
+        share = self._shares.get(pod.key)
+        if share is None:
+            kind = random.Random(f"{self._seed} {self.kind(pod)}")
+            of_kind = kind.uniform(1.2, 2.0) if kind.random() < _HOT else kind.uniform(0.2, 0.6)
+            share = of_kind * random.Random(f"{self._seed} {pod.key}").lognormvariate(0, 0.2)
+            self._shares[pod.key] = share
         now = random.Random(f"{self._seed} {pod.key} {age}").lognormvariate(0, 0.1)
-        return non_zero_requests(pod.pod_class.requests)[0] * share * own * now
+        return non_zero_requests(pod.pod_class.requests)[0] * share * now
 
     def memory(self, pod: PendingPod) -> int:
         """Bytes."""
-        kind = random.Random(f"{self._seed} memory {kind_of(pod, self._seed)}")
+        kind = random.Random(f"{self._seed} memory {self.kind(pod)}")
         return int(non_zero_requests(pod.pod_class.requests)[1] * kind.uniform(0.3, 0.9))
 
 
@@ -115,11 +123,11 @@ def simulate(
     """One row.
 
     Args:
-        samples_alone: a node's use is its newest sample, and nothing is foreseen.
         arrivals: pods in a tick.
         ticks: how long a pod runs in the mean.
+        samples_alone: a node's use is its newest sample, and nothing is foreseen.
     """
-    run = _Run(nodes, utilisation, run_round_by, _Truth(seed, ticks), seed, samples_alone=samples_alone)
+    run = _Run(nodes, utilisation, run_round_by, _Truth(seed, ticks), samples_alone=samples_alone)
     for tick, first in enumerate(range(0, len(trace), arrivals)):
         run.tick(tick, tuple(replace(pod, created=(tick + 1) * _TICK) for pod in trace[first : first + arrivals]))
     return run.row(method)
@@ -132,13 +140,12 @@ class _Run:
         utilisation: Utilisation,
         run_round_by: RunRound,
         truth: _Truth,
-        seed: int,
         *,
         samples_alone: bool,
     ) -> None:
         self._table, self._utilisation, self._run_round_by = NodeTable.of(nodes), utilisation, run_round_by
         self._policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(utilisation=utilisation))}
-        self._truth, self._seed, self._samples_alone = truth, seed, samples_alone
+        self._truth, self._samples_alone = truth, samples_alone
         self._store = UsageStore(samples=5)
         self._cores = np.array([dict(node.allocatable)[CPU] for node in nodes], dtype=np.float64)
         self._running: dict[str, _Running] = {}
@@ -182,7 +189,7 @@ class _Run:
     def _plan(self, pending: tuple[PendingPod, ...], now: float) -> RoundResult:
         by_use = self._utilisation is not Utilisation.REQUESTED
         if by_use and not self._samples_alone:
-            pending = tuple(replace(pod, foreseen=self._store.foreseen(kind_of(pod, self._seed))) for pod in pending)
+            pending = tuple(replace(pod, foreseen=self._store.foreseen(self._truth.kind(pod))) for pod in pending)
         running = [(each.node, (*each.pod.pod_class.requests, ("pods", 1)), ()) for each in self._running.values()]
         snapshot = build_snapshot(generation=1, now=now, table=self._table, running=running, pending=pending)
         if by_use:
@@ -195,7 +202,7 @@ class _Run:
     def _measured(self, now: float) -> np.ndarray:
         arrivals: dict[str, list[Arrival]] = defaultdict(list)
         for key, each in () if self._samples_alone else self._running.items():
-            estimate = self._store.foreseen(kind_of(each.pod, self._seed))
+            estimate = self._store.foreseen(self._truth.kind(each.pod))
             asked = non_zero_requests(each.pod.pod_class.requests)
             arrivals[each.node].append(Arrival(key, (each.began + 1) * _TICK, estimate or asked))
         loads = [self._store.measured_load(node.name, arrivals[node.name], now) for node in self._table.nodes]
@@ -226,7 +233,7 @@ class _Run:
             if len(last) == _TICKS_OF_A_SAMPLE:
                 pods[key] = UsageSample(now, window, int(sum(last) / len(last)), memory)
         of_nodes = {name: UsageSample(now, window, int(cpu), int(memory)) for name, (cpu, memory) in nodes.items()}
-        classes = {key: kind_of(self._running[key].pod, self._seed) for key in pods}
+        classes = {key: self._truth.kind(self._running[key].pod) for key in pods}
 
         def show() -> None:
             self._store.put_nodes(of_nodes, self._table.index)

@@ -137,6 +137,6 @@ class SampleTable(Generic[_Key]):
         before = len(self._written)
         more = max(_FIRST_ROWS, before // 8)
         self._unused.extend(range(before + more - 1, before - 1, -1))
-        for name in ("_timestamps", "_windows", "_amounts", "_written", "_tags"):
-            values = getattr(self, name)
-            setattr(self, name, np.concatenate([values, np.zeros((more, *values.shape[1:]), dtype=values.dtype)]))
+        for values in (self._timestamps, self._windows, self._amounts, self._written, self._tags):
+            # In place: copies of large arrays would hold up the operator's event loop. Nobody has a view of them.
+            values.resize((before + more, *values.shape[1:]), refcheck=False)

@@ -31,7 +31,7 @@ from thalweg_operator.settings import UsageSettings
 from thalweg_operator.usage.metrics_api import list_metrics
 from thalweg_operator.usage.prometheus import NodeValues, PrometheusClient, QueryFailed, connect_prometheus
 from thalweg_operator.usage.report import NOT_POLLED, UsageReport
-from thalweg_operator.yielding import bursts, yielding
+from thalweg_operator.yielding import BURST, bursts, yielding
 
 _log = structlog.get_logger()
 #: Seconds between two looks whether a policy asks for measured usage.
@@ -153,46 +153,47 @@ class UsagePoller:
                 self._metrics.usage_nodes.labels(state).set(0)
 
     async def _list_nodes(self, poll: _Poll) -> None:
-        samples: dict[str, UsageSample] = {}
-
-        def take(item: msgspec.Raw) -> None:
-            node, sample = to_node_sample(item, poll.now)
-            samples[node] = sample
-
-        await self._list("nodes", take, poll)
-        self._put_nodes(samples, poll, "NodeMetrics")
+        await self._list(
+            "nodes", "NodeMetrics", to_node_sample, lambda samples: self._put_nodes(samples, poll, "NodeMetrics"), poll
+        )
 
     async def _list_pods(self, poll: _Poll) -> None:
-        samples: dict[str, UsageSample] = {}
-
-        def take(item: msgspec.Raw) -> None:
-            key, sample = to_pod_sample(item, poll.now)
-            samples[key] = sample
-
-        await self._list("pods", take, poll)
-        async for some in bursts(samples.items()):
-            self.store.put_pods(dict(some), self._class_of)
+        await self._list(
+            "pods", "PodMetrics", to_pod_sample, lambda samples: self.store.put_pods(samples, self._class_of), poll
+        )
 
     def _class_of(self, key: str) -> UsageClass | None:
         pod = self._cluster.pods.get(key)
         return pod.usage_class if pod is not None and _runs(pod) else None
 
-    async def _list(self, plural: str, take: Callable[[msgspec.Raw], None], poll: _Poll) -> None:
-        """Gives ``take`` each object of a list of metrics.k8s.io."""
-        kind = {"nodes": "NodeMetrics", "pods": "PodMetrics"}[plural]
+    async def _list(
+        self,
+        plural: str,
+        kind: str,
+        to_sample: Callable[[msgspec.Raw, float], tuple[str, UsageSample]],
+        put: Callable[[dict[str, UsageSample]], None],
+        poll: _Poll,
+    ) -> None:
+        """Reads a list of metrics.k8s.io, and puts its samples into the store in bursts."""
+        samples: dict[str, UsageSample] = {}
         problem = ""
         try:
             async for item in list_metrics(self._api_client, plural):
                 try:
-                    take(item)
+                    key, sample = to_sample(item, poll.now)
+                    samples[key] = sample
                 except ModelError as error:
                     self._refuse(kind, str(error), poll)
+                if len(samples) == BURST:
+                    put(samples)
+                    samples = {}
         except Refused as error:
             problem = f"{kind} cannot be read: {error.status}: {error.reason.strip()}"
             if error.status in (404, 503):
                 problem += "; install metrics-server, or see why it is not available"
         except (ConnectionLost, Garbled) as error:
             problem = f"{kind} cannot be read: {error}"
+        put(samples)
         self._was_read(plural, problem, poll)
 
     async def _query_loads(self, prometheus: PrometheusClient, poll: _Poll) -> None:
@@ -205,7 +206,8 @@ class UsagePoller:
             (cpu_time, cores), (memory_time, memory_bytes) = cpu.values[node], memory.values[node]
             when = min(cpu_time, memory_time)
             samples[node] = UsageSample(when, _QUERY_WINDOW, round(cores * 1000), round(memory_bytes))
-        self._put_nodes(samples, poll, "Prometheus")
+        async for some in bursts(samples.items()):
+            self._put_nodes(dict(some), poll, "Prometheus")
 
     async def _query(self, prometheus: PrometheusClient, name: str, poll: _Poll) -> NodeValues | None:
         found, problem = None, ""
