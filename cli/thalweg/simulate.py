@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from itertools import islice
@@ -21,6 +21,8 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.queue_usage import queue_state
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.explain import node_reasons
+from flowcore.learning import learnt_costs
+from flowcore.model.policies import Policy
 from flowcore.planning import Placement, RoundResult, run_round
 from thalweg import evictions
 from thalweg.dump import ClusterDump, GovernedDump
@@ -104,7 +106,7 @@ def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str =
         measured=measured.loads,
     )
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
-        result = run_round(snapshot, governed.policies, find_models().usable)
+        result = run_round(snapshot, with_learnt_costs(governed.policies, dump, now), find_models().usable)
     return Simulation(
         result,
         skipped,
@@ -112,6 +114,21 @@ def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str =
         tuple(missing_objects(dump, planned)),
         measured.warnings,
     )
+
+
+def with_learnt_costs(policies: Mapping[str, Policy], dump: ClusterDump, now: float) -> dict[str, Policy]:
+    """The policies, those that learn with what the finished pods of a dump tell.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    cluster = dump.cluster
+    return {
+        name: msgspec.structs.replace(policy, cost=learnt_costs(policy.cost, cluster.pods.values(), cluster.nodes, now))
+        if policy.cost.learn
+        else policy
+        for name, policy in policies.items()
+    }
 
 
 def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, Any]:

@@ -40,6 +40,17 @@ def _kind(node: NumaNode) -> int:
     return (1 + node.pod_scope) if node.single else 0
 
 
+def _reported_row(node: NumaNode, columns: Mapping[str, int], zones: int) -> list[list[int]]:
+    """[zones, R]: what is available in each zone of a node, and -1 for zones that it does not have."""
+    reported = {name for zone in node.zones for name, _ in zone}
+    default = [0 if name in reported else _UNREPORTED for name in columns]
+    found = [default.copy() for _ in node.zones]
+    for row, zone in zip(found, node.zones, strict=True):
+        for name, amount in zone:
+            row[columns[name]] = min(amount, _LARGEST)
+    return found + [[-1] * len(columns)] * (zones - len(found))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Size:
     """What one pod takes on nodes of a kind.
@@ -91,12 +102,13 @@ class NumaRoom:
         zones = max((len(node.zones) for _, node, _ in known), default=0)
         names = {name for _, node, _ in known for zone in node.zones for name, _ in zone}
         columns = {name: at for at, name in enumerate(sorted(names))}
+        rows = [_reported_row(node, columns, zones) for _, node, _ in known]
         shape = len(known), len(names)
         found = cls(
             columns=columns,
             rows=np.full(len(index), -1, dtype=np.int64),
             kinds=np.array([_kind(node) for _, node, _ in known], dtype=np.int8),
-            available=np.full((len(known), zones, len(names)), -1, dtype=np.int64),
+            available=np.array(rows, dtype=np.int64).reshape(len(known), zones, len(names)),
             reported=np.zeros(shape, dtype=np.bool_),
             count=np.array([claims.count for _, _, claims in known], dtype=np.int64),
             largest=np.zeros(shape, dtype=np.int64),
@@ -104,22 +116,13 @@ class NumaRoom:
             loose=np.zeros(shape, dtype=np.int64),
         )
         found.rows[[at for at, _, _ in known]] = np.arange(len(known))
-        for row, (_, node, claims) in enumerate(known):
-            found._fill(row, node)
+        if zones:
+            found.reported[:] = (found.available[:, 0] >= 0) & (found.available[:, 0] < _UNREPORTED)
+        for row, (_, _, claims) in enumerate(known):
             if claims != NO_CLAIMS:
                 found.largest[row] = found._vector(claims.largest)
                 found.total[row], found.loose[row] = found._vector(claims.total), found._vector(claims.loose)
         return found
-
-    def _fill(self, row: int, node: NumaNode) -> None:
-        here, reported = self.available[row], self.reported[row]
-        for zone in node.zones:
-            for name, _ in zone:
-                reported[self.columns[name]] = True
-        for at, zone in enumerate(node.zones):
-            here[at] = np.where(reported, 0, _UNREPORTED)
-            for name, amount in zone:
-                here[at, self.columns[name]] = min(amount, _LARGEST)
 
     def _vector(self, amounts: Amounts) -> _Int64s:
         found = np.zeros(len(self.columns), dtype=np.int64)

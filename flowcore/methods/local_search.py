@@ -35,7 +35,7 @@ _NO_ROOM = 2**60
 
 
 class LocalSearch:
-    """Improves a plan step by step. Pods with host ports, and pods that rules bind, stay where they are."""
+    """Improves a plan step by step. Pods with host ports or for one NUMA node, and pods that rules bind, stay."""
 
     def __init__(self, problem: Problem, candidate: Candidate, seed: int) -> None:
         """Begins with a candidate of the problem."""
@@ -263,8 +263,8 @@ def _movable(demands: Sequence[Demand]) -> Bools:
     penalties = {counter for demand in demands for counter, _ in _penalties(demand)}
 
     def is_movable(demand: Demand) -> bool:
-        constraints = demand.constraints
-        if demand.group.pod_class.host_ports or constraints.constrained:
+        constraints, pod_class = demand.constraints, demand.group.pod_class
+        if pod_class.host_ports or pod_class.numa is not None or constraints.constrained:
             return False
         compared = constraints.soft_constraints is not None and constraints.soft_constraints.compared
         return not compared and penalties.issuperset(constraints.increments)

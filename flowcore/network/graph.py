@@ -228,7 +228,7 @@ def _topological(tails: Int64s, heads: Int64s, names: Sequence[str]) -> tuple[in
     """The vertices, each after all that lead to it.
 
     Raises:
-        NetworkRefused: there is a circle; a minimum could be met in it by flow that no pod sends.
+        NetworkRefused: there is a cycle; a minimum could be met in it by flow that no pod sends.
     """
     follow: list[list[int]] = [[] for _ in names]
     waits = [0] * len(names)
@@ -245,14 +245,14 @@ def _topological(tails: Int64s, heads: Int64s, names: Sequence[str]) -> tuple[in
             if not waits[head]:
                 ready.append(head)
     if len(found) < len(names):
-        circle = _circle(tails, heads, {vertex for vertex, count in enumerate(waits) if count})
-        listed = " -> ".join(names[vertex] for vertex in circle)
-        raise NetworkRefused(f"its arcs form a circle, in which flow could turn without a pod: {listed}")
+        cycle = _cycle(tails, heads, {vertex for vertex, count in enumerate(waits) if count})
+        listed = " -> ".join(names[vertex] for vertex in cycle)
+        raise NetworkRefused(f"its arcs form a cycle, in which flow could turn without a pod: {listed}")
     return tuple(found)
 
 
-def _circle(tails: Int64s, heads: Int64s, among: set[int]) -> list[int]:
-    """One circle of vertices each of which has a predecessor among them; its first vertex comes again at the end."""
+def _cycle(tails: Int64s, heads: Int64s, among: set[int]) -> list[int]:
+    """One cycle of vertices each of which has a predecessor among them; its first vertex comes again at the end."""
     before = {h: t for t, h in zip(tails.tolist(), heads.tolist(), strict=True) if t in among and h in among}
     walked, vertex = list[int](), min(among)
     while vertex not in walked:

@@ -26,7 +26,7 @@ from flowcore.problem.problem import Problem
 from flowcore.problem.waiting import lacking
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
-#: cost: a flow, which knows slots but no resources, would not help.
+#: cost: shares, which know resources, come before a flow, which knows slots only.
 _SCARCE = 50
 #: So many neighbourhoods in a row without a gain end the search, or a tenth as many as there are nodes.
 _PATIENCE = 6
@@ -75,10 +75,21 @@ class Portfolio:
             yield
         if self._unplaced_of(placeable & sequential) and not any(problem.must_place):
             yield from self._solve_exact()
-        yield from self._solve_by_flow(placeable & self._where(lambda demand: demand.constraints.fits_flow))
+        flowing, unconstrained = (
+            placeable & self._where(lambda each: each.constraints.fits_flow),
+            placeable & ~sequential,
+        )
+        scarce = (self._unplaced_of(flowing) - self._hopeless_of(flowing)) * _SCARCE > self._pods_of(flowing)
+        if not scarce:
+            yield from self._solve_by_flow(flowing)
         if LocalSearch.worthwhile(problem):
             yield from self._run_local_search()
-        yield from self._solve_unconstrained(placeable & ~sequential)
+        if self._unplaced_of(unconstrained):
+            yield from self._place_shares(unconstrained)
+        if scarce:
+            yield from self._solve_by_flow(flowing)
+        if self._unplaced_of(unconstrained):
+            yield from self._run_lns()
 
     def _raise_bound(self, *, shadow_prices: Float64s | None = None, marginal_costs: Int64s | None = None) -> None:
         """Computes a lower bound with nodes as full as the best candidate makes them."""
@@ -105,8 +116,7 @@ class Portfolio:
         Args:
             demands: bool[C], those that are left to decide.
         """
-        pods = self._pods_of(demands)
-        if not pods or (self._unplaced_of(demands) - self._hopeless_of(demands)) * _SCARCE > pods:
+        if not demands.any():
             return
         flow = yield from solve_by_flow(self._problem, FixedPart.of(self._problem, self.best, demands), self.best)
         self.solves, self.arcs = flow.solves, flow.arcs
@@ -114,14 +124,12 @@ class Portfolio:
         self._raise_bound(marginal_costs=flow.marginal_costs)
         yield
 
-    def _solve_unconstrained(self, demands: Bools) -> Generator[None, None, None]:
-        """Methods that know no constraints between pods: pods that are placed sequentially stay where they are.
+    def _place_shares(self, demands: Bools) -> Generator[None, None, None]:
+        """The linear program, which knows no constraints between pods: pods with any stay where they are.
 
         Args:
             demands: bool[C], those that are left to decide.
         """
-        if not self._unplaced_of(demands):
-            return
         problem, fixed = self._problem, FixedPart.of(self._problem, self.best, demands)
         relaxed = relax(problem.cost_matrix)
         if relaxed is not None:
@@ -130,7 +138,6 @@ class Portfolio:
             for candidate in rounded_candidates(problem, relaxed, fixed):
                 self.offer(candidate)
                 yield
-        yield from self._run_lns()
 
     def _run_local_search(self) -> Generator[None, None, None]:
         """Pods that cost something beside each other move and change places."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from msgspec.structs import replace as replace_policy
 from support.constrained_snapshots import constrained_snapshots
 from support.declared_networks import DeclaredNetwork, TooManySplits, declared_networks, pods
 from support.large_snapshots import with_gangs
-from support.model import node, pod, snapshot
+from support.model import amounts, node, pod, snapshot
 from support.profiles import examples
 from support.safety import (
     check_capacity,
@@ -31,7 +32,7 @@ from flowcore.costs import MODELS
 from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel, NetworkView
 from flowcore.explain.codes import CODES
 from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
@@ -123,9 +124,9 @@ REFUSED: list[tuple[tuple[Arc, ...], str]] = [
     ((Arc(WEB, "a", maximum=-1),), "arc web -> a has the maximum -1: it must be a whole number from 0, or None"),
     (
         (Arc(WEB, "a"), Arc("a", "b"), Arc("b", "a", gain=2)),
-        "its arcs form a circle, in which flow could turn without a",
+        "its arcs form a cycle, in which flow could turn without a",
     ),
-    ((Arc("a", "a"),), "its arcs form a circle, in which flow could turn without a pod: a -> a"),
+    ((Arc("a", "a"),), "its arcs form a cycle, in which flow could turn without a pod: a -> a"),
     ((Arc(WEB, Node("n9")),), "arc web -> n9 has an end that is not in the view: n9"),
     ((Arc(STRANGER, "a"),), "arc stranger -> a has an end that is not in the view: stranger"),
     ((Arc(WEB, None),), "arc web -> None has an end that is not in the view: None"),
@@ -335,6 +336,22 @@ def test_a_model_sees_what_runs_and_what_a_network_placed() -> None:
     result = run_round(state, policies, {**MODELS, "Everywhere": Looking()})
     assert len(result.placements) == 4
     assert seen == {"net": {"n": 1}, "later": {"n": 3}}
+
+
+@pytest.mark.parametrize(("utilisation", "expected"), [(Utilisation.REQUESTED, "idle"), (Utilisation.MEASURED, "busy")])
+def test_a_model_sees_the_load_that_its_policy_counts(utilisation: Utilisation, expected: str) -> None:
+    """Pods that request much and use nothing: by measurement their node is the emptier one."""
+
+    class Emptiest(Everywhere):
+        def network(self, view: NetworkView) -> Network:
+            arcs = [Arc(each, node, int(1000 * view.taken(node))) for each in view.pods for node in view.nodes]
+            return Network.of(arcs)
+
+    state = snapshot([node("busy"), node("idle")], governed(["a"], "net"), [("busy", amounts(2000), ())])
+    state = replace(state, measured=np.array([[100.0, 0.0, np.nan], [3000.0, 0.0, np.nan]]))
+    policies = {"net": Policy("net", cost=CostPolicy("Everywhere", utilisation=utilisation))}
+    result = run_round(state, policies, {**MODELS, "Everywhere": Emptiest()})
+    assert [each.node for each in result.placements] == [expected]
 
 
 def test_labels_of_one_pod_alone_make_no_classes() -> None:

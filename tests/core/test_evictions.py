@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,6 +14,9 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import running_pods
 from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.costs import MODELS
+from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
+from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
@@ -21,7 +25,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod, PodClass
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import run_round
+from flowcore.planning import RoundResult, run_round
 from flowcore.planning.round import DEFAULT_POLICIES
 
 NOW = 10_000.0
@@ -173,3 +177,31 @@ def test_moves_are_legal_and_needed(drawn: Snapshot) -> None:
     """The same with moves, whose room is free before anybody leaves."""
     policies = {MOVES.name: MOVES}
     check_evictions(drawn, run_round(drawn, policies), policies)
+
+
+class Anywhere(NetworkCostModel):
+    """A network that leads to all nodes, at most two pods to each."""
+
+    name = "Anywhere"
+
+    def network(self, view: NetworkView) -> Network:
+        arcs = [Arc(pods, "all") for pods in view.pods]
+        return Network.of([*arcs, *(Arc("all", each, maximum=2) for each in view.nodes)])
+
+
+@given(clusters(BUILT_IN), st.lists(st.booleans(), min_size=5, max_size=5))
+@settings(max_examples=50)
+def test_evictions_beside_pods_that_a_network_placed(drawn: Snapshot, governed: list[bool]) -> None:
+    """Pods of a network take part in no eviction, neither as victims' successors nor by losing their places."""
+    net = Policy("net", cost=CostPolicy("Anywhere"))
+    pending = [replace(pod, policy="net") if mine else pod for pod, mine in zip(drawn.pending, governed, strict=False)]
+    crowd, policies = replace(drawn, pending=tuple(pending)), {**DEFAULT_POLICIES, "net": net}
+    result = run_round(crowd, policies, {**MODELS, "Anywhere": Anywhere()})
+    check_evictions(crowd, result, policies)
+    first = run_round(replace(crowd, running=None), policies, {**MODELS, "Anywhere": Anywhere()})
+
+    def by_network(plan: RoundResult) -> dict[str, str]:
+        return {each.pod.key: each.node for each in plan.placements if each.pod.policy == "net"}
+
+    assert by_network(result) == by_network(first)
+    assert not [each for each in result.placements if each.pod.policy == "net" and each.victims]

@@ -8,15 +8,18 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.constrained_snapshots import APPS, constrained_snapshots
 from support.model import node, pod, snapshot
 from support.profiles import examples
-from support.safety import check_plan
+from support.safety import check_plan, plan_and_check
 
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
+from flowcore.explain.codes import CHEAPER_TO_WAIT
 from flowcore.methods.constructive import fill
 from flowcore.methods.local_search import LocalSearch
-from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
+from flowcore.model.gangs import Gang
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
@@ -236,3 +239,32 @@ def test_pods_of_other_policies_hurt_too() -> None:
         cluster(2, [waiting[0], replace(waiting[1], policy="other")]), {BUILT_IN.name: mine, other.name: other}
     )
     assert len(by_node(plan)) == 2
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(constrained_snapshots(), _penalties)
+def test_penalties_and_rules_hold_together(found: Snapshot, penalties: list[list[int]]) -> None:
+    """Pods with rules of all kinds, of which some cost something beside each other: no rule is broken for it."""
+    kinds = tuple(WorkloadKind(app, LabelSelector((Requirement("app", "In", (app,)),))) for app in APPS)
+    cost = CostPolicy(kinds=kinds, interference=Interference(tuple(map(tuple, penalties))))
+    plan_and_check(found, {BUILT_IN.name: Policy(BUILT_IN.name, cost=cost)})
+
+
+def test_a_gang_of_noisy_pods_stays_whole() -> None:
+    """Its pods move and change places, and as many of it are placed as it needs."""
+    gang = Gang("g", min_placed=4)
+    members = [replace(each, gangs=("g",)) for each in pods(noisy=4)]
+    found = replace(cluster(3, [*members, *pods(web=6)], {"n0": "noisy"}), gangs={"g": gang})
+    plan = plan_and_check(found, policies([[0, 0, 0], [0, 0, 300], [0, 0, 800]]))
+    assert not plan.unplaced
+    assert sorted(each["noisy"] for each in by_node(plan).values()) == [1, 1, 2]
+
+
+def test_a_pod_waits_for_a_quieter_node_where_its_policy_says_so() -> None:
+    """While waiting costs less than what its neighbours would suffer, it stays pending; later it goes beside them."""
+    cost = policies([[0, 0, 0], [0, 0, 900], [0, 0, 0]])[BUILT_IN.name].cost
+    price = UnscheduledPrice(base=500, per_waiting_second=10, wait_for_cheaper_node=True)
+    rules = {BUILT_IN.name: Policy(BUILT_IN.name, cost=cost, unscheduled=price)}
+    loud = cluster(1, pods(web=1), {"n0": "noisy"})
+    assert [each.code for each in run_round(replace(loud, now=1.0), rules).unplaced] == [CHEAPER_TO_WAIT]
+    assert not run_round(replace(loud, now=1000.0, pending=(replace(loud.pending[0], created=1.0),)), rules).unplaced

@@ -5,10 +5,12 @@ What may happen on a node is tried in full here: pods come in any order, and the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,10 +23,13 @@ from flowcore.cluster.numa_room import MANY, NumaRoom
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.explain.reasons import node_reasons
 from flowcore.filters import node_resource_topology
+from flowcore.model.gangs import Gang
 from flowcore.model.numa import NO_CLAIMS, NumaClaims, NumaNeeds, NumaNode, claims_of
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import Amounts
-from flowcore.planning import run_one_by_one, run_round
+from flowcore.model.running_pods import RunningPod, RunningPods
+from flowcore.planning import RoundResult, run_one_by_one, run_round
 
 GPU = "nvidia.com/gpu"
 #: Cpus and GPUs, of a zone or of a container.
@@ -271,3 +276,71 @@ def test_a_pod_that_asks_for_one_zone_goes_to_reporting_nodes_only(*, zones_know
     assert node_reasons(PodClass(numa=needs_of((1, 0), everywhere=True)), silent) == {
         "silent": node_resource_topology.REASON_UNREPORTED
     }
+
+
+# --- gangs and evictions ---
+
+
+def in_place(result: RoundResult, names: Sequence[str], sizes: dict[str, Few]) -> list[tuple[tuple[Few, ...], ...]]:
+    """The pods that a plan sends to each node, as ``everybody_fits`` takes them."""
+    return [tuple((sizes[p.pod.uid],) for p in result.placements if p.node == name) for name in names]
+
+
+@settings(max_examples=examples(25))
+@given(
+    st.lists(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 2)), min_size=1, max_size=3), min_size=1, max_size=3),
+    st.lists(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 1)), min_size=1, max_size=4), min_size=1, max_size=3),
+)
+def test_gangs_find_zones_as_a_whole(nodes: list[list[Few]], gangs: list[list[Few]]) -> None:
+    """Pods of a gang are tried, taken back and placed again: what is left of zones stays right."""
+    found = [reported(f"n{at}", zones) for at, zones in enumerate(nodes)]
+    sizes = {f"g{at}-{place}": each for at, pods in enumerate(gangs) for place, each in enumerate(pods)}
+    pending = [replace(task(name, each), gangs=(name.partition("-")[0],)) for name, each in sizes.items()]
+    known = {f"g{at}": Gang(f"g{at}", len(pods)) for at, pods in enumerate(gangs)}
+    result = run_round(replace(with_zones(found, pending), gangs=known))
+    placed = Counter(name for each in result.placements for name in each.pod.gangs)
+    assert all(count == known[name].min_placed for name, count in placed.items())
+    for zones, here in zip(nodes, in_place(result, [each.name for each in found], sizes), strict=True):
+        assert everybody_fits(tuple(zones), here)
+
+
+def resident(at: int, cpus: int) -> RunningPod:
+    """A pod of priority 0 that takes shared cpus of its node."""
+    pod_class = PodClass(requests=(("cpu", 1000 * cpus),))
+    signature = PodSignature("default")
+    return RunningPod(f"default/r{at}", f"r{at}", "n", pod_class, pod_class.requests, signature, 1.0, owner="web")
+
+
+@settings(max_examples=examples(40))
+@given(
+    zones_drawn.filter(lambda zones: any(cpus for cpus, _ in zones)),
+    st.lists(st.integers(1, 4), max_size=4),
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 1)), min_size=1, max_size=4),
+)
+def test_nobody_leaves_for_a_pod_without_a_zone(zones: list[Few], there: list[int], pods: list[Few]) -> None:
+    """Urgent pods that evict others find zones like all pods; whoever leaves, leaves for a pod that comes."""
+    state = with_zones([reported("n", zones)], [])
+    used = state.used.copy()
+    used[0, state.resources.index("cpu")] = 1000 * sum(there)
+    sizes = {f"p{at}": each for at, each in enumerate(pods)}
+    tasks = [replace(each, pod_class=msgspec.structs.replace(each.pod_class, priority=9)) for each in
+             (task(name, size) for name, size in sizes.items())]  # fmt: skip
+    running = RunningPods(tuple(resident(at, cpus) for at, cpus in enumerate(there)))
+    result = run_round(replace(state, used=used, pending=tuple(tasks), running=running))
+    (here,) = in_place(result, ["n"], sizes)
+    assert everybody_fits(tuple(zones), here)
+    placed = {each.pod.key for each in result.placements}
+    assert all(set(each.for_pods) & placed for each in result.evictions)
+
+
+def test_an_urgent_pod_evicts_where_a_zone_is_free() -> None:
+    """Shared cpus are taken, whole ones are free in one zone: somebody leaves. In a full zone nobody does."""
+    for zones, leave in (([(6, 0), (2, 0)], 1), ([(4, 0), (4, 0)], 0)):
+        state = with_zones([reported("n", zones)], [])
+        used = state.used.copy()
+        used[0, state.resources.index("cpu")] = 8000
+        urgent = task("p", (6, 0))
+        urgent = replace(urgent, pod_class=msgspec.structs.replace(urgent.pod_class, priority=9))
+        running = RunningPods((resident(0, 6), resident(1, 2)))
+        result = run_round(replace(state, used=used, pending=(urgent,), running=running))
+        assert (len(result.evictions), len(result.placements)) == (leave, leave)

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 PLANE = {"scheduler": True, "kwok": True}
 BREAKS_PLANE = True
 STEERED = {"waiting": "Gate"}
-POD_GROUPS = Path(__file__).parent.parent / "support" / "pod_groups.yaml"
+#: Kinds that few clusters have.
+KINDS = [Path(__file__).parent.parent / "support" / name for name in ("pod_groups.yaml", "node_topology.yaml")]
 SERVICE = "thalweg-extender"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg"
 
@@ -43,7 +44,7 @@ async def proxy(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
     await api.delete(LEASE)  # the operator makes it again
     for path in DISCOVERY:
         await api.delete(path)
-    for each in yaml.safe_load_all(POD_GROUPS.read_text()):
+    for each in (crd for file in KINDS for crd in yaml.safe_load_all(file.read_text())):
         await api.apply(each)
     metadata = {"name": SERVICE, "namespace": "thalweg-system"}
     ports = [{"name": "extender", "port": 8443}]

@@ -178,6 +178,67 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
         await client.stop()
 
 
+NETWORKS = """
+from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel
+
+class Twins(NetworkCostModel):
+    name = "Twins"
+
+    def network(self, view):
+        if len(view.nodes) > 1:
+            raise RuntimeError("one node is enough")
+        return Network.of([
+            *(Arc(pods, "both") for pods in view.pods),
+            Arc("both", UNSCHEDULED, minimum=1, maximum=1),
+            Arc("both", view.nodes[0], maximum=1, gain=2),
+        ])
+"""
+
+
+async def test_the_worker_solves_a_declared_network(site: Path) -> None:
+    """Its placements are one group; where it fails, its policy is told, and the pods of others are placed as always."""
+    (site / "lettered.py").write_text(NETWORKS)
+    (site / "lettered-1.dist-info" / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\nTwins = lettered:Twins\n")
+    waiting = [model_pod("one", 1000), model_pod("two", 1000), model_pod("other", 1000)]
+    client = WorkerClient(30)
+    try:
+        known = await client.start()
+        policies = [parse_policy("twins", {"cost": {"model": "Twins"}}, known), parse_policy("other", {}, known)]
+        replies = []
+        for number, added in ((1, "a"), (2, "b")):
+            request = RoundRequest(
+                number=number,
+                generation=number,
+                now=0.0,
+                reset=number == 1,
+                nodes=[model_node(added, 4000)],
+                removed_nodes=[],
+                usage=[],
+                namespaces={},
+                signatures=[waiting[0].signature],
+                pod_deltas=[],
+                images=[],
+                reports=[],
+                policies=policies,
+                classes=[waiting[0].pod_class],
+                pending=[PendingEntry(each.key, 0, int(at == 2), 0.0, 0) for at, each in enumerate(waiting)],
+                budget=1.0,
+            )
+            replies.append(await client.ask(request))
+    finally:
+        await client.stop()
+    first, second = replies
+    groups = {at: first.atomic_groups[group] if group >= 0 else "" for at, _, _, _, group, *_ in first.placements}
+    assert groups == {0: "network of policy twins", 1: "network of policy twins", 2: ""}
+    assert first.contradictions == []
+    assert [at for at, *_ in second.placements] == [2]
+    sentence = (
+        "the network of cost model Twins is refused: its method network raised RuntimeError('one node is enough')"
+    )
+    assert second.contradictions == [(0, sentence)]
+    assert {second.codes[reason] for _, reason in second.unplaced} == {"NetworkRefused"}
+
+
 async def test_problems_come_from_the_worker(site: Path) -> None:
     """One that cannot be loaded is told to the operator by its worker, with what a policy that names it is told."""
     (site / "lettered-1.dist-info" / "entry_points.txt").write_text(

@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from thalweg_operator.planning.learnt_costs import LearntCosts, work_of
+from thalweg_operator.planning.learnt_costs import LearntCosts
 
 from flowcore.api.base import Interner
 from flowcore.api.pods import WirePod, to_pod
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.cluster import Cluster
 from flowcore.costs import BUILT_IN_MODELS
+from flowcore.learning import learnt_costs, work_of
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
@@ -84,6 +85,13 @@ def test_finished_pods_tell_of_neighbours_and_machines() -> None:
     assert found.interference.penalties[1] == (0, 0)
     slowdowns = {(kind, machine): slowdown for kind, machine, slowdown in found.machines.slowdowns}
     assert slowdowns == {("noisy", "old"): 1500, ("web", "new"): 1000, ("web", "old"): pytest.approx(1200, abs=30)}
+
+
+def test_a_dump_tells_the_same() -> None:
+    """What ``simulate`` learns from all pods at once is what the operator knows after its first look."""
+    scene, asked = Scene(), policy()
+    cluster = scene.cluster
+    assert learnt_costs(asked.cost, cluster.pods.values(), cluster.nodes, BEGIN + 5_000.0) == scene.costs(asked)
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Running"])

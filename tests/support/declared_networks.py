@@ -200,7 +200,7 @@ def declared_networks(draw: st.DrawFn, *, gains: bool = True, sizes: bool = True
     )
     size = st.integers(1, 2) if sizes else st.just(1)
     aggregators = [f"a{at}" for at in range(draw(st.integers(0, 2)))]
-    #: An arc leads from an earlier end to a later one, so there is no circle.
+    #: An arc leads from an earlier end to a later one, so there is no cycle.
     ends: list[End] = [*found, *aggregators]
     gain = st.sampled_from([1, 1, 1, 2, Fraction(1, 2)]) if gains else st.just(1)
     arcs = []

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import msgspec
 import structlog
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.learning import Run, RunHistory, with_estimates
+from flowcore.learning import Estimates, Run, RunHistory, RunReader, machine_label, with_estimates
 from flowcore.model.cost_policy import CostPolicy
-from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from flowcore.model.selectors import Labels, value_of
-from flowcore.model.workload_kinds import WorkloadKind, kind_of
+from flowcore.model.workload_kinds import WorkloadKind
 from thalweg_operator.yielding import yielding
 
 _log = structlog.get_logger()
 #: Seconds between two looks at all pods. Pods that are deleted earlier after their end are not learnt from.
 _INTERVAL = 30.0
-#: Pods of a CronJob's Jobs: its name, the minute that the Job is for, and five random characters.
-_OF_CRON_JOB = re.compile(r"(.+)-[0-9]{8,}-[a-z0-9]{5}")
 
 
 @dataclass(slots=True)
@@ -65,23 +61,19 @@ class LearntCosts:
 
     async def _look(self, learner: _Learner) -> None:
         """Takes in what has happened since the last look."""
-        kinds: dict[Labels, int] = {}
-        now, runs = self._wall_clock(), []
-        async for pod in yielding(list(self._cluster.pods.values())):
-            kind = kinds.get(pod.labels)
-            if kind is None:
-                kind = kinds[pod.labels] = kind_of(pod.labels, learner.kinds)
-            run = self._run_of(pod, kind, learner.label)
-            if run is not None:
-                runs.append(run)
-        learner.history.update(runs, now)
-        before, learner.learnt = learner.learnt, with_estimates(learner.stated, learner.history.estimates())
+        reader = RunReader(learner.kinds, learner.label, self._cluster.nodes)
+        now, pods = self._wall_clock(), list(self._cluster.pods.values())
+        runs = [run async for pod in yielding(pods) if (run := reader.read(pod)) is not None]
+        # In a thread: with all pods of a large cluster it takes long enough for others to notice.
+        found = await asyncio.to_thread(_learn, learner.history, runs, now)
+        before, learner.learnt = learner.learnt, with_estimates(learner.stated, found)
         if learner.learnt != before:
-            _log.info("costs learnt", policy=learner.policy, pods=learner.history.learnt_from)
+            by_kind = {kind.name: asdict(known) for kind, known in zip(learner.kinds, found, strict=True)}
+            _log.info("costs learnt", policy=learner.policy, pods=learner.history.learnt_from, kinds=by_kind)
 
     def _learner_of(self, policy: Policy) -> _Learner:
         cost = policy.cost
-        label, known = "" if cost.machines is None else cost.machines.label, self._learners.get(policy.name)
+        label, known = machine_label(cost), self._learners.get(policy.name)
         if known is None or (known.kinds, known.label) != (cost.kinds, label):
             self._looked_at = float("-inf")
             return _Learner(policy.name, cost.kinds, label, RunHistory(len(cost.kinds)), cost, cost)
@@ -89,21 +81,7 @@ class LearntCosts:
             known.stated, known.learnt = cost, with_estimates(cost, known.history.estimates())
         return known
 
-    def _run_of(self, pod: Pod, kind: int, label: str) -> Run | None:
-        """What a pod does on its node; None: it has not started, has failed, or is of no kind."""
-        if kind < 0 or not pod.node_name or (pod.terminal and not pod.succeeded):
-            return None
-        start, end = pod.ran if pod.succeeded else (pod.started, 0.0)
-        if not start:
-            return None
-        node = self._cluster.nodes.get(pod.node_name)
-        machine = "" if node is None or not label else value_of(node.labels, label) or ""
-        return Run(pod.uid, pod.node_name, kind, machine, work_of(pod), start, end, pod.succeeded)
 
-
-def work_of(pod: Pod) -> str:
-    """Equal for pods that do the same work: those of one controller, and those of all Jobs of a CronJob."""
-    found = _OF_CRON_JOB.fullmatch(pod.name)
-    if found is not None:
-        return f"{pod.namespace}/{found[1]}"
-    return pod.owner or pod.key
+def _learn(history: RunHistory, runs: Sequence[Run], now: float) -> tuple[Estimates, ...]:
+    history.update(runs, now)
+    return history.estimates()
