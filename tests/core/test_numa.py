@@ -263,13 +263,14 @@ def test_zones_that_nobody_asks_for_change_nothing() -> None:
     assert (result.cost, result.lower_bound) == (before.cost, before.lower_bound)
 
 
-@pytest.mark.parametrize("zones_known", [True, False])
-def test_a_pod_that_asks_for_one_zone_goes_to_reporting_nodes_only(*, zones_known: bool) -> None:
-    """On a node without a report nobody knows whether one zone has room."""
+@pytest.mark.parametrize("known", [None, (), (NumaNode("silent"),), (NumaNode("silent", single=True),)])
+def test_a_pod_that_asks_for_one_zone_goes_to_reporting_nodes_only(known: tuple[NumaNode, ...] | None) -> None:
+    """On a node without a report, or with one that names no zones, nobody knows whether one zone has room."""
     state = with_zones([reported("a", [(4, 0)], single=False)], [task("p", (2, 0), everywhere=True)])
     silent = snapshot([node("silent", 8000, 64 * GI)], state.pending)
-    if zones_known:
-        silent = replace(silent, numa=NumaRoom.of({}, silent.table.index))
+    if known is not None:
+        reports = {each.name: (each, NO_CLAIMS) for each in known}
+        silent = replace(silent, numa=NumaRoom.of(reports, silent.table.index))
     assert [each.node for each in plan_and_check(state).placements] == ["a"]
     (left,) = plan_and_check(silent).unplaced
     assert node_resource_topology.REASON_UNREPORTED in left.reason
