@@ -20,7 +20,7 @@ from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 
 from flowcore.cluster.numa_room import MANY, NumaRoom
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.snapshot import PendingPod, Snapshot, Victim
 from flowcore.explain.reasons import node_reasons
 from flowcore.filters import node_resource_topology
 from flowcore.model.gangs import Gang
@@ -277,6 +277,20 @@ def test_a_pod_that_asks_for_one_zone_goes_to_reporting_nodes_only(known: tuple[
     assert node_reasons(PodClass(numa=needs_of((1, 0), everywhere=True)), silent) == {
         "silent": node_resource_topology.REASON_UNREPORTED
     }
+
+
+def test_a_pod_that_replaces_another_takes_a_zone() -> None:
+    """A free one, since nobody knows when the old pod's comes free; others of the round do not get it."""
+    old = Victim("default/old", "n", (("cpu", 6000), ("memory", GI)))
+    for zones, placed in (([(6, 0), (6, 0)], {"new", "other"}), ([(6, 0), (5, 0)], {"new"}), ([(5, 0), (5, 0)], set())):
+        state = with_zones([reported("n", zones)], [])
+        used = state.used.copy()
+        used[0, state.resources.index("cpu")] = 6000
+        allocatable = state.allocatable.copy()
+        allocatable[0, state.resources.index("cpu")] += 6000
+        pending = (replace(task("new", (6, 0)), victim=old), task("other", (6, 0)))
+        result = run_round(replace(state, used=used, allocatable=allocatable, pending=pending))
+        assert {each.pod.uid for each in result.placements} == placed
 
 
 # --- gangs and evictions ---
