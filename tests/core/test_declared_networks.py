@@ -254,6 +254,42 @@ class Everywhere(NetworkCostModel):
         return Network.of(Arc(each, node, 1) for each in view.pods for node in view.nodes)
 
 
+@pytest.mark.parametrize("arcs", [None, [], iter(())])
+def test_arcs_that_are_no_tuple_are_refused(arcs: object) -> None:
+    """Nobody else suffers: the other policy's pod has its node."""
+
+    class Careless(Everywhere):
+        def network(self, view: NetworkView) -> Network:
+            return Network(arcs)  # type: ignore[arg-type]
+
+    cluster = snapshot([node("n0")], [*governed(["a"], "net"), *governed(["b"], "other")])
+    result = run_round(cluster, POLICIES, {**MODELS, "Everywhere": Careless()})
+    assert [each.pod.policy for each in result.placements] == ["other"]
+    assert "in place of a Network" in result.unplaced[0].reason
+
+
+def test_a_node_that_is_overcommitted_in_what_nobody_asks_for() -> None:
+    """Pods of different sizes that ask for no GPU, on a node with more GPUs in use than it has."""
+    running = [("n0", amounts(500, gpu=2), ())]
+    sizes = [pod("a", 700, policy="net"), pod("b", 900, policy="net"), pod("c", 1100, policy="net")]
+    cluster = snapshot([node("n0", 2000, gpu=1)], sizes, running)
+    assert (cluster.free < 0).any()
+    assert len(run_round(cluster, POLICIES, WITH_EVERYWHERE).placements) == 1
+
+
+def test_a_model_cannot_write_into_the_round() -> None:
+    """It gets an error, and its pods wait."""
+
+    class Greedy(Everywhere):
+        def network(self, view: NetworkView) -> Network:
+            view.load.taken[:] = 0
+            return super().network(view)
+
+    cluster = snapshot([node("n0")], governed(["a"], "net"))
+    result = run_round(cluster, POLICIES, {**MODELS, "Everywhere": Greedy()})
+    assert "read-only" in result.unplaced[0].reason
+
+
 POLICIES = {"net": Policy("net", cost=CostPolicy("Everywhere")), "other": Policy("other")}
 WITH_EVERYWHERE = {**MODELS, "Everywhere": Everywhere()}
 
