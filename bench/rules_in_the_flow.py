@@ -92,7 +92,7 @@ def outside_the_network() -> Iterator[None]:
         yield
 
 
-def with_rules(snapshot: Snapshot, rule: Callable[[LabelSelector], InterPodConstraints], *, one_size: bool) -> Snapshot:
+def under_rule(snapshot: Snapshot, rule: Callable[[LabelSelector], InterPodConstraints], *, one_size: bool) -> Snapshot:
     """The same pods, each with the rule about the pods of its app."""
     pending = []
     for pod in snapshot.pending:
@@ -107,7 +107,7 @@ def with_rules(snapshot: Snapshot, rule: Callable[[LabelSelector], InterPodConst
 
 def measure(rule: str, size: Size, *, one_size: bool, budget: float) -> Row:
     """The instance with rules outside the network and in it."""
-    snapshot = with_rules(make(size).snapshot, RULES[rule], one_size=one_size)
+    snapshot = under_rule(make(size).snapshot, RULES[rule], one_size=one_size)
 
     def planned() -> tuple[int, int, float, float]:
         before = time.process_time()

@@ -79,7 +79,9 @@ class SolveNetworks(Pass):
             dearer = tuple(pod for pod in others if prices[pod.key] > -turn)
             capacity = cluster.without_room_for(dearer)
             _PolicyNetwork(problem, problem.policies[name], networks[name], cluster, self._seed).run(capacity)
-        self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack)
+        # What a network takes makes others pay more, and what is kept from it makes the network pay more.
+        alone = len(networks) == 1 and not others
+        self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack, bounded=alone)
         refused = (*problem.contradictions, *cluster.contradictions)
         return problem.with_snapshot(replace(cluster.snapshot(), pending=others), refused)
 
