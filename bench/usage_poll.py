@@ -117,7 +117,7 @@ async def _measure(nodes: int, pods: int, port: int) -> list[tuple[str, str]]:
             rounds = []
             for _ in range(_POLLS):
                 before = time.thread_time()
-                await tracker.changes((), time.time(), planned=True, fresh=False)
+                await tracker.changes((), (), time.time(), planned=True, fresh=False)
                 rounds.append(time.thread_time() - before)
             watch.cancel()
     assert poller.condition()[0] == "True", poller.condition()

@@ -234,6 +234,8 @@ def _proof(simulation: Simulation) -> str:
         return f"cost {result.cost}, certified: no plan costs less"
     if result.evictions:
         return f"cost {result.cost}, not certified: plans that evict pods have no bound"
+    if not result.lower_bound:
+        return f"cost {result.cost}, not certified: networks and other pods are planned one after the other"
     # Rounded up, so that a plan with a gap never shows none.
     gap = math.ceil(result.gap * 1000) / 10
     return f"cost {result.cost}, not certified: optimality gap <= {gap:.1f} %"

@@ -96,9 +96,10 @@ class NumaRoom:
         """The room of nodes, by name, each with its report and with what pods take that it does not show.
 
         Args:
+            nodes: a report without zones is none.
             index: position of each node by name, as of ``NodeTable.index``; other nodes are passed over.
         """
-        known = [(index[name], *entry) for name, entry in nodes.items() if name in index]
+        known = [(index[name], *entry) for name, entry in nodes.items() if name in index and entry[0].zones]
         zones = max((len(node.zones) for _, node, _ in known), default=0)
         names = {name for _, node, _ in known for zone in node.zones for name, _ in zone}
         columns = {name: at for at, name in enumerate(sorted(names))}

@@ -118,8 +118,9 @@ def to_graph(network: Network, pods: Sequence[Pods], supplies: Sequence[Supply],
     Raises:
         NetworkRefused: it contradicts itself.
     """
-    if not isinstance(network, Network):
-        raise NetworkRefused(f"the model returned {type(network).__name__} in place of a Network")
+    if not isinstance(network, Network) or not isinstance(network.arcs, tuple):
+        found = type(network.arcs if isinstance(network, Network) else network).__name__
+        raise NetworkRefused(f"the model returned {found} in place of a Network, which has a tuple of arcs")
     if len(network.arcs) > MAX_ARCS:
         raise NetworkRefused(f"it has {len(network.arcs)} arcs, and a round has time for {MAX_ARCS}")
     vertices = _Vertices(pods, index)

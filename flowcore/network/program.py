@@ -235,7 +235,8 @@ class _Statement:
         for resource in range(self._free.shape[1]):
             asked = {at: int(supplies[at].requests[resource]) for at in come if supplies[at].requests[resource]}
             capacity = int(self._free[node, resource])
-            if sum(ask * int(supplies[at].fits[node]) for at, ask in asked.items()) <= capacity:
+            # A node that is overcommitted in what nobody asks for is like any other.
+            if not asked or sum(ask * int(supplies[at].fits[node]) for at, ask in asked.items()) <= capacity:
                 continue
             unit = gcd(*asked.values())
             terms = [(column, ask // unit) for at, ask in asked.items() for column in come[at]]

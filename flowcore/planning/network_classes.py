@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs.network_model import Pods
@@ -13,6 +15,8 @@ from flowcore.model.selectors import Labels
 from flowcore.network import Supply
 from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
+
+_Number = TypeVar("_Number", np.int64, np.float64)
 
 #: Labels that controllers give each pod a value of its own of.
 _LABELS_OF_ONE_POD = frozenset((
@@ -54,9 +58,9 @@ class NetworkClass:
             labels=dict(self.labels),
             priority=group.pod_class.priority,
             requests=dict(group.pod_class.requests),
-            prices=supply.prices,
-            costs=self.demand.arc,
-            fits=supply.fits,
+            prices=read_only(supply.prices),
+            costs=read_only(self.demand.arc),
+            fits=read_only(supply.fits),
         )
 
 
@@ -97,6 +101,13 @@ def _part(demand: Demand, places: Sequence[int]) -> Demand:
     pods = tuple(demand.group.pods[place] for place in places)
     group = replace(demand.group, pods=pods, signature=pods[0].signature)
     return replace(demand, group=group, prices=demand.prices[np.array(places)])
+
+
+def read_only(array: NDArray[_Number]) -> NDArray[_Number]:
+    """A view that nobody can write to: arrays of the round go to the code of strangers."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
 
 
 def shares(cost: int, count: int) -> Iterator[int]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.costs.model import Load
 from flowcore.costs.network_model import NetworkModel, NetworkView
 from flowcore.explain.codes import NETWORK_REFUSED, NETWORK_UNSCHEDULED
 from flowcore.explain.reasons import Reason, reason_for
@@ -21,7 +22,7 @@ from flowcore.methods.admission import Admission
 from flowcore.methods.constructive import fill
 from flowcore.model.policies import Policy
 from flowcore.network import Graph, NetworkRefused, NetworkSolution, solve_network, to_graph
-from flowcore.planning.network_classes import NetworkClass, network_classes, shares
+from flowcore.planning.network_classes import NetworkClass, network_classes, read_only, shares
 from flowcore.problem.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.problem.contradictions import Contradiction
 from flowcore.problem.free_capacity import FreeCapacity
@@ -78,7 +79,9 @@ class SolveNetworks(Pass):
             dearer = tuple(pod for pod in others if prices[pod.key] > -turn)
             capacity = cluster.without_room_for(dearer)
             _PolicyNetwork(problem, problem.policies[name], networks[name], cluster, self._seed).run(capacity)
-        self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack)
+        # What a network takes makes others pay more, and what is kept from it makes the network pay more.
+        alone = len(networks) == 1 and not others
+        self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack, bounded=alone)
         refused = (*problem.contradictions, *cluster.contradictions)
         return problem.with_snapshot(replace(cluster.snapshot(), pending=others), refused)
 
@@ -163,7 +166,7 @@ class _PolicyNetwork:
         pods = tuple(each.pods(supply) for each, supply in zip(classes, supplies, strict=True))
         seen = self._cluster.snapshot(capacity)
         try:
-            load = capacity.load(self._policy.cost.utilisation)
+            load = _read_only(capacity.load(self._policy.cost.utilisation))
             network = self._model.network(NetworkView(self._policy.name, pods, load, seen))
         except Exception as error:  # whatever a stranger's code does, other policies are served
             raise NetworkRefused(f"its method network raised {error!r}") from error
@@ -225,6 +228,11 @@ class _PolicyNetwork:
             else:
                 found[id(each)] = reason_for(each.demand.group, before=self._problem.snapshot, after=after)
         return found
+
+
+def _read_only(load: Load) -> Load:
+    arrays = (load.capacity, load.taken, load.pods_allowed, load.pods)
+    return Load(load.table, *map(read_only, arrays))
 
 
 def _sentence(clause: str) -> str:

@@ -102,7 +102,7 @@ class Portfolio:
         scarce = (self._unplaced_of(flowing) - self._hopeless_of(flowing)) * _SCARCE > self._pods_of(flowing)
         if not scarce:
             yield from self._solve_by_flow(flowing)
-        if self._unplaced_of(unconstrained):
+        if self._unplaced_of(unconstrained) or scarce:
             yield from self._place_shares(unconstrained)
         if scarce:
             yield from self._solve_by_flow(flowing)
@@ -206,11 +206,14 @@ class Portfolio:
         Args:
             demands: bool[C], those that are left to decide.
         """
-        problem, fixed = self._problem, FixedPart.of(self._problem, self.best, demands)
+        problem = self._problem
         relaxed = relax(problem.cost_matrix)
-        if relaxed is not None:
-            self._raise_bound(shadow_prices=relaxed.shadow_prices)
-            yield
+        if relaxed is None:
+            return
+        self._raise_bound(shadow_prices=relaxed.shadow_prices)
+        yield
+        if self._unplaced_of(demands):
+            fixed = FixedPart.of(problem, self.best, demands)
             for candidate in rounded_candidates(problem, relaxed, fixed):
                 self.offer(candidate)
                 yield

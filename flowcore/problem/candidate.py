@@ -45,11 +45,13 @@ class Decided:
 
     Attributes:
         slack: by how much they may cost more than the least that is possible.
+        bounded: whether the rest of the round would cost no less without them.
     """
 
     placements: tuple[Placement, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
     slack: int = 0
+    bounded: bool = True
 
     @property
     def cost(self) -> int:
@@ -91,6 +93,7 @@ class Candidate:
             (*before.placements, *more.placements),
             (*before.unplaced, *more.unplaced),
             before.slack + more.slack,
+            before.bounded and more.bounded,
         )
         return replace(self, decided=decided, cost=self.cost + more.cost)
 

@@ -97,8 +97,8 @@ class RoundResult(Bounded):
         unplaced: what stays pending.
         cost: sum of all prices, of what is left too.
         lower_bound: no plan that evicts nobody and replaces the same pods costs less; computed from the snapshot by
-            our own code, whatever solvers said. 0 for plans that evict pods. Networks are decided before the rest:
-            with them it is a bound for each by itself, and for the rest beside their placements.
+            our own code, whatever solvers said. 0 for plans that evict pods, and where a network has its turn beside
+            other pods or networks.
         method: which way gave it.
         steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.
         solves: how many min-cost flows were solved.

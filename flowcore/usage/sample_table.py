@@ -1,4 +1,4 @@
-"""The last samples of many things, in arrays: 150,000 pods with 10 samples each take 43 MB."""
+"""The last samples of many things, in arrays: 28 bytes a sample."""
 
 from __future__ import annotations
 

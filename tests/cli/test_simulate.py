@@ -517,3 +517,33 @@ def test_a_bound_pod_with_unreadable_requests_fills_its_node() -> None:
     answer = json.loads(CliRunner().invoke(main, ["simulate", "-f", "-", "-o", "json"], input=dump).stdout)
     assert answer["placements"] == {}
     assert answer["pending"]["default/w"]["nodes"] == {"n": "Insufficient cpu"}
+
+
+def test_data_and_waiting_in_a_dump() -> None:
+    """Pods go to their data, by their own annotation or their claim's; who would rather wait says so."""
+    spec = {
+        "selects": {"schedulerNames": ["thalweg"], "podSelector": {}},
+        "cost": {"dataLocality": {"pricePerGiB": {"node": 100000}}},
+        "unscheduled": {"base": 9000, "perWaitingSecond": 0, "waitForCheaperNode": True},
+    }
+    near = {"kind": "FlowSchedulingPolicy", "apiVersion": "scheduling.thalweg/v1alpha1", "metadata": {"name": "near"}}
+
+    def reads(name: str, where: str) -> Manifest:
+        metadata = {"name": name, "namespace": "default", "annotations": {"scheduling.thalweg/data": where}}
+        return pod(name, metadata=metadata, schedulerName="thalweg")
+
+    answer = simulate(
+        node("a"),
+        node("b"),
+        near | {"spec": spec},
+        reads("near-b", '[{"node": "b", "bytes": "1Gi"}]'),
+        reads("nowhere", '[{"node": "gone", "bytes": "1Gi"}]'),
+        reads("bad", '[{"node": "b"}]'),
+    )
+    assert answer["placements"]["default/near-b"] == "b"
+    assert "default/bad" in answer["placements"]
+    assert "It waits for a cheaper node." in str(answer["pending"]["default/nowhere"])
+    (told,) = answer["warnings"]
+    assert "annotation scheduling.thalweg/data: " in told
+    assert "default/bad" in told
+    assert told.endswith("; it is ignored")

@@ -13,9 +13,12 @@ from support.model import amounts, node, pod, snapshot
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.cluster.snapshot import NodeTable, Snapshot
 from flowcore.explain.codes import (
+    CHEAPER_TO_WAIT,
     CODES,
     GANG_INCOMPLETE,
     GANG_WITHOUT_ROOM,
+    NETWORK_REFUSED,
+    NETWORK_UNSCHEDULED,
     NO_NODES,
     QUEUE_LIMIT,
     REPLACEMENT,
@@ -45,6 +48,9 @@ def test_every_filter_is_classified() -> None:
         REPLACEMENT,
         ROOM_TAKEN,
         QUEUE_LIMIT,
+        NETWORK_REFUSED,
+        NETWORK_UNSCHEDULED,
+        CHEAPER_TO_WAIT,
     }
 
 

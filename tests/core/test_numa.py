@@ -20,7 +20,7 @@ from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 
 from flowcore.cluster.numa_room import MANY, NumaRoom
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.snapshot import PendingPod, Snapshot, Victim
 from flowcore.explain.reasons import node_reasons
 from flowcore.filters import node_resource_topology
 from flowcore.model.gangs import Gang
@@ -263,19 +263,34 @@ def test_zones_that_nobody_asks_for_change_nothing() -> None:
     assert (result.cost, result.lower_bound) == (before.cost, before.lower_bound)
 
 
-@pytest.mark.parametrize("zones_known", [True, False])
-def test_a_pod_that_asks_for_one_zone_goes_to_reporting_nodes_only(*, zones_known: bool) -> None:
-    """On a node without a report nobody knows whether one zone has room."""
+@pytest.mark.parametrize("known", [None, (), (NumaNode("silent"),), (NumaNode("silent", single=True),)])
+def test_a_pod_that_asks_for_one_zone_goes_to_reporting_nodes_only(known: tuple[NumaNode, ...] | None) -> None:
+    """On a node without a report, or with one that names no zones, nobody knows whether one zone has room."""
     state = with_zones([reported("a", [(4, 0)], single=False)], [task("p", (2, 0), everywhere=True)])
     silent = snapshot([node("silent", 8000, 64 * GI)], state.pending)
-    if zones_known:
-        silent = replace(silent, numa=NumaRoom.of({}, silent.table.index))
+    if known is not None:
+        reports = {each.name: (each, NO_CLAIMS) for each in known}
+        silent = replace(silent, numa=NumaRoom.of(reports, silent.table.index))
     assert [each.node for each in plan_and_check(state).placements] == ["a"]
     (left,) = plan_and_check(silent).unplaced
     assert node_resource_topology.REASON_UNREPORTED in left.reason
     assert node_reasons(PodClass(numa=needs_of((1, 0), everywhere=True)), silent) == {
         "silent": node_resource_topology.REASON_UNREPORTED
     }
+
+
+def test_a_pod_that_replaces_another_takes_a_zone() -> None:
+    """A free one, since nobody knows when the old pod's comes free; others of the round do not get it."""
+    old = Victim("default/old", "n", (("cpu", 6000), ("memory", GI)))
+    for zones, placed in (([(6, 0), (6, 0)], {"new", "other"}), ([(6, 0), (5, 0)], {"new"}), ([(5, 0), (5, 0)], set())):
+        state = with_zones([reported("n", zones)], [])
+        used = state.used.copy()
+        used[0, state.resources.index("cpu")] = 6000
+        allocatable = state.allocatable.copy()
+        allocatable[0, state.resources.index("cpu")] += 6000
+        pending = (replace(task("new", (6, 0)), victim=old), task("other", (6, 0)))
+        result = run_round(replace(state, used=used, allocatable=allocatable, pending=pending))
+        assert {each.pod.uid for each in result.placements} == placed
 
 
 # --- gangs and evictions ---

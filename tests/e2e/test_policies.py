@@ -663,3 +663,24 @@ async def test_bandwidth_asked_for_and_measured(scene: ClusterScenario) -> None:
         assert await scene.node_of(f"sender-{number}") == idle
     await scene.create("greedy", extended={network: "20G"}, labels={"tier": "networked"})
     await scene.reason_of("greedy", f"2 Insufficient {network}")
+
+
+async def test_pods_wait_for_their_data_and_go_elsewhere_when_that_is_cheaper(scene: ClusterScenario) -> None:
+    """One waits until its data's node can be used; the price of the other grows, and it goes without any change."""
+    await scene.nodes("near", "far")
+    await scene.api.patch("/api/v1/nodes/near", {"spec": {"unschedulable": True}})
+    cost = {"dataLocality": {"pricePerGiB": {"node": 20000}}}
+    for tier, growth in (("patient", 0), ("hasty", 4000)):
+        price = {"waitForCheaperNode": True, "base": 5000, "perWaitingSecond": growth}
+        found = await scene.policy(tier, selects=selecting(tier), cost=cost, unscheduled=price)
+        locality = found["spec"]["cost"]["dataLocality"]
+        assert locality["pricePerGiB"] == {"node": 20000, "rack": 20, "zone": 100, "image": 0}
+        assert locality["zoneLabel"] == "topology.kubernetes.io/zone"
+        manifest = scene.pod(tier, labels={"tier": tier})
+        annotations = {"scheduling.thalweg/data": '[{"node": "near", "bytes": "1Gi"}]'}
+        manifest["metadata"]["annotations"] = manifest["metadata"].get("annotations", {}) | annotations
+        await scene.api.create_many([manifest])
+    assert await scene.node_of("hasty") == "far"
+    await scene.reason_of("patient", "far, the cheapest node with room for it", "It waits for a cheaper node.")
+    await scene.api.patch("/api/v1/nodes/near", {"spec": {"unschedulable": None}})
+    assert await scene.node_of("patient") == "near"

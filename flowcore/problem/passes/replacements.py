@@ -81,6 +81,8 @@ class _ClusterChange:
             snapshot.non_zero_requested.copy(),
             dict(snapshot.ports),
         )
+        #: Which zones the victims leave is not known.
+        self._numa = None if snapshot.numa is None else snapshot.numa.copy()
         self._added: list[tuple[str, PodSignature]] = []
         self._removed: list[tuple[str, PodSignature]] = []
         self.successor_by_victim: dict[str, str] = {}
@@ -92,6 +94,8 @@ class _ClusterChange:
         self._assumed[at] += np.maximum(_assumed(requests) - _assumed(victim.usage), 0)
         if pod.pod_class.host_ports:
             self._ports[at] = self._ports.get(at, frozenset()) | frozenset(pod.pod_class.host_ports)
+        if pod.pod_class.numa is not None and self._numa is not None:
+            self._numa.take(pod.pod_class.numa, np.array([at]), np.array([1]))
         self._added.append((victim.node, pod.signature))
         self._removed.append((victim.node, victim.signature))
         if not victim.has_left:
@@ -104,7 +108,8 @@ class _ClusterChange:
         if not self._added:
             return replace(snapshot, pending=pending)
         pod_index = snapshot.pod_index.with_changes(self._added, self._removed)
-        return replace(snapshot.with_usage(self._used, self._assumed, self._ports, pod_index), pending=pending)
+        found = snapshot.with_usage(self._used, self._assumed, self._ports, pod_index)
+        return replace(found, pending=pending, numa=self._numa)
 
     def without(self, victim: Victim) -> Snapshot | None:
         """The snapshot without one more victim and with nobody in its place; None: its node does not exist."""
@@ -120,7 +125,7 @@ class _ClusterChange:
             ports[at] = ports.get(at, frozenset()) - frozenset(victim.host_ports)
         pod_index = snapshot.pod_index.with_changes(self._added, [*self._removed, (victim.node, victim.signature)])
         found = snapshot.with_usage(used, assumed, ports, pod_index)
-        return replace(found, storage=snapshot.storage.without(victim.node, victim.volumes))
+        return replace(found, storage=snapshot.storage.without(victim.node, victim.volumes), numa=self._numa)
 
     def _row(self, usage: Amounts) -> Int64s:
         """int64[R]: what a victim uses, of the resources of the snapshot."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.snapshot import non_zero_requests
 from flowcore.model.cost_policy import Utilisation
+from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.usage import MeasuredLoad
@@ -24,7 +25,7 @@ class MeasuredUsageTracker:
         self._cluster, self._ledger, self._usage = cluster, ledger, usage
         #: Loads that the worker has, by node.
         self._sent: dict[str, MeasuredLoad] = {}
-        #: Nodes that came, changed or went since: the worker may have another load for them, or none.
+        #: Nodes that came or changed since: the worker may have no load of them.
         self._touched: set[str] = set()
         #: Nodes with arrivals in the last request, and the number of polls before it.
         self._with_arrivals: set[str] = set()
@@ -43,21 +44,26 @@ class MeasuredUsageTracker:
         return lambda pod, place: usage.store.foreseen(pod.usage_class) if asks[place] else None
 
     async def changes(
-        self, touched_nodes: Iterable[str], now: float, *, planned: bool, fresh: bool
+        self, put_nodes: Iterable[Node], removed_nodes: Iterable[str], now: float, *, planned: bool, fresh: bool
     ) -> list[MeasuredLoad]:
         """Loads that count otherwise than the worker was told last.
 
         Args:
-            touched_nodes: nodes that came, changed or went since the last request.
+            put_nodes, removed_nodes: nodes that came or changed, and that went, since the last request.
             now: seconds since the epoch.
             planned: whether the round plans anything. If not, the next one that does is told.
             fresh: whether the worker has no state.
         """
         if fresh:
             self._sent, self._polls = {}, 0
-        self._touched.update(touched_nodes)
         usage = self._usage
-        if usage is None or not usage.polls or not planned:
+        if usage is None or not usage.polls:
+            return []  # the first loads are of all nodes
+        self._touched.update(node.name for node in put_nodes)
+        for name in removed_nodes:
+            self._touched.discard(name)
+            self._sent.pop(name, None)
+        if not planned:
             return []
         touched, self._touched = self._touched, set()
         polls, arrivals = usage.polls, await self._arrivals(usage, now)
@@ -69,8 +75,6 @@ class MeasuredUsageTracker:
             if node in touched or load != self._sent.get(node, MeasuredLoad(node)):
                 self._sent[node] = load
                 changed.append(load)
-        for node in touched - self._cluster.nodes.keys():
-            self._sent.pop(node, None)
         return changed
 
     async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[Arrival]]:

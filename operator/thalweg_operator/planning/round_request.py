@@ -129,8 +129,9 @@ class RequestBuilder:
         running_changes = await self._running_pods.update(changes.namespaces, fresh=reset)
         running = [to_running_entry(pod, classes, signatures) async for pod in yielding(running_changes.put)]
         plans = bool(pods) or running_changes.state is not None
-        touched = [*(node.name for node in changes.nodes), *changes.removed_nodes]
-        measured = await self._measured_usage.changes(touched, self._wall_clock(), planned=plans, fresh=reset)
+        measured = await self._measured_usage.changes(
+            changes.nodes, changes.removed_nodes, self._wall_clock(), planned=plans, fresh=reset
+        )
         numa, removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
         images: dict[tuple[str, int], int] = {}
         reports = [to_node_report(name, report, images) async for name, report in yielding(changes.reports.items())]
