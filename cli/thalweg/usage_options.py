@@ -38,9 +38,9 @@ def usage_settings(
         if parts.scheme not in ("http", "https") or not parts.netloc:
             problem = f'"{prometheus_url}" is not a URL such as http://prometheus.monitoring:9090'
             raise click.BadParameter(problem, param_hint="--prometheus-url")
-    if stale_after < interval:
+    if stale_after < 2 * interval:
         raise click.UsageError(
-            f"--usage-stale-after {stale_after:g} is less than --usage-interval {interval:g}: no sample would count "
-            "until the next poll"
+            f"--usage-stale-after {stale_after:g} is less than twice --usage-interval {interval:g}: a sample would not "
+            f"count until the next poll. Give at least {2 * interval:g}, or a shorter interval"
         )
     return UsageSettings(interval, samples, stale_after, prometheus_url, by_name)

@@ -14,6 +14,7 @@ _MAX_NAME = 253
 #: Longer annotations are not read.
 _MAX_BYTES = 64 * 1024
 _FIELD = f"annotation {DATA}"
+_REMEDY = 'write a JSON list such as [{"node": "n1", "bytes": "10Gi"}]'
 
 
 class _WirePlace(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,9 +44,10 @@ def parse_data(text: str) -> tuple[DataSource, ...]:
         raise ModelError(_FIELD, f"it has more than {_MAX_BYTES} characters")
     try:
         sources = _decoder.decode(text)
-    except msgspec.DecodeError as error:
-        problem = f'{error}; write a JSON list such as [{{"node": "n1", "bytes": "10Gi"}}]'
-        raise ModelError(_FIELD, problem) from None
+    except msgspec.ValidationError as error:
+        raise ModelError(_FIELD, f"{error}; {_REMEDY}") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise ModelError(_FIELD, f"it is no JSON; {_REMEDY}") from None
     if len(sources) > _MOST_SOURCES:
         raise ModelError(_FIELD, f"it has {len(sources)} entries; at most {_MOST_SOURCES} are read")
     return tuple(_source(wire, f"entry {at}") for at, wire in enumerate(sources))

@@ -13,6 +13,11 @@ from thalweg.main import main
 
 #: Days: the longest life of a certificate that `thalweg certificates` takes with its own default of the CA's life.
 OPTIONS = {each.name: each for each in main.commands["certificates"].params}
+#: Seconds: the defaults of `thalweg run`, which count where the chart's value is null.
+INTERVAL, STALE_AFTER = (
+    next(each.default for each in main.commands["run"].params if each.name == name)
+    for name in ("usage_interval", "usage_stale_after")
+)
 LONGEST = int(OPTIONS["ca_valid_days"].default * OVERLAP)
 
 #: Values that are refused, and words of the sentence that says why.
@@ -58,6 +63,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "unknown query": ({"usage.prometheus.queries": {"gpu": "x"}}, "at '/usage/prometheus/queries'"),
     "no samples": ({"usage.samples": 0}, "at '/usage/samples': minimum: got 0, want 1"),
+    "interval": (
+        {"usage.interval": STALE_AFTER / 2 + 1},
+        f"usage.staleAfter: {STALE_AFTER:g} is less than twice usage.interval, {STALE_AFTER / 2 + 1:g}: a sample would",
+    ),
+    "stale": (
+        {"usage.staleAfter": 2 * INTERVAL - 1},
+        f"usage.staleAfter: {2 * INTERVAL - 1:g} is less than twice usage.interval, {INTERVAL:g}: a sample would",
+    ),
+    "interval and stale": ({"usage": {"interval": 60, "staleAfter": 119.5}}, "usage.staleAfter: 119.5 is less than"),
     "keep": ({"crds": {"install": False, "keep": True}}, "crds.keep: with crds.install false the chart has no CRDs"),
     "account": ({"serviceAccount.create": False}, "serviceAccount.name: with serviceAccount.create false it must name"),
     "secret": (
@@ -170,6 +184,8 @@ def test_what_is_no_contradiction(helm: Helm) -> None:
     helm.template({"priorityClass": {"create": False, "name": "system-cluster-critical"}})
     helm.template({"commonLabels": {"a": ""}, "podAnnotations": {"note": "two words"}, "fullnameOverride": "f1"})
     helm.template({"certificates.certManager": {"duration": "1h", "renewBefore": "59m59s"}})
+    helm.template({"usage": {"interval": STALE_AFTER / 2}})
+    helm.template({"usage": {"staleAfter": 2 * INTERVAL}})
     helm.template({"workerMemory": "9Gi", "resources": {"requests": None, "limits": {"memory": None}}})
 
 

@@ -16,7 +16,8 @@ URL = "http://prometheus:9090"
         (["--prometheus-query", "bandwidth=a"], "--prometheus-url and --prometheus-query need each other"),
         (["--prometheus-url", URL], "--prometheus-url and --prometheus-query need each other"),
         (["--prometheus-url", "prometheus", "--prometheus-query", "bandwidth=a"], '"prometheus" is not a URL'),
-        (["--usage-stale-after", "10"], "--usage-stale-after 10 is less than --usage-interval 30"),
+        (["--usage-stale-after", "59"], "--usage-stale-after 59 is less than twice --usage-interval 30"),
+        (["--usage-interval", "91"], "--usage-stale-after 180 is less than twice --usage-interval 91"),
     ],
 )
 def test_options_of_measured_usage_that_make_no_sense(options: list[str], problem: str) -> None:

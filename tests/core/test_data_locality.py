@@ -184,7 +184,9 @@ def test_the_annotation_says_where_data_is() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("n1", "write a JSON list"),
+        ("n1", "^annotation scheduling.thalweg/data: it is no JSON; write a JSON list such as"),
+        ('[{"node": "n1"', "it is no JSON"),
+        ('[{"node": "\ud800", "bytes": 1}]', "it is no JSON"),
         ('{"node": "n1"}', "write a JSON list"),
         ('[{"node": "n1"}]', "bytes"),
         ('[{"node": "n1", "bytes": "many"}]', 'entry 0: bytes: "many" is not a quantity'),

@@ -570,6 +570,35 @@ async def test_a_pod_that_waits_for_a_cheaper_node_is_planned_again_when_waiting
     assert len([each for each in case.worker.requests if each.pending]) == 2
 
 
+async def test_long_rounds_for_pods_that_wait_for_cheaper_nodes_leave_nine_tenths_of_the_time(case: Case) -> None:
+    """A pod whose price is as dear in seconds is planned again nine times the length of the last round later."""
+    case.loop._resync = 3600.0
+    wait, pauses = case.batcher.wait, []
+
+    async def recorded(resync: float) -> None:
+        pauses.append(resync)
+        await wait(resync)
+
+    case.batcher.wait = recorded  # type: ignore[method-assign]
+    unscheduled = {"base": 0, "perWaitingSecond": 100, "waitForCheaperNode": True}
+    spec = {"selects": {"schedulerNames": ["thalweg"], "podSelector": {}}, "unscheduled": unscheduled}
+    case.policies.offer("p", "u", 1, spec)
+    case.node("n")
+    case.pod("short", unschedulable_since=case.wall)
+    await told(case, "ns/short", "It waits for a cheaper node.")
+    await until(lambda: bool(pauses), 10, lambda: str(pauses))
+    settles_in, seconds = pauses[-1], 100.0
+    assert settles_in < 9 * seconds
+
+    def later() -> None:
+        case.now += seconds
+
+    case.worker.meanwhile = [later]
+    case.pod("long", unschedulable_since=case.wall)
+    await until(lambda: not case.worker.meanwhile and pauses[-1] != settles_in, 10, lambda: str(pauses))
+    assert pauses[-1] == 9 * seconds
+
+
 async def test_blocked_pods_are_told_and_never_planned(case: Case) -> None:
     """Except gated ones, to whom the API server speaks itself, and those that are being deleted."""
     case.node("n")

@@ -55,6 +55,8 @@ _log = structlog.get_logger()
 _BACKOFF = Backoff(first=0.05, longest=10.0)
 #: Seconds that a pod waits at least for a cheaper node before it is planned again without any change.
 _LEAST_SETTLING = 1.0
+#: And at least so many times as long as the last round took: such rounds take at most a tenth of the time.
+_SETTLING_PER_ROUND = 9
 #: Rounds per generation of the caches. An entry without a use in the present and the previous generation is dropped.
 CACHE_GENERATION = 64
 
@@ -211,8 +213,6 @@ class RoundLoop:
             self._quarantine.failed(self._clock(), stopwatch.phases[-1].seconds, str(error))
             self._metrics.quarantined.set(len(self._quarantine))
             raise
-        if reply.settles_in:
-            self._settles_at = self._clock() + max(_LEAST_SETTLING, reply.settles_in)
         self._builder.backfill_records = reply.backfill_history.records
         if pending_round.pods:
             self._deadline.round_took(reply.seconds)
@@ -225,6 +225,9 @@ class RoundLoop:
             await self._deliver(pending_round, reply, retried)
         if retried:
             self._batcher.trigger()
+        if reply.settles_in:
+            pause = max(_LEAST_SETTLING, _SETTLING_PER_ROUND * stopwatch.seconds, reply.settles_in)
+            self._settles_at = self._clock() + pause
         self._round_metrics.planned(request.number, pod_count, stopwatch, reply)
         for observer in self._observers:
             observer.round_planned(request, pending_round.pods, reply)
