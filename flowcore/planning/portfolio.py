@@ -18,6 +18,7 @@ from flowcore.methods.lns import LargeNeighbourhoodSearch
 from flowcore.methods.local_search import LocalSearch
 from flowcore.methods.relaxation import relax
 from flowcore.methods.rounded_relaxation import rounded_candidates
+from flowcore.methods.without_penalties import WithoutPenalties
 from flowcore.problem.bounds import lower_bound
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.demands import Demand
@@ -30,6 +31,8 @@ from flowcore.problem.waiting import lacking
 _SCARCE = 50
 #: So many neighbourhoods in a row without a gain end the search, or a tenth as many as there are nodes.
 _PATIENCE = 6
+#: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
+_TURN = 8
 #: One-by-one scheduling is tried up to so many pods.
 _FEW = 3_000
 #: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
@@ -47,49 +50,122 @@ class Portfolio:
 
     def __init__(self, problem: Problem, seed: int = 0, first: Candidate | None = None) -> None:
         """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods."""
-        self._problem, self._seed = problem, seed
+        self._problem, self._seed, self._first = problem, seed, first
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
         self._search: LargeNeighbourhoodSearch | LocalSearch | None = None
+        self._patience = max(_PATIENCE, len(problem.start.free) // 10)
+        #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
+        #: was compared with the best.
+        self._relaxed: tuple[WithoutPenalties, Portfolio] | None = None
+        self._compared: Candidate | None = None
 
     def run(self) -> Generator[None, None, None]:
         """Yields after each step."""
+        yield from self.construct()
+        if self._is_solved:
+            return
+        if WithoutPenalties.any(self._problem):
+            yield from self._solve_with_penalties()
+            return
+        yield from self.decide()
+        if self._unplaced_of(self._unconstrained):
+            yield from self.run_lns(self._seed)
+
+    def construct(self) -> Generator[None, None, None]:
+        """Candidates that are built in one go; yields after each."""
         problem = self._problem
         if not problem.demands or not len(problem.start.free):
             self.bound = self.best.cost
             return
-        cost_matrix = problem.cost_matrix
         self.offer(fill(problem))
         self._raise_bound()
         yield
-        placeable = cost_matrix.placeable
-        pods = self._pods_of(placeable)
-        if not pods or self.best.cost == self.bound:
+        if self._is_solved:
             return
-        sequential = self._where(lambda demand: demand.constraints.sequential)
-        if self._unplaced_of(placeable & sequential) and pods <= _FEW:
+        placeable = problem.cost_matrix.placeable
+        pods = self._pods_of(placeable)
+        if self._unplaced_of(placeable & self._sequential) and pods <= _FEW:
             self.offer(constrained_first(problem))
             yield
         if self._unplaced_of(placeable) and pods <= _FEW:
             self.offer(one_by_one(problem))
             yield
-        if self._unplaced_of(placeable & sequential) and not any(problem.must_place):
+
+    def decide(self) -> Generator[None, None, None]:
+        """Flows, and linear and integer programs over all pods; yields after each step."""
+        if self._is_solved:
+            return
+        problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
+        if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
             yield from self._solve_exact()
-        flowing, unconstrained = (
-            placeable & self._where(lambda each: each.constraints.fits_flow),
-            placeable & ~sequential,
-        )
         scarce = (self._unplaced_of(flowing) - self._hopeless_of(flowing)) * _SCARCE > self._pods_of(flowing)
         if not scarce:
             yield from self._solve_by_flow(flowing)
-        if LocalSearch.worthwhile(problem):
-            yield from self._run_local_search()
         if self._unplaced_of(unconstrained) or scarce:
             yield from self._place_shares(unconstrained)
         if scarce:
             yield from self._solve_by_flow(flowing)
-        if self._unplaced_of(unconstrained):
-            yield from self._run_lns()
+
+    @property
+    def _is_solved(self) -> bool:
+        return self.best.cost == self.bound or not self._pods_of(self._problem.cost_matrix.placeable)
+
+    @property
+    def _sequential(self) -> Bools:
+        return self._where(lambda demand: demand.constraints.sequential)
+
+    @property
+    def _unconstrained(self) -> Bools:
+        return self._problem.cost_matrix.placeable & ~self._sequential
+
+    @property
+    def _flowing(self) -> Bools:
+        return self._problem.cost_matrix.placeable & self._where(lambda demand: demand.constraints.fits_flow)
+
+    def _solve_with_penalties(self) -> Generator[None, None, None]:
+        """Pods cost something beside each other.
+
+        All methods decide the round as if they did not. Then local search, which leaves pending pods alone, improves
+        the best plan by its true cost. By turns with it, neighbourhoods make room for pending pods.
+        """
+        yield from self._solve_by_flow(self._flowing)
+        penalties = WithoutPenalties(self._problem)
+        first = None if self._first is None else penalties.remove(self._first)
+        relaxed = Portfolio(penalties.problem, self._seed, first)
+        self._relaxed, self._compared = (penalties, relaxed), relaxed.best
+        for method in (relaxed.construct, relaxed.decide):
+            for _ in method():
+                self._compare_relaxed()
+                yield
+        self._compare_relaxed()
+        self.solves, self.arcs = self.solves + relaxed.solves, max(self.arcs, relaxed.arcs)
+        turn = fruitless = 0
+        while fruitless < self._patience:
+            before, turn = self.best, turn + 1
+            steps = 0
+            for _ in relaxed.run_lns(self._seed + turn, _TURN):
+                steps += 1
+                yield
+            self.conclude()
+            if not steps:
+                break
+            fruitless = 0 if self.best is not before else fruitless + steps
+            yield from self._run_local_search(_TURN)
+            relaxed.best = self._compared = penalties.remove(self.best)
+        self._relaxed = None
+        yield from self._run_local_search()
+
+    def _compare_relaxed(self) -> None:
+        """Takes over the best that is known without penalties, if it is cheaper with them too."""
+        if self._relaxed is None:
+            return
+        penalties, relaxed = self._relaxed
+        self.bound = max(self.bound, relaxed.bound)
+        found = relaxed.conclude()
+        if found is not self._compared:
+            self._compared = found
+            self.offer(penalties.restore(found))
 
     def _raise_bound(self, *, shadow_prices: Float64s | None = None, marginal_costs: Int64s | None = None) -> None:
         """Computes a lower bound with nodes as full as the best candidate makes them."""
@@ -142,23 +218,35 @@ class Portfolio:
                 self.offer(candidate)
                 yield
 
-    def _run_local_search(self) -> Generator[None, None, None]:
-        """Pods that cost something beside each other move and change places."""
+    def _run_local_search(self, steps: int | None = None) -> Generator[None, None, None]:
+        """Pods that cost something beside each other move and change places.
+
+        Args:
+            steps: at most; None: until no change helps.
+        """
+        if not LocalSearch.worthwhile(self._problem):
+            return
         self._search = search = LocalSearch(self._problem, self.best, self._seed)
-        while self.best.cost - search.gain > self.bound and search.improve():
+        while steps != 0 and self.best.cost - search.gain > self.bound and search.improve():
+            steps = None if steps is None else steps - 1
             yield
         self.conclude()
 
-    def _run_lns(self) -> Generator[None, None, None]:
-        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, self._seed)
-        patience = max(_PATIENCE, len(self._problem.start.free) // 10)
+    def run_lns(self, seed: int, steps: int | None = None) -> Generator[None, None, None]:
+        """Large neighbourhood search from the best candidate; yields after each neighbourhood.
+
+        Args:
+            steps: at most; None: until none brings a gain.
+        """
+        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed)
         fruitless = 0
-        while fruitless < patience and self.best.cost - search.gain > self.bound:
+        while steps != 0 and fruitless < self._patience and self.best.cost - search.gain > self.bound:
             before = search.gain
             # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
-            if not search.improve(wider=fruitless >= patience // 2):
+            if not search.improve(wider=fruitless >= self._patience // 2):
                 return
             fruitless = 0 if search.gain > before else fruitless + 1
+            steps = None if steps is None else steps - 1
             yield
 
     def conclude(self) -> Candidate:
@@ -166,6 +254,7 @@ class Portfolio:
         if self._search is not None and self._search.gain:
             self.offer(self._search.candidate())
             self._search = None
+        self._compare_relaxed()
         return self.best
 
     def offer(self, candidate: Candidate) -> None:
