@@ -191,7 +191,8 @@ class UsageStore:
             self._rows_by_class = self._pods.rows_by_tag()
         row = self._classes.row(usage_class)
         rows, tags = self._rows_by_class
-        mine = slice(np.searchsorted(tags, row, "left"), np.searchsorted(tags, row, "right"))
+        tag = np.int32(row)  # of another type numpy would first copy all tags
+        mine = slice(np.searchsorted(tags, tag, "left"), np.searchsorted(tags, tag, "right"))
         gone = np.array([row])
         count = int(self._pods.counts(rows[mine]).sum() + self._classes.counts(gone).sum())
         every = max(1.0, count / _MOST_SAMPLES)
