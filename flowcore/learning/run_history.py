@@ -103,8 +103,8 @@ class RunHistory:
             by_node.setdefault(run.node, []).append(run)
         beside: dict[str, tuple[float, ...]] = {}
         for node, learnt in by_node.items():
-            neighbours = _neighbours(learnt, self._by_node[node].values(), self._kinds, now)
-            beside |= {run.uid: tuple(row) for run, row in zip(learnt, neighbours.tolist(), strict=True)}
+            rows = _beside(learnt, self._by_node[node].values(), self._kinds, now)
+            beside |= {run.uid: tuple(row) for run, row in zip(learnt, rows.tolist(), strict=True)}
         for run in newest:
             seconds = float(np.log(run.end - run.start))
             self._observations[run.kind].append(Observation(run.work, run.machine, beside[run.uid], seconds))
@@ -126,7 +126,7 @@ def _end(run: Run) -> tuple[float, str]:
     return run.end, run.uid
 
 
-def _neighbours(learnt: Sequence[Run], on_node: Collection[Run], kinds: int, now: float) -> _Float64s:
+def _beside(learnt: Sequence[Run], on_node: Collection[Run], kinds: int, now: float) -> _Float64s:
     """float64[R, K]: how many pods of each kind ran beside each of R runs, on average over its time.
 
     The time that pods of a kind ran together up to a moment is found by look-ups in their sorted starts and ends. So
