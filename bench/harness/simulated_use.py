@@ -238,6 +238,7 @@ class _Run:
         def show() -> None:
             self._store.put_nodes(of_nodes, self._table.index)
             self._store.put_pods({key: each for key, each in pods.items() if key in self._running}, classes.get)
+            self._store.refresh()
 
         return show
 

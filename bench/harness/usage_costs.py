@@ -86,7 +86,7 @@ def rounds(size: Size, times: int) -> list[Cost]:
     loads = poll.loads()
 
     def foresee() -> None:
-        poll.store.put_pods({}, lambda _key: None)  # forgets what was foreseen
+        poll.store.refresh()  # forgets what was foreseen
         for kind in poll.kinds:
             poll.store.foreseen(kind)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 import click
 from thalweg_operator.settings import UsageSettings
 from thalweg_operator.usage.prometheus import QUANTITIES
+from yarl import URL
 
 _QUERY = "--prometheus-query"
 
@@ -34,8 +34,11 @@ def usage_settings(
     if (prometheus_url is None) != (not by_name):
         raise click.UsageError(f"--prometheus-url and {_QUERY} need each other")
     if prometheus_url is not None:
-        parts = urlsplit(prometheus_url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        try:
+            url = URL(prometheus_url)
+        except ValueError:
+            url = URL()
+        if url.scheme not in ("http", "https") or not url.host:
             problem = f'"{prometheus_url}" is not a URL such as http://prometheus.monitoring:9090'
             raise click.BadParameter(problem, param_hint="--prometheus-url")
     if stale_after < interval:

@@ -15,6 +15,8 @@ from flowcore.model.quantities import milli_from_nanos, nanos, whole_from_nanos
 from flowcore.model.resources import CPU, MEMORY
 from flowcore.model.usage import UsageSample, check_time, checked_use
 
+#: msgspec raises the last two for a text that is not UTF-8, and for values nested beyond Python's limit.
+_UNREADABLE = msgspec.MsgspecError, UnicodeDecodeError, RecursionError
 #: An object as it is in a list of the API server, or as a file of objects has it.
 MetricsObject = msgspec.Raw | bytes | Mapping[str, Any]
 
@@ -122,10 +124,10 @@ def _amount(usage: Quantities, name: str, field: str) -> int:
 def _decoded(item: MetricsObject, shape: type[_Shape], kind: str) -> _Shape:
     try:
         return _convert(item, shape)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         try:
             name = f" {_key(_convert(item, _WireIdentity).metadata)}"
-        except msgspec.MsgspecError:
+        except _UNREADABLE:
             name = ""
         raise ModelError(f"{kind}{name}", str(error)) from None
 

@@ -32,6 +32,7 @@ from typing import ClassVar
 import numpy as np
 
 from flowcore.cluster.snapshot import Int64s
+from flowcore.costs.flat_potential import FlatPotential
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.scale import OMEGA, share
 from flowcore.model.cost_policy import CostWeights
@@ -41,8 +42,8 @@ from flowcore.model.pods import PodClass
 _PLACES = OMEGA // 10
 
 
-class BinPacking:
-    """See the module."""
+class BinPacking(FlatPotential):
+    """See the module; packing is concave, so nodes have no potential."""
 
     name: ClassVar[str] = "BinPacking"
 
@@ -59,19 +60,3 @@ class BinPacking:
         apart = np.rint(_PLACES * np.sqrt(place / max(len(order), 1))).astype(np.int64)
         cost: Int64s = OMEGA + weights.least_requested * (empty + apart)
         return cost
-
-    def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
-        """See CostModel: packing is concave, so nodes have none."""
-        return np.zeros(load.pods.shape)
-
-    def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
-        """See CostModel."""
-        return np.zeros((*load.pods.shape, 4))
-
-    def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
-        return self.gradient(load, unit, weights)
-
-    def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
-        return self.gradient(load, unit, weights)

@@ -20,6 +20,7 @@ from typing import ClassVar, Final, Protocol, runtime_checkable
 import numpy as np
 
 from flowcore.cluster.snapshot import Bools, Int64s, NodeTable, Snapshot
+from flowcore.costs.flat_potential import FlatPotential
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.costs.scale import OMEGA
 from flowcore.model.cost_policy import CostWeights
@@ -183,7 +184,7 @@ class NetworkModel(CostModel, Protocol):
         ...
 
 
-class NetworkCostModel(ABC):
+class NetworkCostModel(FlatPotential, ABC):
     """A NetworkModel of which only ``name`` and ``network`` are missing.
 
     What other pods of the cluster pay does not depend on it: its nodes have no potential.
@@ -198,19 +199,3 @@ class NetworkCostModel(ABC):
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
         """See CostModel."""
         return np.full(len(load.taken), OMEGA, dtype=np.int64)
-
-    def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
-        """See CostModel."""
-        return np.zeros(load.pods.shape)
-
-    def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
-        """See CostModel."""
-        return np.zeros((*load.pods.shape, 4))
-
-    def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
-        return self.gradient(load, unit, weights)
-
-    def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
-        return self.gradient(load, unit, weights)

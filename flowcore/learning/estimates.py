@@ -62,23 +62,27 @@ def estimates(observations: Sequence[Observation], kinds: int) -> Estimates:
     """What finished pods of one kind tell, in hundredths; nothing where they are too few."""
     works: dict[str, int] = {}
     at = np.array([works.setdefault(each.work, len(works)) for each in observations], dtype=np.int64)
-    machines = sorted({each.machine for each in observations})
+    machines, runs_on, counts = np.unique(
+        [each.machine for each in observations], return_inverse=True, return_counts=True
+    )
     freedom = len(observations) - len(works) - kinds - len(machines) + 1
     if freedom < _LEAST_FREEDOM:
         return Estimates()
     # The machine that most ran on is the one that others are compared with.
-    counts = [sum(each.machine == machine for each in observations) for machine in machines]
-    base = machines[int(np.argmax(counts))]
-    others = [machine for machine in machines if machine != base]
-    rows = [(*each.beside, *(float(each.machine == machine) for machine in others)) for each in observations]
+    base = int(np.argmax(counts))
+    others = np.delete(np.arange(len(machines)), base)
+    beside = np.array([each.beside for each in observations])
+    inputs = np.hstack((beside, runs_on[:, np.newaxis] == others))
     parts, errors = _least_squares(
-        _within_works(np.array(rows), at),
+        _within_works(inputs, at),
         _within_works(np.array([[each.log_seconds] for each in observations]), at),
         freedom,
     )
     known = errors <= _MOST_ERROR
-    slower = {base: 1.0} | {
-        machine: float(np.exp(parts[kinds + place])) for place, machine in enumerate(others) if known[kinds + place]
+    slower = {str(machines[base]): 1.0} | {
+        str(machines[machine]): float(np.exp(parts[kinds + place]))
+        for place, machine in enumerate(others)
+        if known[kinds + place]
     }
     fastest = min(slower.values())
     return Estimates(

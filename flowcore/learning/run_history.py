@@ -7,15 +7,21 @@ to a number of pods of each kind. It is lost with its process, and begins again 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from heapq import nlargest
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from flowcore.learning.estimates import Estimates, Observation, estimates
 
+_Float64s = NDArray[np.float64]
+
 #: Finished pods of each kind that are learnt from, the newest.
 _MOST_OBSERVATIONS = 2_000
+#: Runs of each node whose pods are gone that are kept as neighbours, the newest.
+_MOST_GONE = 1_000
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -63,12 +69,7 @@ class RunHistory:
                     on_node[uid] = msgspec.structs.replace(run, end=max(now, run.start))
         for run in runs:
             self._by_node.setdefault(run.node, {})[run.uid] = run
-        for run in sorted((run for run in runs if run.done), key=lambda run: (run.end, run.uid)):
-            if run.uid not in self._learnt_from and run.end > run.start:
-                beside = self._beside(run, self._by_node[run.node].values(), now)
-                self._observations[run.kind].append(
-                    Observation(run.work, run.machine, beside, float(np.log(run.end - run.start)))
-                )
+        self._learn([run for run in runs if run.done and run.uid not in self._learnt_from], now)
         self._learnt_from = {run.uid for run in runs if run.done}
         self._forget(known)
 
@@ -90,21 +91,72 @@ class RunHistory:
         """What is known, of each kind."""
         return tuple(estimates(self.observations(kind), self._kinds) for kind in range(self._kinds))
 
-    def _beside(self, run: Run, on_node: Iterable[Run], now: float) -> tuple[float, ...]:
-        """How many pods of each kind ran beside it, on average over its time."""
-        found = [0.0] * self._kinds
-        for other in on_node:
-            if other.uid != run.uid:
-                both = min(other.end or now, run.end) - max(other.start, run.start)
-                found[other.kind] += max(both, 0.0) / (run.end - run.start)
-        return tuple(found)
+    def _learn(self, done: Sequence[Run], now: float) -> None:
+        """Learns from runs that are new, of each kind from the newest: older ones would only be replaced by them."""
+        by_kind: list[list[Run]] = [[] for _ in range(self._kinds)]
+        for run in done:
+            if run.end > run.start:
+                by_kind[run.kind].append(run)
+        newest = [run for runs in by_kind for run in nlargest(_MOST_OBSERVATIONS, runs, key=_end)[::-1]]
+        by_node: dict[str, list[Run]] = {}
+        for run in newest:
+            by_node.setdefault(run.node, []).append(run)
+        beside: dict[str, tuple[float, ...]] = {}
+        for node, learnt in by_node.items():
+            rows = _beside(learnt, self._by_node[node].values(), self._kinds, now)
+            beside |= {run.uid: tuple(row) for run, row in zip(learnt, rows.tolist(), strict=True)}
+        for run in newest:
+            seconds = float(np.log(run.end - run.start))
+            self._observations[run.kind].append(Observation(run.work, run.machine, beside[run.uid], seconds))
 
     def _forget(self, known: set[str]) -> None:
-        """Drops runs that ended before all those began that are still to be learnt from."""
+        """Drops runs that ended before all those began that are still to be learnt from, and those beyond the limit."""
         for node, on_node in list(self._by_node.items()):
             earliest = min((run.start for run in on_node.values() if not run.end), default=float("inf"))
-            kept = {uid: run for uid, run in on_node.items() if not run.end or run.end > earliest or uid in known}
+            kept = {uid: run for uid, run in on_node.items() if not run.end or uid in known}
+            gone = [run for uid, run in on_node.items() if run.end > earliest and uid not in known]
+            kept |= {run.uid: run for run in nlargest(_MOST_GONE, gone, key=_end)}
             if kept:
                 self._by_node[node] = kept
             else:
                 del self._by_node[node]
+
+
+def _end(run: Run) -> tuple[float, str]:
+    return run.end, run.uid
+
+
+def _beside(learnt: Sequence[Run], on_node: Collection[Run], kinds: int, now: float) -> _Float64s:
+    """float64[R, K]: how many pods of each kind ran beside each of R runs, on average over its time.
+
+    The time that pods of a kind ran together up to a moment is found by look-ups in their sorted starts and ends. So
+    the work grows with the number of runs on the node, not with its square.
+
+    Args:
+        learnt: the R runs.
+        on_node: all runs on their node, these included.
+    """
+    # Times count from here, so that sums of many of them stay exact enough.
+    origin = min(run.start for run in learnt)
+    spans = np.array([(run.start, run.end) for run in learnt]) - origin
+    of_kind: list[list[tuple[float, float]]] = [[] for _ in range(kinds)]
+    for run in on_node:
+        of_kind[run.kind].append((run.start, max(run.end or now, run.start)))
+    together = np.zeros((len(learnt), kinds))
+    for kind, ran in enumerate(of_kind):
+        if ran:
+            # What was before the first of the runs does not count.
+            times = np.sort(np.maximum(np.array(ran) - origin, 0.0), axis=0)
+            passed = _passed(spans, times[:, 0]) - _passed(spans, times[:, 1])
+            together[:, kind] = passed[:, 1] - passed[:, 0]
+    beside: _Float64s = together / (spans[:, 1:] - spans[:, :1])
+    # A run is not its own neighbour.
+    beside[np.arange(len(learnt)), [run.kind for run in learnt]] -= 1.0
+    return np.maximum(beside, 0.0)
+
+
+def _passed(moments: _Float64s, times: _Float64s) -> _Float64s:
+    """float64, shaped as the moments: the sum of the seconds that passed since each of the sorted times before it."""
+    before = np.searchsorted(times, moments)
+    sums: _Float64s = np.concatenate(([0.0], np.cumsum(times)))
+    return before * moments - sums[before]

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 
 from flowcore.classes import Group, VerdictCache, group
-from flowcore.classes.invalidation import NODE_STATE_EVENTS
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs import MODELS, unscheduled_prices
-from flowcore.costs.arcs import arc_costs
 from flowcore.costs.data_locality import priced_classes
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
-from flowcore.costs.potential import NodePotential, mean_size
+from flowcore.costs.potential import NodePotential
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.costs.unscheduled import price_growth
 from flowcore.filters import round_invariant_fits
 from flowcore.filters.registry import PORTS
-from flowcore.model.cost_policy import Utilisation
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
-from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS
+from flowcore.model.resources import PODS
+from flowcore.problem.placement_prices import price_placements
 from flowcore.shares.urgency import urgencies
 from flowcore.topology.build_constraints import topology_constraints_of
 from flowcore.topology.constraints import TopologyConstraints
-from flowcore.topology.counters import DomainCounter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,34 +113,6 @@ def _counts(found: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCach
     return counts
 
 
-def _first_increase(
-    size: Float64s, potential: NodePotential, before: Int64s, snapshot: Snapshot, load: Load, cache: VerdictCache
-) -> Int64s:
-    def price(part: Snapshot, at: Int64s | None) -> Int64s:
-        if at is None:
-            return potential.increase(load, size, before)
-        return potential.increase(replace(load.at(at), table=part.table), size)
-
-    return cache.values("first slots", (potential, size.tobytes()), NODE_STATE_EVENTS, snapshot, price)
-
-
-def _fullest(groups: Sequence[Group], sizes: Sequence[Float64s], snapshot: Snapshot, load: Load) -> Load:
-    """No node is fuller than this after the round: requests take what is free, and pods may count for more."""
-    columns = [
-        snapshot.resources.index(name) if name in snapshot.resources else -1 for name in (CPU, MEMORY, BANDWIDTH)
-    ]
-    known = np.array(columns) >= 0
-    beyond, pods = np.zeros(3), 0
-    for found, size in zip(groups, sizes, strict=True):
-        more = size - np.where(known, snapshot.vector(found.pod_class.requests)[columns], 0)
-        if (more > 0).any():
-            beyond, pods = np.maximum(beyond, more), pods + len(found.pods)
-    free = np.where(known, np.maximum(snapshot.free[:, columns], 0), 0)
-    room = np.maximum(load.pods_allowed - load.pods, 0)
-    taken = load.taken + free + np.minimum(room, pods)[:, np.newaxis] * beyond
-    return replace(load, taken=taken, pods=load.pods + room)
-
-
 def _without_idle_needs(classes: Mapping[PodClass, PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
     """Also without needs of NUMA zones, where no kubelet refuses pods for them."""
     if snapshot.numa is not None and snapshot.numa.any_single:
@@ -154,17 +122,6 @@ def _without_idle_needs(classes: Mapping[PodClass, PodClass], snapshot: Snapshot
         if pod_class.numa is not None and not pod_class.numa.everywhere:
             found[pod_class] = msgspec.structs.replace(found.get(pod_class, pod_class), numa=None)
     return found
-
-
-def _most_suffered(groups: Sequence[Group], constraints: Sequence[TopologyConstraints], load: Load) -> list[int]:
-    """What a pod of each group costs at most beside pods of the round on its node."""
-    raised = Counter[DomainCounter]()
-    for found, each in zip(groups, constraints, strict=True):
-        for counter in each.increments:
-            raised[counter] += len(found.pods)
-    room = int(np.maximum(load.pods_allowed - load.pods, 0).max(initial=0))
-    penalties = [each.soft_constraints.penalties if each.soft_constraints else () for each in constraints]
-    return [sum(cost * min(raised[counter], room) for counter, cost in each) for each in penalties]
 
 
 def demands_of(
@@ -184,38 +141,13 @@ def demands_of(
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
     groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
-    costs = [policies[found.policy].cost for found in groups]
     sizes = [
-        counted_amounts(found.pod_class.requests, found.foreseen, cost.utilisation)
-        for found, cost in zip(groups, costs, strict=True)
+        counted_amounts(found.pod_class.requests, found.foreseen, policies[found.policy].cost.utilisation)
+        for found in groups
     ]
-    loads = {Utilisation.REQUESTED: load} | {
-        each: Load.of(snapshot, each)
-        for each in dict.fromkeys(cost.utilisation for cost in costs)
-        if each is not Utilisation.REQUESTED
-    }
     allowed = [round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter) for found in groups]
     constraints = topology_constraints_of([(found.pod_class, found.signature) for found in groups], snapshot)
-    suffered = _most_suffered(groups, constraints, load)
-    arcs, firsts, potentials, dearest = [], [], [], 0
-    unit = mean_size(sizes, [len(found.pods) for found in groups], loads.values())
-    fullest = {utilisation: _fullest(groups, sizes, snapshot, each) for utilisation, each in loads.items()}
-    steepest: dict[NodePotential, Float64s] = {}
-    values: dict[NodePotential, Int64s] = {}
-    for found, cost, size, nodes, penalties in zip(groups, costs, sizes, allowed, suffered, strict=True):
-        model, start = models[cost.model], loads[cost.utilisation]
-        potential = NodePotential.of(model, cost, unit)
-        if potential not in steepest:
-            steepest[potential] = potential.steepest(fullest[cost.utilisation])
-            values[potential] = potential.values(start)
-        # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
-        arc = arc_costs(found, size, start, snapshot, nodes, cost, model)
-        arcs.append(arc)
-        firsts.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
-        potentials.append(potential)
-        if nodes.any() and not policies[found.policy].unscheduled.wait_for_cheaper_node:
-            slopes = steepest[potential][nodes]
-            dearest = max(dearest, int(arc[nodes].max() + (slopes @ np.append(size, 1.0)).max()) + 1 + penalties)
+    placing = price_placements(groups, sizes, allowed, constraints, snapshot, load, policies, models, cache)
     everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
     everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
     offering = np.maximum((snapshot.allocatable > 0).sum(axis=0), 1)
@@ -223,7 +155,7 @@ def demands_of(
     tenths = [10 * float((each * offering / everything).max()) for each in requests]
     counts = [_counts(found, nodes, snapshot, cache) for found, nodes in zip(groups, allowed, strict=True)]
     placeable = [bool(each.any()) for each in counts]
-    prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, dearest, urgencies(snapshot))
+    prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, placing.dearest, urgencies(snapshot))
     dominant_shares = [float((each / everything).max()) for each in requests]
     queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -dominant_shares[at], at))
     queue_ranks = {at: turn for turn, at in enumerate(queue)}
@@ -231,14 +163,14 @@ def demands_of(
         Demand(
             group=found,
             policy=policies[found.policy],
-            potential=potentials[at],
+            potential=placing.potentials[at],
             requests=requests[at],
             size=sizes[at],
             allowed=allowed[at],
             compared=allowed[at],
             counts=counts[at],
-            arc=arcs[at],
-            first_increase=firsts[at],
+            arc=placing.arcs[at],
+            first_increase=placing.first_increases[at],
             prices=prices[at],
             dominant_share=dominant_shares[at],
             constraints=constraints[at],

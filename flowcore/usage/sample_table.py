@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from flowcore.model.usage import UsageSample
 
 _Key = TypeVar("_Key", bound=Hashable)
+_Source = TypeVar("_Source", bound=Hashable)
 _FIRST_ROWS = 64
 
 
@@ -74,11 +76,14 @@ class SampleTable(Generic[_Key]):
         values = [(each.timestamp, each.window, each.cpu_milli, each.memory_bytes) for each in samples.values()]
         self._write(rows[newer], np.array(values)[newer])
 
-    def append(self, key: _Key, samples: Sequence[UsageSample]) -> None:
-        """Adds samples of one thing, whenever they were taken."""
-        row = np.array([self.row(key)])
-        for each in samples:
-            self._write(row, np.array([[each.timestamp, each.window, each.cpu_milli, each.memory_bytes]]))
+    def copy(self, key: _Key, source: SampleTable[_Source], source_key: _Source) -> None:
+        """Adds the samples of a thing in another table, whenever they were taken."""
+        turns, row = source.turns(source_key)[-self._samples :], self.row(key)
+        at = source.row(source_key), turns % source._samples
+        to = row, (int(self._written[row]) + np.arange(len(turns))) % self._samples
+        self._timestamps[to], self._windows[to] = source._timestamps[at], source._windows[at]
+        self._amounts[to] = source._amounts[at]
+        self._written[row] += len(turns)
 
     def drop(self, key: _Key) -> None:
         """Forgets a thing."""
@@ -98,16 +103,30 @@ class SampleTable(Generic[_Key]):
 
     def all_of(self, key: _Key) -> list[UsageSample]:
         """All samples of a thing in the order in which they came."""
-        row = self._rows.get(key)
-        if row is None:
-            return []
-        written = int(self._written[row])
-        return [self._sample(row, turn) for turn in range(max(0, written - self._samples), written)]
+        return [self._sample(self._rows[key], int(turn)) for turn in self.turns(key)] if key in self._rows else []
 
-    def amounts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64[M, 2]: cpu and memory of all samples of these rows."""
-        there = np.arange(self._samples) < self._written[rows, np.newaxis]
-        found: NDArray[np.int64] = self._amounts[rows][there]
+    def turns(self, key: _Key) -> NDArray[np.int64]:
+        """Which samples of a thing are kept: their positions among all that were ever written."""
+        written = int(self._written[self._rows[key]])
+        return np.arange(max(0, written - self._samples), written)
+
+    def counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64[M]: how many samples each of these rows has."""
+        return np.minimum(self._written[rows], self._samples).astype(np.int64)
+
+    def amounts(self, rows: NDArray[np.int64], every: float = 1.0) -> NDArray[np.int64]:
+        """int64[M, 2]: cpu and memory of the samples of these rows.
+
+        Args:
+            every: at least 1; of so many samples one is taken, at equal distances.
+        """
+        counts = self.counts(rows)
+        ends = np.cumsum(counts)
+        total = int(counts.sum())
+        taken = math.ceil(total / every)
+        chosen = np.arange(taken) * total // max(1, taken)
+        which = np.searchsorted(ends, chosen, "right")
+        found: NDArray[np.int64] = self._amounts[rows[which], chosen - (ends - counts)[which]]
         return found
 
     def rows_by_tag(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -21,8 +21,11 @@ STALE_AFTER = 180.0
 LEAST_SAMPLES = 5
 #: Samples of pods that are gone, kept of each class.
 _OF_PODS_GONE = 100
-#: Beyond so many classes those without pods are forgotten, the ones with the oldest samples first.
-_MOST_CLASSES = 10_000
+#: Of classes without pods so many are kept, those with the newest samples.
+_MOST_IDLE_CLASSES = 10_000
+#: Of a class with more samples about so many are looked at. A prime: pods have equally many samples, and of each
+#: another one is to be chosen.
+_MOST_SAMPLES = 1999
 #: What is foreseen is rounded up to so many digits: pods whose classes hardly differ stay interchangeable.
 _DIGITS = 2
 
@@ -60,7 +63,7 @@ class UsageStore:
         self._class_at: dict[int, UsageClass] = {}
         #: Of each node: when, and bits per second.
         self._bandwidth: dict[str, tuple[float, int]] = {}
-        #: Both hold until new samples of pods come.
+        #: Both hold until ``refresh``.
         self._foreseen: dict[UsageClass, tuple[int, int] | None] = {}
         self._rows_by_class: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
 
@@ -86,7 +89,7 @@ class UsageStore:
         return [_unknown(name) for name in measured if name not in known]
 
     def put_pods(self, samples: Mapping[str, UsageSample], class_of: Callable[[str], UsageClass | None]) -> None:
-        """Takes samples of pods by key.
+        """Takes samples of pods by key; ``refresh`` makes them count in what is foreseen.
 
         Args:
             class_of: the class of a pod; None: no such pod is known, so the sample is left out.
@@ -94,9 +97,6 @@ class UsageStore:
         classes = {key: class_of(key) for key in samples}
         known = {key: sample for key, sample in samples.items() if classes[key] is not None}
         self._pods.put(known, [self._class_row(found) for key in known if (found := classes[key]) is not None])
-        self._foreseen, self._rows_by_class = {}, None
-        if len(self._classes) > _MOST_CLASSES:
-            self._forget_classes()
 
     def drop_node(self, name: str) -> None:
         """The node is gone."""
@@ -106,18 +106,29 @@ class UsageStore:
     def drop_pod(self, key: str) -> None:
         """The pod has ended or is gone; what it used stays with its class."""
         if key in self._pods:
-            self._classes.append(self._class_at[self._pods.tag(key)], self._pods.all_of(key))
+            self._classes.copy(self._class_at[self._pods.tag(key)], self._pods, key)
             self._pods.drop(key)
-            self._rows_by_class = None
 
-    def retain(self, nodes: Container[str], pods: Container[str]) -> None:
-        """Drops all other nodes and pods."""
-        for name in [name for name in (*self._nodes, *self._bandwidth) if name not in nodes]:
-            self.drop_node(name)
-        for key in [key for key in self._pods if key not in pods]:
-            self.drop_pod(key)
+    def refresh(self) -> None:
+        """Makes all samples count in what is foreseen, and forgets classes without pods if there are too many.
+
+        It costs much in a large cluster: call it once after all samples of a poll.
+        """
+        self._foreseen, self._rows_by_class = {}, None
+        if len(self._classes) > _MOST_IDLE_CLASSES:
+            self._forget_classes()
 
     # --- what is known ---
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of all nodes of which there is anything."""
+        return list({**dict.fromkeys(self._nodes), **self._bandwidth})
+
+    @property
+    def pods(self) -> list[str]:
+        """Keys of all pods with samples."""
+        return list(self._pods)
 
     def node_sample(self, name: str) -> UsageSample | None:
         """The newest sample of a node, however old."""
@@ -135,7 +146,7 @@ class UsageStore:
     def foreseen(self, usage_class: UsageClass) -> tuple[int, int] | None:
         """Cpu (milli-cores) and memory (bytes) that a pod of a class is expected to use; None: too few samples.
 
-        The percentile of all samples of the class's pods, those that are gone included.
+        The percentile of the samples of the class's pods, those that are gone included.
         """
         if usage_class not in self._foreseen:
             self._foreseen[usage_class] = self._foresee(usage_class)
@@ -180,22 +191,23 @@ class UsageStore:
             self._rows_by_class = self._pods.rows_by_tag()
         row = self._classes.row(usage_class)
         rows, tags = self._rows_by_class
-        mine = slice(np.searchsorted(tags, row, "left"), np.searchsorted(tags, row, "right"))
-        samples = np.concatenate([self._pods.amounts(rows[mine]), self._classes.amounts(np.array([row]))])
+        tag = np.int32(row)  # of another type numpy would first copy all tags
+        mine = slice(np.searchsorted(tags, tag, "left"), np.searchsorted(tags, tag, "right"))
+        gone = np.array([row])
+        count = int(self._pods.counts(rows[mine]).sum() + self._classes.counts(gone).sum())
+        every = max(1.0, count / _MOST_SAMPLES)
+        samples = np.concatenate([self._pods.amounts(rows[mine], every), self._classes.amounts(gone, every)])
         if len(samples) < LEAST_SAMPLES:
             return None
         cpu, memory = np.percentile(samples, self._percentile, axis=0, method="inverted_cdf").tolist()
         return max(1, _rounded_up(int(cpu))), max(1, _rounded_up(int(memory)))
 
     def _forget_classes(self) -> None:
-        in_use = {self._pods.tag(key) for key in self._pods}
-        for usage_class in self._classes.oldest_first():
-            if len(self._classes) <= _MOST_CLASSES:
-                break
-            row = self._classes.row(usage_class)
-            if row not in in_use:
-                self._classes.drop(usage_class)
-                del self._class_at[row]
+        in_use = set(np.unique(self._pods.rows_by_tag()[1]).tolist())
+        idle = [each for each in self._classes.oldest_first() if self._classes.row(each) not in in_use]
+        for usage_class in idle[: max(0, len(idle) - _MOST_IDLE_CLASSES)]:
+            del self._class_at[self._classes.row(usage_class)]
+            self._classes.drop(usage_class)
 
 
 def _unknown(node: str) -> str:

@@ -1,6 +1,9 @@
 """What is learnt from finished pods: true slowdowns are found, and what is not known is not claimed."""
 
 import random
+import sys
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -89,6 +92,79 @@ def test_a_pod_is_learnt_from_once_and_nodes_are_forgotten() -> None:
     again = RunHistory(1)
     again.update(pods, 400.0)
     assert again.observations(WEB) == history.observations(WEB)
+
+
+times = st.integers(0, 30).map(float)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), times, times, st.booleans()), min_size=1, max_size=12))
+def test_neighbours_are_counted_pair_by_pair(drawn: list[tuple[int, float, float, bool]]) -> None:
+    """The mean number of neighbours is the sum over all other pods of the node of the part of the run they share."""
+    now, runs = 40.0, []
+    for at, (kind, start, took, done) in enumerate(drawn):
+        runs.append(Run(str(at), "n0", kind, "", str(at), start, start + took if done else 0.0, done))
+    history = RunHistory(3)
+    history.update(runs, now)
+    for kind in range(3):
+        expected = {}
+        for run in runs:
+            if run.done and run.kind == kind and run.end > run.start:
+                beside = [0.0] * 3
+                for other in runs:
+                    if other is not run:
+                        shared = min(other.end or now, run.end) - max(other.start, run.start)
+                        beside[other.kind] += max(shared, 0.0) / (run.end - run.start)
+                expected[run.work] = beside
+        found = {each.work: each.beside for each in history.observations(kind)}
+        assert found == {work: pytest.approx(beside) for work, beside in expected.items()}
+
+
+def lines_run(call: Any) -> int:
+    """How many lines of Python a call runs."""
+    count, before = 0, sys.gettrace()
+
+    def trace(_frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def jobs_of_one_node(count: int) -> list[Run]:
+    return [finished(f"job{at}", "n0", WEB, at, at + 20.0) for at in range(count)]
+
+
+def test_work_grows_with_the_finished_pods_of_a_node_not_with_their_square() -> None:
+    """Twice the pods of one node take about twice the steps."""
+    few, many = (lines_run(lambda n=n: RunHistory(1).update(jobs_of_one_node(n), 5_000.0)) for n in (300, 600))
+    assert many < 2.5 * few
+
+
+def test_the_newest_pods_are_learnt_from_first() -> None:
+    """Of more new pods than are kept, in whatever order they come; the others are never learnt from."""
+    runs = jobs_of_one_node(2_100)
+    random.Random(1).shuffle(runs)
+    history = RunHistory(1)
+    for _ in range(2):
+        history.update(runs, 5_000.0)
+        assert [each.work for each in history.observations(WEB)] == [f"job{at}" for at in range(100, 2_100)]
+
+
+def test_a_long_run_does_not_keep_every_neighbour_it_ever_had() -> None:
+    """However many short pods come and go beside it, a limited number is kept of those that are gone."""
+    history, service = RunHistory(2), Run("service", "n0", NOISY, "", "service", 0.0)
+    for begin in range(0, 3_000, 500):
+        short = [finished(f"job{at}", "n0", WEB, at, at + 1.0) for at in range(begin, begin + 500)]
+        history.update([service, *short], begin + 600.0)
+    history.update([service], 4_000.0)
+    assert history.runs == 1_001
 
 
 def test_what_is_learnt_takes_the_place_of_what_is_stated() -> None:

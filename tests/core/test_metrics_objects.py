@@ -75,6 +75,15 @@ def test_a_bad_sample_is_refused_with_its_object_and_field(changed: dict[str, An
         to_node_sample(_node(**changed), _NOW)
 
 
+@pytest.mark.parametrize("value", [b'"\xff"', b"[" * 100_000 + b"]" * 100_000])
+@pytest.mark.parametrize("field", [b"window", b"metadata"])
+def test_bytes_that_nobody_can_read_are_one_bad_sample(field: bytes, value: bytes) -> None:
+    """Texts that are not UTF-8 and values nested without end are refused as any other bad sample."""
+    rest = b', "metadata": {"name": "n1"}' if field == b"window" else b""
+    with pytest.raises(ModelError, match=r"^NodeMetrics"):
+        to_node_sample(b'{"' + field + b'": ' + value + rest + b"}", _NOW)
+
+
 def test_a_sample_may_lie_a_little_in_the_future() -> None:
     """Clocks that differ by less than a minute spoil nothing."""
     assert to_node_sample(_node(timestamp="2026-10-14T11:47:30Z"), _NOW)[1].timestamp == _NOW + 50

@@ -32,8 +32,9 @@ def _classes(key: str) -> UsageClass | None:
     return {"web": _WEB, "job": _JOB}.get(key.partition("-")[0])
 
 
-def _put(store: UsageStore, prefix: str, cpus: list[int], at: float = _NOW) -> None:
-    store.put_pods({f"{prefix}-{place}": _sample(cpu, at=at) for place, cpu in enumerate(cpus)}, _classes)
+def _put(store: UsageStore, prefix: str, cpus: list[int], at: float = _NOW, memory: int = _GIB) -> None:
+    store.put_pods({f"{prefix}-{place}": _sample(cpu, memory, at=at) for place, cpu in enumerate(cpus)}, _classes)
+    store.refresh()
 
 
 keys = st.sampled_from("abc")
@@ -133,7 +134,7 @@ def test_a_sample_that_is_polled_twice_counts_once() -> None:
 def test_pods_without_any_use_are_not_foreseen_to_use_nothing() -> None:
     """Else any number of them would be free."""
     store = _store()
-    store.put_pods({f"web-{at}": _sample(0, 0) for at in range(9)}, _classes)
+    _put(store, "web", [0] * 9, memory=0)
     assert store.foreseen(_WEB) == (1, 1)
 
 
@@ -183,12 +184,18 @@ def test_stale_samples_do_not_count(age: float, measured: bool) -> None:  # noqa
 
 
 def test_what_is_gone_is_forgotten() -> None:
-    """After ``retain`` nothing is known of other nodes; what other pods used stays with their class."""
+    """Of a node that is dropped nothing is known; what a pod used that is dropped stays with its class."""
     store = _store()
     store.put_nodes({"n1": _sample(1), "n2": _sample(2)}, {"n1", "n2"})
     store.put_bandwidth({"n2": 5}, _NOW, {"n2"})
     _put(store, "web", [100] * 6)
-    store.retain({"n1"}, {"web-0"})
+    assert store.nodes == ["n1", "n2"]
+    assert store.pods == [f"web-{place}" for place in range(6)]
+    store.drop_node("n2")
+    for key in store.pods[1:]:
+        store.drop_pod(key)
+    store.refresh()
+    assert (store.nodes, store.pods) == (["n1"], ["web-0"])
     assert store.node_sample("n2") is None
     assert store.measured_load("n2", (), _NOW).is_empty
     assert store.node_sample("n1") is not None
@@ -198,13 +205,58 @@ def test_what_is_gone_is_forgotten() -> None:
 
 
 def test_classes_without_pods_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of classes stays limited; those with pods stay, and of the others the youngest."""
-    monkeypatch.setattr("flowcore.usage.store._MOST_CLASSES", 3)
-    store = _store()
-    found = [UsageClass("shop", (f"image{at}",)) for at in range(6)]
+    """All classes with pods stay, however many they are, and of the others the youngest."""
+    monkeypatch.setattr("flowcore.usage.store._MOST_IDLE_CLASSES", 2)
+    store = _store(5)
+    found = [UsageClass("shop", (f"image{at}",)) for at in range(8)]
     for at, usage_class in enumerate(found):
         for sample in range(5):
-            store.put_pods({"a": _sample(100, at=_NOW + 10 * at + sample)}, lambda _key, mine=usage_class: mine)
-            store.drop_pod("a")
-    store.put_pods({"b": _sample(100)}, lambda _: found[0])
-    assert [usage_class for usage_class in found if store.foreseen(usage_class) is not None] == found[-2:]
+            store.put_pods({f"{at}": _sample(100, at=_NOW + 10 * at + sample)}, lambda _key, mine=usage_class: mine)
+        if at >= 4:
+            store.drop_pod(f"{at}")
+    store.refresh()
+    assert [usage_class for usage_class in found if store.foreseen(usage_class) is not None] == found[:4] + found[6:]
+
+
+def test_of_a_pod_that_is_gone_its_last_samples_stay() -> None:
+    """Also where a pod has more samples than are kept of a class, and where others went before it."""
+    store = _store(150)
+    for key, cpu in (("web-0", 1), ("web-1", 9)):
+        for turn in range(150):
+            use = cpu if turn < 50 else 100 * cpu
+            store.put_pods({key: _sample(use, at=_NOW + turn)}, _classes)
+        store.drop_pod(key)
+        store.refresh()
+        assert store.foreseen(_WEB) == (100 * cpu, 1_100_000_000)
+        row = np.array([store._classes.row(_WEB)])
+        assert store._classes.amounts(row)[:, 0].tolist() == [100 * cpu] * 100
+
+
+@settings(max_examples=examples(30))
+@given(st.integers(0, 2**32), st.integers(1, 20), st.integers(200, 3000))
+def test_a_large_class_is_foreseen_from_a_part_of_its_samples(seed: int, samples: int, pods: int) -> None:
+    """It lies between nearby percentiles of all samples, however pods and times differ, and is the same each time."""
+    random = np.random.default_rng(seed)
+    store, truth = _store(samples), []
+    usual = random.integers(100, 10_000, pods)
+    for turn in range(samples):
+        used = (usual * random.uniform(0.8, 1.2, pods) * (1 + turn / samples)).astype(int).tolist()
+        truth += used
+        _put(store, "web", used, at=_NOW + turn)
+    found = store.foreseen(_WEB)
+    assert found is not None
+    low, high = np.percentile(truth, [92, 98])
+    assert low <= found[0] <= 1.1 * high
+    store.refresh()
+    assert store.foreseen(_WEB) == found
+
+
+def test_what_is_foreseen_changes_only_with_a_whole_poll() -> None:
+    """Samples come in bursts: until the last one, pods of one class are foreseen to use the same."""
+    store = _store()
+    _put(store, "web", [100] * 5)
+    before = store.foreseen(_WEB)
+    store.put_pods({f"web-{place}": _sample(900, at=_NOW + 30) for place in range(5)}, _classes)
+    assert store.foreseen(_WEB) == before
+    store.refresh()
+    assert store.foreseen(_WEB) == (900, 1_100_000_000)

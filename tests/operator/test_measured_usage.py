@@ -97,7 +97,10 @@ class Driven:
         self.usage.store.put_nodes({node: UsageSample(now, 30, use, GI) for node, use in cpu.items()}, cluster.nodes)
         samples = {key: UsageSample(now, 30, use, GI) for key, use in (pods or {}).items()}
         self.usage.store.put_pods(samples, self.usage._class_of)
-        self.usage.store.retain(cluster.nodes, cluster.pods)
+        for key in self.usage.store.pods:
+            if key not in cluster.pods:
+                self.usage.store.drop_pod(key)
+        self.usage.store.refresh()
         self.usage.polls += 1
 
     def happen(self, kind: str, what: Any) -> None:

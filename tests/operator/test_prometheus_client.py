@@ -1,8 +1,10 @@
 """Queries of a Prometheus that answers what no real one would; a real one is asked in tests/e2e."""
 
 import asyncio
+import json
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from support.fake_api import listening
@@ -49,12 +51,14 @@ def test_values_by_node() -> None:
         (sample("bad", "1", NOW + 3600), "query cpu: node bad: time: it lies 3600 s in the future"),
         (sample("good", "2"), "query cpu: node good: there are two samples of it: write sum by (node) (...)"),
         (sample(None, "1"), "query cpu: sample: it has no label node: write sum by (node) (...)"),
+        (sample("bad", "NOT UTF-8"), "query cpu: sample: 'utf-8' codec can't decode byte 0xff"),
         ({"value": [NOW, "1"]}, "query cpu: sample: Object missing required field `metric`"),
     ],
 )
 def test_one_bad_sample(bad: Any, sentence: str) -> None:
     """It is refused with a sentence that names the query and the node; the others count."""
-    found = asyncio.run(ask(vector(sample("good", "1"), bad, sample("other", "3"))))
+    body = json.dumps(vector(sample("good", "1"), bad, sample("other", "3"))).encode()
+    found = asyncio.run(ask(body.replace(b"NOT UTF-8", b"\xff")))
     assert found.values == {"good": (NOW, 1.0), "other": (NOW, 3.0)}
     (refused,) = found.refused
     assert refused.startswith(sentence)
@@ -69,6 +73,8 @@ def test_one_bad_sample(bad: Any, sentence: str) -> None:
         (vector() | {"data": {"resultType": "scalar", "result": [1, "2"]}}, 200, "the result is a scalar"),
         (b"<html>login</html>", 200, "200: <html>login</html>"),
         (b'{"status": "success"}', 200, "200: {"),
+        (b'{"status": "\xff"}', 200, "200: {"),
+        (b'{"status": "success", "data": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 200, "200: {"),
     ],
 )  # fmt: skip
 def test_no_samples(body: Any, status: int, problem: str) -> None:
@@ -78,13 +84,33 @@ def test_no_samples(body: Any, status: int, problem: str) -> None:
 
 
 def test_nobody_answers() -> None:
-    """The error names the server."""
+    """The error names the server, without the password in the URL."""
 
     async def lonely() -> None:
         async with listening(web.Application()) as port:
             pass
-        async with connect_prometheus(f"http://127.0.0.1:{port}") as client:
+        async with connect_prometheus(f"http://reader:secret@127.0.0.1:{port}") as client:
             await client.node_values("cpu", "up", NOW)
 
-    with pytest.raises(QueryFailed, match=r"http://127\.0\.0\.1:\d+ does not answer: "):
+    with pytest.raises(QueryFailed, match=r"^http://127\.0\.0\.1:\d+/? does not answer: "):
         asyncio.run(lonely())
+
+
+def test_the_password_of_the_url_is_sent() -> None:
+    """As basic authentication; no sentence shows it, see above."""
+    seen: list[str | None] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization"))
+        return web.json_response(vector())
+
+    async def run() -> None:
+        app = web.Application()
+        app.router.add_get("/api/v1/query", answer)
+        async with listening(app) as port:
+            for login in ("reader:secret@", ""):
+                async with connect_prometheus(f"http://{login}127.0.0.1:{port}") as client:
+                    await client.node_values("cpu", "up", NOW)
+
+    asyncio.run(run())
+    assert seen == [aiohttp.BasicAuth("reader", "secret").encode(), None]

@@ -1,7 +1,9 @@
 """Polls of an API metrics.k8s.io that is absent, away, forbidden, or says what no metrics-server would say."""
 
 import asyncio
+import json
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.settings import UsageSettings
 from thalweg_operator.usage.poller import UsagePoller
+from thalweg_operator.yielding import BURST
 
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.cluster import Cluster
 from flowcore.costs import BUILT_IN_MODELS
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.usage import MeasuredLoad, UsageClass
+from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
 
 NOW = 1_700_000_000.0
 GI = 2**30
@@ -228,3 +231,51 @@ def test_nobody_asks(tmp_path: Path) -> None:
     assert poller.store.measured_load("a", (), NOW).is_empty
     assert poller.report is None
     assert scene.metric("thalweg_usage_nodes", state="measured") == 0
+
+
+def test_a_poll_survives_any_one_object(tmp_path: Path) -> None:
+    """Texts that are not UTF-8 and values nested without end: each is a refused sample, and the others count."""
+    scene = Scene()
+    items = [json.dumps(node_metrics(name)).encode() for name in ("a", "b")]
+    bad = b'{"metadata": {"name": "\xff"}}', b'{"metadata": {"name": "b"}, "x": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+    scene.server.instead = web.Response(
+        body=b'{"metadata": {}, "items": [' + b", ".join((items[0], *bad, items[1])) + b"]}"
+    )
+    poller = scene.polls(tmp_path)
+    assert [poller.store.is_measured(node, NOW) for node in ("a", "b")] == [True, True]
+    assert poller.report is not None
+    assert poller.report.refused == len(bad) + len([*items, *bad])  # the same list comes for pods, and none is one
+
+
+def test_long_sentences_are_cut(tmp_path: Path) -> None:
+    """What strangers write fits into a condition, whose message has at most 32,768 characters."""
+    scene = Scene()
+    scene.server.items["nodes"] = [node_metrics("a"), node_metrics("b"), node_metrics("b", window="x" * 100_000)]
+    assert len(scene.polls(tmp_path).condition()[2]) < 32_768
+    scene.server.instead = web.Response(status=403, body=b'{"message": "' + b"x" * 100_000 + b'"}')
+    assert len(scene.polls(tmp_path).condition()[2]) < 32_768
+
+
+def test_many_pods_that_are_gone_leave_other_tasks_their_turn(tmp_path: Path) -> None:
+    """Between two turns of the event loop a poll drops no more pods than a burst."""
+    scene = Scene()
+    sizes: list[int] = []
+    pods = [f"p{at}" for at in range(1000)]
+
+    async def watch(poller: UsagePoller) -> None:
+        while True:
+            sizes.append(len(poller.store.pods))
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        async with serving(scene.server.app(), tmp_path) as api:
+            poller = UsagePoller(api, scene.cluster, UsageSettings(), scene.metrics, BadInput(scene.metrics))
+            samples = {f"ns/{name}": UsageSample(NOW, 30, 1, 1) for name in pods}
+            poller.store.put_pods(samples, lambda _: CLASS)
+            watching = asyncio.create_task(watch(poller))
+            await poller.poll(None)
+            watching.cancel()
+
+    asyncio.run(run())
+    assert sizes[-1] < sizes[0] == len(pods)
+    assert max(before - after for before, after in pairwise(sizes)) <= BURST

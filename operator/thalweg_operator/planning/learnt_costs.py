@@ -32,6 +32,8 @@ class _Learner:
     #: The policy's costs as it states them, and with what is learnt.
     stated: CostPolicy
     learnt: CostPolicy
+    #: What was known of each kind at the last look.
+    found: tuple[Estimates, ...]
 
 
 class LearntCosts:
@@ -65,7 +67,7 @@ class LearntCosts:
         now, pods = self._wall_clock(), list(self._cluster.pods.values())
         runs = [run async for pod in yielding(pods) if (run := reader.read(pod)) is not None]
         # In a thread: with all pods of a large cluster it takes long enough for others to notice.
-        found = await asyncio.to_thread(_learn, learner.history, runs, now)
+        learner.found = found = await asyncio.to_thread(_learn, learner.history, runs, now)
         before, learner.learnt = learner.learnt, with_estimates(learner.stated, found)
         if learner.learnt != before:
             by_kind = {kind.name: asdict(known) for kind, known in zip(learner.kinds, found, strict=True)}
@@ -76,12 +78,16 @@ class LearntCosts:
         label, known = machine_label(cost), self._learners.get(policy.name)
         if known is None or (known.kinds, known.label) != (cost.kinds, label):
             self._looked_at = float("-inf")
-            return _Learner(policy.name, cost.kinds, label, RunHistory(len(cost.kinds)), cost, cost)
+            return _Learner(policy.name, cost.kinds, label, RunHistory(len(cost.kinds)), cost, cost, _nothing(cost))
         if known.stated != cost:
-            known.stated, known.learnt = cost, with_estimates(cost, known.history.estimates())
+            known.stated, known.learnt = cost, with_estimates(cost, known.found)
         return known
 
 
 def _learn(history: RunHistory, runs: Sequence[Run], now: float) -> tuple[Estimates, ...]:
     history.update(runs, now)
     return history.estimates()
+
+
+def _nothing(cost: CostPolicy) -> tuple[Estimates, ...]:
+    return tuple(Estimates() for _ in cost.kinds)

@@ -324,7 +324,7 @@ class RoundLoop:
             *(unplaced.policy for unplaced in pending_round.backing_off),
         ]
         known_uids = set(self._policies.uids.values())
-        self.reports.round_ended(request, reply, planning_input.uids, unplanned, known_uids)
+        self.reports.round_ended(request, reply, planning_input, unplanned, known_uids)
         self._waiting.round_ended(_waiting_pods(pending_round, reply))
         cluster = self._shell.cluster
         self._quarantine.retain(cluster.waiting.values())

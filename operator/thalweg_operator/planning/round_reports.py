@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flowcore.model.policies import Policy
 from flowcore.model.queues import QueueShare
 from flowcore.model.running_pods import EvictionKind
+from thalweg_operator.planning.round_request import PlanningInput
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 
 
@@ -49,7 +50,7 @@ class RoundReports:
 
     Attributes:
         reports: by uid of the policy object: report of the last round in which pods of the policy waited.
-        contradictions: by uid of the policy object: the policy as planned, and sentences that say which of its own pods
+        contradictions: by uid of the policy object: the policy as stated, and sentences that say which of its own pods
             it excludes.
         queue_shares: of accepted queues by name, once the plan of the last round is carried out.
         proposals: by uid of the policy object: the moves that the last round would make if the policy acted.
@@ -65,7 +66,7 @@ class RoundReports:
         self,
         request: RoundRequest,
         reply: RoundReply | None,
-        uids: Mapping[str, str],
+        planning_input: PlanningInput,
         unplanned: Iterable[Policy],
         known_uids: set[str],
     ) -> None:
@@ -74,16 +75,17 @@ class RoundReports:
         Args:
             request: request of the round.
             reply: reply of the worker; None: there was nothing to plan.
-            uids: uids of the policy objects at the start of the round, by name.
+            planning_input: what the request was built from, with the policies as their objects state them.
             unplanned: the policy of each waiting pod that was not part of the request.
             known_uids: uids of the present policy objects.
         """
-        placed, unplaced = [0] * len(request.policies), [0] * len(request.policies)
+        policies, uids = planning_input.policies, planning_input.uids
+        placed, unplaced = [0] * len(policies), [0] * len(policies)
         for index, *_ in reply.placements if reply is not None else ():
             placed[request.pending[index].policy] += 1
         for index, _ in reply.unplaced if reply is not None else ():
             unplaced[request.pending[index].policy] += 1
-        places = {policy.name: place for place, policy in enumerate(request.policies)}
+        places = {policy.name: place for place, policy in enumerate(policies)}
         for policy in unplanned:
             unplaced[places[policy.name]] += 1
         if reply is not None:
@@ -93,12 +95,12 @@ class RoundReports:
             self.proposals = {}
             for place, each in reply.proposals:
                 keys = tuple(request.pending[index].key for index in each.for_pods)
-                uid = uids.get(request.policies[place].name, "")
+                uid = uids.get(policies[place].name, "")
                 self.proposals.setdefault(uid, []).append(Proposal(each.key, each.node, each.kind, each.to, keys))
             sentences: dict[int, list[str]] = {}
             for place, sentence in reply.contradictions:
                 sentences.setdefault(place, []).append(sentence)
-            for place, policy in enumerate(request.policies):
+            for place, policy in enumerate(policies):
                 uid = uids.get(policy.name, "")
                 if uid not in known_uids:
                     continue  # the built-in default, or an object that was deleted during the round

@@ -40,6 +40,8 @@ _TICK = 1.0
 _QUERY_WINDOW = 60.0
 #: Seconds that the sample of a node covers at most; metrics-server's cover 10 to 60.
 _LONGEST_WINDOW = 600.0
+#: Characters. Answers of strangers are quoted in logs and conditions.
+_LONGEST_SENTENCE = 1000
 
 
 def asks_for_usage(cluster: Cluster) -> bool:
@@ -53,11 +55,15 @@ class _Poll:
 
     Attributes:
         now: seconds since the epoch when it began.
+        problems: a sentence for each source that could not be read.
+        refused: samples that cannot be used.
+        refusal: a sentence about the first of them.
     """
 
     now: float
     problems: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    refused: int = 0
+    refusal: str = ""
 
 
 class UsagePoller:
@@ -123,11 +129,19 @@ class UsagePoller:
             await self._list_pods(poll)
         if prometheus is not None and "bandwidth" in queries:
             await self._query_bandwidth(prometheus, poll)
-        running = {key async for key, pod in yielding(list(self._cluster.pods.items())) if _runs(pod)}
-        self.store.retain(self._cluster.nodes, running)
+        await self._drop_what_is_gone()
+        self.store.refresh()
         self.polls += 1
         self.report = await self._to_report(poll) if asked else None
         self._metrics.usage_poll_seconds.observe(time.monotonic() - began)
+
+    async def _drop_what_is_gone(self) -> None:
+        async for name in yielding(self.store.nodes):
+            if name not in self._cluster.nodes:
+                self.store.drop_node(name)
+        async for key in yielding(self.store.pods):
+            if self._class_of(key) is None:
+                self.store.drop_pod(key)
 
     async def _to_report(self, poll: _Poll) -> UsageReport:
         nodes = list(self._cluster.nodes)
@@ -140,8 +154,8 @@ class UsagePoller:
             len(nodes) - len(unmeasured),
             min(unmeasured, default=""),
             self._settings.stale_after,
-            len(poll.refused),
-            next(iter(poll.refused), ""),
+            poll.refused,
+            poll.refusal,
         )
 
     def _forget(self) -> None:
@@ -216,7 +230,7 @@ class UsagePoller:
         except QueryFailed as error:
             problem = f"query {name} of Prometheus failed: {error}"
         self._was_read(f"query {name}", problem, poll)
-        for sentence in () if found is None else found.refused:
+        async for sentence in yielding(() if found is None else found.refused):
             self._refuse("Prometheus", sentence, poll)
         return found
 
@@ -235,11 +249,14 @@ class UsagePoller:
             self._refuse(kind, sentence, poll)
 
     def _refuse(self, kind: str, sentence: str, poll: _Poll) -> None:
-        poll.refused.append(sentence)
+        sentence = sentence[:_LONGEST_SENTENCE]
+        poll.refused += 1
+        poll.refusal = poll.refusal or sentence
         self._bad_input.refuse(kind, "sample", "", sentence)
 
     def _was_read(self, source: str, problem: str, poll: _Poll) -> None:
         """Counts a read, and logs it where it ends otherwise than the one before."""
+        problem = problem[:_LONGEST_SENTENCE]
         self._metrics.usage_reads.labels(source, "failed" if problem else "read").inc()
         before = self._problems.get(source, "")
         self._problems[source] = problem

@@ -9,9 +9,11 @@ from typing import Final
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from flowcore.model.errors import ModelError
 from flowcore.model.usage import check_time, checked_use
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.errors import OperatorError
 from thalweg_operator.yielding import yielding
 
@@ -59,15 +61,16 @@ class _Reply(msgspec.Struct):
     error: str = ""
 
 
-_replies, _data = msgspec.json.Decoder(_Reply), msgspec.json.Decoder(_Data)
-_samples = msgspec.json.Decoder(_Sample)
+_replies, _data, _samples = JsonReader(_Reply), JsonReader(_Data), JsonReader(_Sample)
 
 
 class PrometheusClient:
     """Instant queries. ``connect_prometheus`` makes it."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
-        self._url, self._session = url.rstrip("/"), session
+        with_password = URL(url.rstrip("/"))
+        self._url, self._auth = with_password.with_user(None), aiohttp.BasicAuth.from_url(with_password)
+        self._session = session
 
     async def node_values(self, name: str, expression: str, now: float) -> NodeValues:
         """The value of an expression on each node.
@@ -90,9 +93,9 @@ class PrometheusClient:
 
     async def _result(self, expression: str) -> list[msgspec.Raw]:
         """The samples of an expression now."""
-        url = f"{self._url}/api/v1/query"
+        url = self._url / "api/v1/query"
         try:
-            async with self._session.get(url, params={"query": expression}) as response:
+            async with self._session.get(url, params={"query": expression}, auth=self._auth) as response:
                 parts, size = list[bytes](), 0
                 async for part in response.content.iter_any():
                     parts.append(part)
@@ -103,11 +106,11 @@ class PrometheusClient:
             raise QueryFailed(f"{self._url} does not answer: {str(error) or type(error).__name__}") from error
         answer = b"".join(parts)
         try:
-            reply = _replies.decode(answer)
+            reply = _replies.read(answer)
             if reply.status != "success":
                 raise QueryFailed(f"{response.status}: {reply.error or 'no reason is given'}")
-            data = _data.decode(reply.data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            data = _data.read(reply.data)
+        except UnreadableJson as error:
             raise QueryFailed(f"{response.status}: {answer[:200].decode(errors='replace')}") from error
         if data.result_type != "vector":
             raise QueryFailed(f"the result is a {data.result_type}, not a vector: write an expression without a range")
@@ -116,9 +119,9 @@ class PrometheusClient:
 
 def _add(values: dict[str, tuple[float, float]], raw: msgspec.Raw, now: float) -> None:
     try:
-        sample = _samples.decode(raw)
+        sample = _samples.read(raw)
         timestamp, value = sample.value[0], float(sample.value[1])
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+    except (UnreadableJson, ValueError) as error:
         raise ModelError("sample", str(error)) from error
     node = sample.metric.node
     if not node:

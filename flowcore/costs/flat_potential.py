@@ -1,0 +1,28 @@
+"""The potential of models that price nodes by arcs alone: none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowcore.costs.model import Float64s, Load
+from flowcore.model.cost_policy import CostWeights
+
+
+class FlatPotential:
+    """These methods of a CostModel for nodes whose cost does not depend on their load."""
+
+    def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
+        """See CostModel."""
+        return np.zeros(load.pods.shape)
+
+    def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
+        """See CostModel."""
+        return np.zeros((*load.pods.shape, 4))
+
+    def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel."""
+        return self.gradient(load, unit, weights)
+
+    def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """See CostModel."""
+        return self.gradient(load, unit, weights)

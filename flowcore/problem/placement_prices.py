@@ -1,0 +1,124 @@
+"""What placements cost as a round begins: arcs, potentials, and the dearest way to place any pod."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flowcore.classes import Group, VerdictCache
+from flowcore.classes.invalidation import NODE_STATE_EVENTS
+from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs.arcs import arc_costs
+from flowcore.costs.model import CostModel, Float64s, Load
+from flowcore.costs.potential import NodePotential, mean_size
+from flowcore.model.cost_policy import Utilisation
+from flowcore.model.policies import Policy
+from flowcore.model.resources import BANDWIDTH, CPU, MEMORY
+from flowcore.topology.constraints import TopologyConstraints
+from flowcore.topology.counters import DomainCounter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacementPrices:
+    """What pods of each group pay for nodes.
+
+    Attributes:
+        arcs, first_increases: int64[N] of each group, as in ``Demand``.
+        potentials: of nodes for pods of each group.
+        dearest: no pod pays more for a node, beside pods of policies that wait for cheaper nodes.
+    """
+
+    arcs: Sequence[Int64s]
+    first_increases: Sequence[Int64s]
+    potentials: Sequence[NodePotential]
+    dearest: int
+
+
+def price_placements(
+    groups: Sequence[Group],
+    sizes: Sequence[Float64s],
+    allowed: Sequence[Bools],
+    constraints: Sequence[TopologyConstraints],
+    snapshot: Snapshot,
+    load: Load,
+    policies: Mapping[str, Policy],
+    models: Mapping[str, CostModel],
+    cache: VerdictCache,
+) -> PlacementPrices:
+    """Prices of groups.
+
+    Args:
+        sizes: float64[3] of each group, what a pod counts for.
+        allowed: bool[N] of each group, nodes that it may use.
+        constraints: of each group, its rules between pods.
+        load: of the snapshot, by what pods request.
+    """
+    costs = [policies[found.policy].cost for found in groups]
+    loads = {Utilisation.REQUESTED: load} | {
+        each: Load.of(snapshot, each)
+        for each in dict.fromkeys(cost.utilisation for cost in costs)
+        if each is not Utilisation.REQUESTED
+    }
+    suffered = _most_suffered(groups, constraints, load)
+    unit = mean_size(sizes, [len(found.pods) for found in groups], loads.values())
+    fullest = {utilisation: _fullest(groups, sizes, snapshot, each) for utilisation, each in loads.items()}
+    steepest: dict[NodePotential, Float64s] = {}
+    values: dict[NodePotential, Int64s] = {}
+    arcs, first_increases, potentials, dearest = [], [], [], 0
+    for found, cost, size, nodes, penalties in zip(groups, costs, sizes, allowed, suffered, strict=True):
+        model, start = models[cost.model], loads[cost.utilisation]
+        potential = NodePotential.of(model, cost, unit)
+        if potential not in steepest:
+            steepest[potential] = potential.steepest(fullest[cost.utilisation])
+            values[potential] = potential.values(start)
+        # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
+        arc = arc_costs(found, size, start, snapshot, nodes, cost, model)
+        arcs.append(arc)
+        first_increases.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
+        potentials.append(potential)
+        if nodes.any() and not policies[found.policy].unscheduled.wait_for_cheaper_node:
+            slopes = steepest[potential][nodes]
+            dearest = max(dearest, int(arc[nodes].max() + (slopes @ np.append(size, 1.0)).max()) + 1 + penalties)
+    return PlacementPrices(arcs, first_increases, potentials, dearest)
+
+
+def _first_increase(
+    size: Float64s, potential: NodePotential, before: Int64s, snapshot: Snapshot, load: Load, cache: VerdictCache
+) -> Int64s:
+    def price(part: Snapshot, at: Int64s | None) -> Int64s:
+        if at is None:
+            return potential.increase(load, size, before)
+        return potential.increase(replace(load.at(at), table=part.table), size)
+
+    return cache.values("first slots", (potential, size.tobytes()), NODE_STATE_EVENTS, snapshot, price)
+
+
+def _fullest(groups: Sequence[Group], sizes: Sequence[Float64s], snapshot: Snapshot, load: Load) -> Load:
+    """No node is fuller than this after the round: requests take what is free, and pods may count for more."""
+    columns = [
+        snapshot.resources.index(name) if name in snapshot.resources else -1 for name in (CPU, MEMORY, BANDWIDTH)
+    ]
+    known = np.array(columns) >= 0
+    beyond, pods = np.zeros(3), 0
+    for found, size in zip(groups, sizes, strict=True):
+        more = size - np.where(known, snapshot.vector(found.pod_class.requests)[columns], 0)
+        if (more > 0).any():
+            beyond, pods = np.maximum(beyond, more), pods + len(found.pods)
+    free = np.where(known, np.maximum(snapshot.free[:, columns], 0), 0)
+    room = np.maximum(load.pods_allowed - load.pods, 0)
+    taken = load.taken + free + np.minimum(room, pods)[:, np.newaxis] * beyond
+    return replace(load, taken=taken, pods=load.pods + room)
+
+
+def _most_suffered(groups: Sequence[Group], constraints: Sequence[TopologyConstraints], load: Load) -> list[int]:
+    """What a pod of each group costs at most beside pods of the round on its node."""
+    raised = Counter[DomainCounter]()
+    for found, each in zip(groups, constraints, strict=True):
+        for counter in each.increments:
+            raised[counter] += len(found.pods)
+    room = int(np.maximum(load.pods_allowed - load.pods, 0).max(initial=0))
+    penalties = [each.soft_constraints.penalties if each.soft_constraints else () for each in constraints]
+    return [sum(cost * min(raised[counter], room) for counter, cost in each) for each in penalties]
