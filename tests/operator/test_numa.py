@@ -7,7 +7,7 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.driven_ledger import DrivenLedger
 from support.histories import send_changes
@@ -224,7 +224,15 @@ def take_step(state: DrivenLedger, step: tuple[object, ...]) -> None:
             state.delete_pod(f"ns/{name}")
 
 
+_CPU, _TWO_CPUS, _A_GPU = (("cpu", 1),), (("cpu", 2),), ((GPU, 1),)
+
+
 @settings(max_examples=examples(60))
+@example(  # what n0 does not report takes nothing there, though n1 reports it
+    reports=[NumaNode("n0", (_TWO_CPUS, _CPU), single=True), NumaNode("n1", (_A_GPU,), single=True)],
+    steps=[("reserve", "a", "n0", NumaNeeds((_A_GPU,), _A_GPU))],
+    asked=[NumaNeeds((_TWO_CPUS, _CPU), (("cpu", 3),))],
+)
 @given(
     reports=st.lists(_REPORTS, min_size=1, max_size=3),
     steps=st.lists(_STEPS, min_size=5, max_size=25),
