@@ -33,12 +33,33 @@ class NumaIndex:
         self.waiting: set[str] = set()
         #: Bound pods that a report may not show, by node and key.
         self._recent: dict[str, dict[str, Pod]] = {}
+        self._followers: list[set[str]] = []
+
+    def follow(self) -> set[str]:
+        """A new set: each node with a report is added to it as soon as its report, or what counts beside it, changes.
+
+        It begins with all nodes that have a report. The follower empties it.
+        """
+        found = set(self.reports)
+        self._followers.append(found)
+        return found
+
+    def claims_changed(self, node: str) -> None:
+        """What pods take on a node that its report may not show is something else now."""
+        if node in self.reports:
+            self._tell(node)
+
+    def _tell(self, node: str) -> None:
+        for follower in self._followers:
+            follower.add(node)
 
     def set_report(self, node: str, report: NumaNode | None) -> bool:
         """Takes the report of a node; None: it is gone. Whether pods wait that may be placed otherwise now."""
         before = self.reports.pop(node, None)
         if report is not None:
             self.reports[node] = report
+        if before != report:
+            self._tell(node)
         return before != report and bool(self.waiting)
 
     def put_pod(self, old: Pod | None, new: Pod) -> None:
@@ -49,6 +70,7 @@ class NumaIndex:
             return
         if new.node_name:
             self._recent.setdefault(new.node_name, {})[new.key] = new
+            self.claims_changed(new.node_name)
         else:
             self.waiting.add(new.key)
 
@@ -57,14 +79,18 @@ class NumaIndex:
         self.waiting.discard(pod.key)
         here = self._recent.get(pod.node_name)
         if here is not None:
-            here.pop(pod.key, None)
+            if here.pop(pod.key, None) is not None:
+                self.claims_changed(pod.node_name)
             if not here:
                 del self._recent[pod.node_name]
 
     def forget_reported(self, now: float) -> None:
         """Drops pods that the reports show. To be called now and then with the seconds since the epoch."""
         for node in list(self._recent):
-            rest = {key: pod for key, pod in self._recent[node].items() if not self._is_reported(pod, now)}
+            here = self._recent[node]
+            rest = {key: pod for key, pod in here.items() if not self._is_reported(pod, now)}
+            if len(rest) < len(here):
+                self.claims_changed(node)
             if rest:
                 self._recent[node] = rest
             else:

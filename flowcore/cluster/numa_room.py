@@ -32,6 +32,8 @@ MANY: Final = 2**31 - 1
 _UNREPORTED: Final = 2**62
 #: Larger amounts count as this, so that no sum overflows.
 _LARGEST: Final = 2**50
+#: Sizes of pods whose vectors are kept.
+_MOST_SIZES: Final = 2**14
 #: Kinds of nodes: the kubelet takes any zones; it keeps each container in one; it keeps each pod in one.
 _KINDS: Final = (NumaNode(""), NumaNode("", single=True), NumaNode("", single=True, pod_scope=True))
 
@@ -121,9 +123,38 @@ class NumaRoom:
             found.reported[:] = (found.available[:, 0] >= 0) & (found.available[:, 0] < _UNREPORTED)
         for row, (_, _, claims) in enumerate(known):
             if claims != NO_CLAIMS:
-                found.largest[row] = found._vector(claims.largest)
-                found.total[row], found.loose[row] = found._vector(claims.total), found._vector(claims.loose)
+                found._put_claims(row, claims)
         return found
+
+    def put(self, at: int, node: NumaNode | None, claims: NumaClaims = NO_CLAIMS) -> bool:
+        """Takes another report and other claims of the node at a position; None: it has no report any more.
+
+        Returns:
+            Whether it could. Else the node had no report, or has more zones or other resources than any node had: then
+            the room must be built anew.
+        """
+        row = self.rows[at]
+        if node is None or not node.zones:
+            if row >= 0:
+                self.kinds[row] = 0
+            self.rows[at] = -1
+            return True
+        zones, names = self.available.shape[1], {name for zone in node.zones for name, _ in zone}
+        if row < 0 or len(node.zones) > zones or not names <= self.columns.keys():
+            return False
+        self.kinds[row] = _kind(node)
+        self.available[row] = _reported_row(node, self.columns, zones)
+        self.reported[row] = [name in names for name in self.columns]
+        self._put_claims(row, claims)
+        return True
+
+    def _put_claims(self, row: int, claims: NumaClaims) -> None:
+        # What no zone of the node reports is not counted, as if no other node reported it either.
+        reported = self.reported[row]
+        self.count[row] = claims.count
+        self.largest[row] = self._vector(claims.largest) * reported
+        self.total[row] = self._vector(claims.total) * reported
+        self.loose[row] = self._vector(claims.loose) * reported
 
     def _vector(self, amounts: Amounts) -> _Int64s:
         found = np.zeros(len(self.columns), dtype=np.int64)
@@ -202,6 +233,8 @@ class NumaRoom:
             items, total = items_of(needs, _KINDS[kind]), total_of(needs, _KINDS[kind])
             vectors = np.array([self._vector(each) for each in items], dtype=np.int64)
             vectors = vectors.reshape(len(items), len(self.columns))
+            if len(self._sizes) >= _MOST_SIZES:
+                self._sizes.clear()
             found = _Size(vectors, self._vector(largest_of(items)), self._vector(total))
             self._sizes[needs, kind] = found
         return found
@@ -248,7 +281,7 @@ class NumaRoom:
             size = self._size(needs, kind)
             mine = mine[((size.total > 0) & self.reported[every[mine]]).any(axis=1)]
             rows, pods = every[mine], counts[mine]
-            more = size.total * pods[:, np.newaxis]
+            more = size.total * pods[:, np.newaxis] * self.reported[rows]
             self.total[rows] += more
             if not len(size.items):
                 self.loose[rows] += more

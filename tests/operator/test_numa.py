@@ -7,17 +7,21 @@ import json
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from support.driven_ledger import DrivenLedger
 from support.histories import send_changes
+from support.profiles import examples
 from thalweg_operator.api import sinks
 from thalweg_operator.planning.worker.messages import join_request, request_decoder, request_encoder, split_request
 from thalweg_operator.planning.worker.replica import Replica
+from thalweg_operator.reservations.numa_zones import finds_zone, nodes_without_zone, planned_needs
 
 from flowcore.api import Interner
 from flowcore.cluster.numa_index import REPORTED_AFTER
 from flowcore.model.errors import ModelError
 from flowcore.model.nodes import Node
-from flowcore.model.numa import NumaNeeds, NumaNode
+from flowcore.model.numa import NumaNeeds, NumaNode, sum_of
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.resources import Amounts
 
@@ -175,3 +179,86 @@ def test_a_report_that_cannot_be_read_is_refused_by_name(available: str) -> None
     state.set_numa_node("n", report(8))
     sinks.NumaNodeSink(state.shell).unreadable("n")
     assert sinks.NumaNodeSink(state.shell).keys() == ["n"]
+
+
+NODES = ("n0", "n1", "without-report")
+GPU = "nvidia.com/gpu"
+_AMOUNTS = st.sampled_from([(), *((("cpu", cpu),) for cpu in (1, 2, 3)), ((GPU, 1),), (("cpu", 2), (GPU, 1))])
+_NEEDS = st.lists(_AMOUNTS.filter(bool), min_size=1, max_size=2).flatmap(
+    lambda each: st.builds(NumaNeeds, st.just(tuple(each)), st.just(sum_of(each)), st.booleans())
+)
+_REPORTS = st.builds(
+    NumaNode,
+    st.sampled_from(NODES[:2]),
+    st.lists(_AMOUNTS, max_size=3).map(tuple),
+    st.sampled_from([True, True, False]),
+    st.booleans(),
+    st.integers(0, 5).map(float),
+)
+_STEPS = st.one_of(
+    st.tuples(st.just("report"), _REPORTS),
+    st.tuples(st.just("gone"), st.sampled_from(NODES)),
+    st.tuples(st.just("reserve"), st.sampled_from("abcd"), st.sampled_from(NODES), _NEEDS),
+    st.tuples(st.just("bind"), st.sampled_from("abcd"), st.integers(0, 5).map(float)),
+    st.tuples(st.sampled_from(["release", "delete"]), st.sampled_from("abcd")),
+)
+
+
+def take_step(state: DrivenLedger, step: tuple[object, ...]) -> None:
+    """Reports come and go; pods are reserved, seen bound, released and deleted."""
+    match step:
+        case ("report", NumaNode() as found):
+            state.set_numa_node(found.name, found)
+        case ("gone", str(name)):
+            state.set_numa_node(name, None)
+        case ("reserve", str(name), str(node), NumaNeeds() as needs) if f"ns/{name}" not in state.pods:
+            each = Pod("ns", name, f"u-{name}", PodClass(numa=needs))
+            state.upsert_pod(each)
+            state.reserve(each, node)
+        case ("bind", str(name), float(at)) if f"ns/{name}" in state.reservations:
+            held = state.reservations[f"ns/{name}"]
+            state.upsert_pod(msgspec.structs.replace(held.pod, node_name=held.node, started=at))
+        case ("release", str(name)) if f"ns/{name}" in state.reservations:
+            state.release(f"ns/{name}", f"u-{name}")
+        case ("delete", str(name)) if f"ns/{name}" in state.pods:
+            state.delete_pod(f"ns/{name}")
+
+
+_CPU, _TWO_CPUS, _A_GPU = (("cpu", 1),), (("cpu", 2),), ((GPU, 1),)
+
+
+@settings(max_examples=examples(60))
+@example(  # what n0 does not report takes nothing there, though n1 reports it
+    reports=[NumaNode("n0", (_TWO_CPUS, _CPU), single=True), NumaNode("n1", (_A_GPU,), single=True)],
+    steps=[("reserve", "a", "n0", NumaNeeds((_A_GPU,), _A_GPU))],
+    asked=[NumaNeeds((_TWO_CPUS, _CPU), (("cpu", 3),))],
+)
+@given(
+    reports=st.lists(_REPORTS, min_size=1, max_size=3),
+    steps=st.lists(_STEPS, min_size=5, max_size=25),
+    asked=st.lists(_NEEDS, min_size=2, max_size=2),
+)
+def test_what_is_kept_says_what_each_node_says_anew(
+    reports: list[NumaNode], steps: list[tuple[object, ...]], asked: list[NumaNeeds]
+) -> None:
+    """The answer for many nodes is that of each node, and the worker has what a walk over all reports would send."""
+    state = DrivenLedger()
+    state.set_namespace("ns", ())
+    for name in NODES:
+        state.upsert_node(Node(name, allocatable=(("cpu", 64_000), ("pods", 100))))
+    worker: dict[str, object] = {}
+    numa = state.cluster.numa
+    for now, step in enumerate([*(("report", each) for each in reports), *steps]):
+        take_step(state, step)
+        changed, removed = state.numa.update(float(now), fresh=False)
+        worker.update((entry[0].name, entry) for entry in changed)
+        for name in removed:
+            del worker[name]
+        assert worker == {
+            name: (known, numa.claims(name, planned_needs(state.ledger, name), float(now)))
+            for name, known in numa.reports.items()
+        }
+        new = [Pod("ns", "new", "u-new", PodClass(numa=needs)) for needs in asked]
+        for each in (*new, *(reservation.pod for reservation in state.reservations.values())):
+            refused = nodes_without_zone(state.cluster, state.ledger, each, NODES)
+            assert refused == {name for name in NODES if not finds_zone(state.cluster, state.ledger, each, name)}

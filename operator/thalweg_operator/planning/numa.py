@@ -12,10 +12,11 @@ Entry = tuple[NumaNode, NumaClaims]
 
 
 class NumaTracker:
-    """See the module. Without reports it costs nothing."""
+    """See the module. It looks only at nodes whose report, or what counts beside it, changed since the last call."""
 
     def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
         self._cluster, self._ledger = cluster, ledger
+        self._changed = cluster.numa.follow()
         self._sent: dict[str, Entry] = {}
 
     def update(self, now: float, *, fresh: bool) -> tuple[list[Entry], list[str]]:
@@ -29,11 +30,18 @@ class NumaTracker:
         numa.forget_reported(now)
         if fresh:
             self._sent = {}
-        current = {
-            name: (report, numa.claims(name, planned_needs(self._ledger, name), now))
-            for name, report in numa.reports.items()
-        }
-        changed = [entry for name, entry in current.items() if self._sent.get(name) != entry]
-        removed = sorted(self._sent.keys() - current.keys())
-        self._sent = current
+            self._changed.update(numa.reports)
+        changed: list[Entry] = []
+        removed: list[str] = []
+        for name in sorted(self._changed):
+            report, sent = numa.reports.get(name), self._sent.get(name)
+            if report is not None:
+                entry = report, numa.claims(name, planned_needs(self._ledger, name), now)
+                if entry != sent:
+                    self._sent[name] = entry
+                    changed.append(entry)
+            elif sent is not None:
+                del self._sent[name]
+                removed.append(name)
+        self._changed.clear()
         return changed, removed

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.numa_zones import finds_zone
+from thalweg_operator.reservations.numa_zones import nodes_without_zone
 from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.room import fits
 from thalweg_operator.reservations.transitions import Phase
@@ -63,7 +63,8 @@ def infeasible_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, nodes: Sequence
     near = [node for node in nodes if node in ours or node in ledger.by_node]
     full = [node for node in near if not _fits_beside(cluster, ledger, pod, node, ours=node in ours)]
     if pod.pod_class.numa is not None:
-        full += [node for node in nodes if node not in full and not finds_zone(cluster, ledger, pod, node)]
+        zoneless = nodes_without_zone(cluster, ledger, pod, nodes).difference(full)
+        full += [node for node in nodes if node in zoneless]
     return full + ledger.in_flight.infeasible_nodes(pod, nodes, cluster.nodes, cluster.occupancy.pod_index)
 
 

@@ -24,6 +24,7 @@ from thalweg_operator.reservations.awaited_room import AwaitedRoom
 from thalweg_operator.reservations.in_flight import InFlight
 from thalweg_operator.reservations.moves import MoveBooks
 from thalweg_operator.reservations.nomination_books import NominationBooks
+from thalweg_operator.reservations.numa_zones import NumaZones
 from thalweg_operator.reservations.pending import PendingRecord
 from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.transitions import Phase, check_transition
@@ -53,6 +54,7 @@ class Ledger:
         pending: what is remembered of waiting pods, by key.
         nominations: what is remembered of nominations beside their reservations.
         moves: what is remembered of pods that leave and whose replacement has a place.
+        numa_zones: what is free in the NUMA zones of nodes, beside all that is on its way.
         evicting, checking: UIDs of pods whose eviction, or its dry run, is under way.
         partial_gangs: gangs that are partially placed, and since when.
         plan: that is being carried out.
@@ -79,6 +81,7 @@ class Ledger:
         self.pending: dict[str, PendingRecord] = {}
         self.nominations = NominationBooks()
         self.moves = MoveBooks()
+        self.numa_zones = NumaZones(cluster.numa, self)
         self.evicting: set[str] = set()
         self.checking: set[str] = set()
         self.partial_gangs: dict[GangKey, PartialSince] = {}
@@ -155,6 +158,7 @@ class Ledger:
         reservation = Reservation(pod, node, owner, phase, self._last_id, keys, waiting_group, optional, generation)
         self.reservations[pod.key] = reservation
         self.by_node.setdefault(node, set()).add(pod.key)
+        self._cluster.numa.claims_changed(node)
         if phase is Phase.AWAITING_VICTIM:
             self.awaiting.add(pod.key)
         elif phase is Phase.HELD:
@@ -181,6 +185,8 @@ class Ledger:
         if counts_anew:
             self._count(before, -1)
         self.reservations[key] = after
+        for node in {before.node, after.node}:
+            self._cluster.numa.claims_changed(node)
         if counts_anew:
             self._count(after, 1)
         if before.waiting_group and not after.waiting_group:
@@ -209,6 +215,7 @@ class Ledger:
         if reservation.owner is Owner.BINDER:
             self.in_flight.binding_ended(signature, node)
         self._count(reservation, -1)
+        self._cluster.numa.claims_changed(node)
         if reservation.waiting_group:
             self._leave_group(reservation, confirmed=False)
         for victim in reservation.victims:
