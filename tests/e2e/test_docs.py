@@ -14,8 +14,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CLUSTER_SCOPED = {"FlowQueue", "FlowSchedulingPolicy", "PriorityClass"}
-#: Kinds of other projects that this API server does not serve; test_numa creates the same object.
-NOT_SERVED = {"NodeResourceTopology"}
+#: What no API server takes, and kinds of other projects; test_network_model plans the dump, test_numa creates a report.
+NOT_SERVED = {"List", "NodeResourceTopology"}
 #: Each whole YAML block, indented ones in lists too.
 BLOCK = re.compile(r"^( *)```yaml\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 

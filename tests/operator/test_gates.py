@@ -169,7 +169,8 @@ async def test_a_server_that_has_none_or_forbids_it(tmp_path: Path, status: int,
         gates = GateAdmission(connection, store)
         task = asyncio.create_task(gates.run())
         await until(lambda: gates.problems)
-        writer: Any = PolicyStatus(None, None, store, type("Rounds", (), {"reports": {}, "contradictions": {}})(), gates)  # type: ignore[arg-type]
+        rounds = type("Rounds", (), {"reports": {}, "contradictions": {}})()
+        writer: Any = PolicyStatus(None, None, store, rounds, gates)  # type: ignore[arg-type]
         found = {each.name: writer._status(each, PodCounts())["conditions"][1] for each in store.records}
         assert (found["p"]["status"], found["p"]["reason"]) == ("True", "HeldNotGated")
         assert words in found["p"]["message"]
