@@ -52,17 +52,6 @@ class _WirePodMetrics(Wire):
 _Shape = TypeVar("_Shape", _WireNodeMetrics, _WirePodMetrics, _WireIdentity)
 
 
-class _WireListMeta(Wire):
-    next_page: str = msgspec.field(default="", name="continue")
-
-
-class MetricsList(Wire):
-    """One page of a list; its objects are read one by one, so that one bad object spoils no other."""
-
-    items: list[msgspec.Raw]
-    metadata: _WireListMeta = msgspec.field(default_factory=_WireListMeta)
-
-
 def to_node_sample(item: MetricsObject, now: float) -> tuple[str, UsageSample]:
     """Name of the node, and its sample.
 

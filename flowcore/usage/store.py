@@ -130,6 +130,11 @@ class UsageStore:
         """Keys of all pods with samples."""
         return list(self._pods)
 
+    @property
+    def measures_nodes(self) -> bool:
+        """Whether there is a sample of any node, however old; bandwidth is none."""
+        return len(self._nodes) > 0
+
     def node_sample(self, name: str) -> UsageSample | None:
         """The newest sample of a node, however old."""
         return self._nodes.newest(name)

@@ -1,12 +1,10 @@
 """Lower bounds hold against every plan there is, and a certified plan is the cheapest of them."""
 
-from collections.abc import Iterator, Sequence
-from itertools import product
-
 import msgspec
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.all_plans import all_plans
 from support.large_snapshots import large_snapshots
 from support.model import amounts, node, pod, snapshot
 from support.profiles import examples
@@ -20,9 +18,8 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
 from flowcore.planning import run_round
 from flowcore.problem.bounds import lower_bound
-from flowcore.problem.commits import Commit
 from flowcore.problem.cost_matrix import CostMatrix
-from flowcore.problem.demands import Demand, demands_of
+from flowcore.problem.demands import demands_of
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.objective import Objective
 
@@ -52,16 +49,6 @@ def _asking(name: str, cpu: int, memory: int, bandwidth: int) -> PendingPod:
     return PendingPod(name, name, PodClass(requests=amounts(cpu, memory, **{BANDWIDTH: bandwidth})), BUILT_IN.name)
 
 
-def _all_plans(demands: Sequence[Demand], start: FreeCapacity) -> Iterator[list[Commit]]:
-    """Every way to place or leave each pod that fits together."""
-    pods = [at for at, demand in enumerate(demands) for _ in range(demand.count)]
-    for nodes in product((None, *range(len(start.free))), repeat=len(pods)):
-        room = start.copy()
-        commits = [Commit(at, to, 1) for at, to in zip(pods, nodes, strict=True) if to is not None]
-        if all(room.place(demands[commit.demand], commit.node, 1) for commit in commits):
-            yield commits
-
-
 @settings(max_examples=examples(60), deadline=None)
 @given(_small_nodes, _small_pods, _policies)
 @example([4000, 4000], [(500, 2**30)] * 4, BUILT_IN)
@@ -75,7 +62,7 @@ def test_no_plan_beats_the_bound(nodes: list[int], pods: list[tuple[int, int]], 
     policies = {BUILT_IN.name: policy}
     start = FreeCapacity(cluster)
     demands = demands_of(cluster, FreeCapacity(cluster).load(), policies)
-    best = min(Objective(demands, start).total(commits) for commits in _all_plans(demands, start))
+    best = min(Objective(demands, start).total(commits) for commits in all_plans(demands, start))
     result = run_round(cluster, policies)
     assert result.lower_bound <= best <= result.cost
     if result.certified:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
 
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.all_plans import all_plans
 from support.draw import Case, crowded_cases
 from support.model import GI, amounts, node, snapshot
 from support.profiles import examples
@@ -31,8 +31,7 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
 from flowcore.model.usage import MeasuredLoad
 from flowcore.planning import RoundResult, run_round
-from flowcore.problem.commits import Commit
-from flowcore.problem.demands import Demand, demands_of
+from flowcore.problem.demands import demands_of
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.objective import Objective
 
@@ -155,15 +154,6 @@ def test_plans_by_use_are_sound(
     plan_and_check(cluster, _under(utilisation, model))
 
 
-def _all_plans(demands: tuple[Demand, ...], start: FreeCapacity) -> Iterator[list[Commit]]:
-    pods = [at for at, demand in enumerate(demands) for _ in range(demand.count)]
-    for nodes in product((None, *range(len(start.free))), repeat=len(pods)):
-        room = start.copy()
-        commits = [Commit(at, to, 1) for at, to in zip(pods, nodes, strict=True) if to is not None]
-        if all(room.place(demands[commit.demand], commit.node, 1) for commit in commits):
-            yield commits
-
-
 @settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.sampled_from((2000, 4000, 8000)), min_size=1, max_size=3),
@@ -188,7 +178,7 @@ def test_no_plan_by_use_beats_the_bound(
     cluster = _measured(cluster, loads, [pod.foreseen for pod in waiting])
     policies, start = _under(utilisation, model), FreeCapacity(cluster)
     demands = demands_of(cluster, start.load(), policies)
-    best = min(Objective(demands, start).total(commits) for commits in _all_plans(demands, start))
+    best = min(Objective(demands, start).total(commits) for commits in all_plans(demands, start))
     result = run_round(cluster, policies)
     assert result.lower_bound <= best <= result.cost
     if result.certified:

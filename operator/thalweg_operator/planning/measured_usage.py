@@ -66,7 +66,8 @@ class MeasuredUsageTracker:
         if not planned:
             return []
         touched, self._touched = self._touched, set()
-        polls, arrivals = usage.polls, await self._arrivals(usage, now)
+        # Arrivals add to samples of nodes; without any, nobody looks through all pods for them.
+        polls, arrivals = usage.polls, await self._arrivals(usage, now) if usage.store.measures_nodes else {}
         nodes = touched.union(arrivals, self._with_arrivals) if polls == self._polls else self._cluster.nodes.keys()
         self._with_arrivals, self._polls = set(arrivals), polls
         changed: list[MeasuredLoad] = []

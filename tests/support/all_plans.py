@@ -1,0 +1,18 @@
+"""Every plan of a small cluster, to compare a plan or a bound with."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from flowcore.problem.commits import Commit
+from flowcore.problem.demands import Demand
+from flowcore.problem.free_capacity import FreeCapacity
+
+
+def all_plans(demands: Sequence[Demand], start: FreeCapacity) -> Iterator[list[Commit]]:
+    """Every way to place or leave each pod that fits together."""
+    pods = [at for at, demand in enumerate(demands) for _ in range(demand.count)]
+    for nodes in product((None, *range(len(start.free))), repeat=len(pods)):
+        room = start.copy()
+        commits = [Commit(at, to, 1) for at, to in zip(pods, nodes, strict=True) if to is not None]
+        if all(room.place(demands[commit.demand], commit.node, 1) for commit in commits):
+            yield commits
