@@ -32,8 +32,13 @@ async def run(world: FaultWorld, oracle: Oracle, name: str, fault: Fault | None)
         await load.make_nodes()
         arriving = asyncio.create_task(load.arrive())
         await some_bound(scene, SINGLES // 5)
-        if fault is not None:
-            await fault.strike(world, load)
+        if fault is None:
+            load.continue_arriving()
+        else:
+            strike = asyncio.create_task(fault.strike(world, load))
+            await asyncio.sleep(0)  # the strike begins
+            load.continue_arriving()
+            await strike
         seconds = await seconds_until(load.converged(60 if fault is None else fault.within))
         await arriving
         await load.check()

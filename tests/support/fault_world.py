@@ -60,6 +60,8 @@ class FaultWorld:
 class Load:
     """Pods of one scene: single ones of 100m that fill their nodes, and three gangs of each delivery where two fit.
 
+    The second half waits for `continue_arriving`: a fault that begins in between has pods to strike.
+
     Attributes:
         scene: where they are.
         fitting: how many pods of the scene can run.
@@ -67,6 +69,7 @@ class Load:
 
     def __init__(self, scene: ClusterScenario, singles: int) -> None:
         self.scene, self._singles = scene, singles
+        self._continues = asyncio.Event()
         self.fitting = singles + _GANGS_THAT_FIT * _GANG_SIZE * len(_DELIVERIES)
 
     async def make_nodes(self) -> None:
@@ -82,7 +85,14 @@ class Load:
 
     async def arrive(self) -> None:
         """Creates the pods, singles and gangs mixed, whatever becomes of the API server meanwhile."""
-        await create_all(self.scene, self._pods(), 4)
+        pods = list(self._pods())
+        await create_all(self.scene, pods[: len(pods) // 2], 4)
+        await self._continues.wait()
+        await create_all(self.scene, pods[len(pods) // 2 :], 4)
+
+    def continue_arriving(self) -> None:
+        """Has the second half created too."""
+        self._continues.set()
 
     def _pods(self) -> Iterator[dict[str, Any]]:
         gangs = [
