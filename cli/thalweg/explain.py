@@ -24,10 +24,14 @@ from flowcore.filters import Verdicts, run_filters
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN
 from flowcore.planning import Eviction, compile_constraints
+from flowcore.scenario import GovernedScenario, Scenario
+from flowcore.scenario.missing_objects import (
+    missing_objects,
+    pods_with_unknown_claims,
+    without_claims,
+)
 from thalweg import evictions
-from thalweg.dump import ClusterDump, GovernedDump
 from thalweg.files import DumpError
-from thalweg.missing_objects import check_namespaces_known, missing_objects, pods_with_unknown_claims, without_claims
 from thalweg.reader import read_dump
 from thalweg.simulate import plan
 from thalweg.tables import MAX_ROWS, print_truncated
@@ -54,7 +58,7 @@ class Explanation:
     nobody_leaves: str = ""
 
 
-def select_pods(dump: ClusterDump, names: tuple[str, ...]) -> list[Pod]:
+def select_pods(dump: Scenario, names: tuple[str, ...]) -> list[Pod]:
     """The waiting pods with these names, in this order, each once; without names all waiting pods.
 
     Args:
@@ -82,13 +86,13 @@ def select_pods(dump: ClusterDump, names: tuple[str, ...]) -> list[Pod]:
     return list(selected.values())
 
 
-def explain(dump: ClusterDump, pods: list[Pod]) -> Iterator[Explanation]:
+def explain(dump: Scenario, pods: list[Pod]) -> Iterator[Explanation]:
     """Verdicts for the present state of the dump under its policies; no waiting pod is placed before another.
 
     Args:
         pods: waiting pods of the dump.
     """
-    governed, waiting = GovernedDump(dump), dump.waiting()
+    governed, waiting = GovernedScenario(dump), dump.waiting()
     pending = tuple(
         PendingPod(pod.key, pod.uid, pod.pod_class, governed.policy_of(pod).name, signature=pod.signature)
         for pod in waiting
@@ -108,13 +112,13 @@ def explain(dump: ClusterDump, pods: list[Pod]) -> Iterator[Explanation]:
         yield Explanation(pod, known[id(pod_group)], gang_reason)
 
 
-def with_evictions(dump: ClusterDump, explanations: Iterable[Explanation], now: float) -> Iterator[Explanation]:
+def with_evictions(dump: Scenario, explanations: Iterable[Explanation], now: float) -> Iterator[Explanation]:
     """The same with the running pods that would leave for each pod. Pods of gangs are left out.
 
     Args:
         now: seconds since the epoch.
     """
-    governed = GovernedDump(dump)
+    governed = GovernedScenario(dump)
     for explanation in explanations:
         pod, policy = explanation.pod, governed.policy_of(explanation.pod)
         if explanation.verdicts.fits.any() or pod.gang is not None or pod.replaces or pod.skip_reason(policy.delivery):
@@ -159,7 +163,6 @@ def run_explanation(names: tuple[str, ...], files: tuple[str, ...], output: str)
     """Reads the files, runs the filters and prints. A missing file or pod gives one line of error and exit code 2."""
     try:
         dump = read_dump(files)
-        check_namespaces_known(dump)
         pods = select_pods(dump, names)
     except (DumpError, UnknownPodError) as error:
         click.echo(f"Error: {error}", err=True)

@@ -46,7 +46,9 @@ from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import GangSource
 from flowcore.model.volumes import data_problem
-from thalweg.dump import ADD_PRIORITIES, DUMP_COMMAND, ClusterDump
+from flowcore.scenario import Scenario
+from flowcore.scenario.dump_commands import ADD_PRIORITIES, DUMP_COMMAND
+from flowcore.scenario.missing_objects import unknown_namespace
 from thalweg.files import DumpError, display_name, json_type, parse_objects, read_text
 from thalweg.policy_schema import checked_spec
 from thalweg.priority_classes import PriorityClass, PriorityClasses, check_priority_class
@@ -65,7 +67,7 @@ _WORKLOADS = frozenset(
 _Key = tuple[str, str, str, str]
 
 
-def read_dump(files: tuple[str, ...]) -> ClusterDump:
+def read_dump(files: tuple[str, ...]) -> Scenario:
     """Reads all files into one dump.
 
     Raises:
@@ -74,14 +76,17 @@ def read_dump(files: tuple[str, ...]) -> ClusterDump:
     reader = _Reader()
     for name in files:
         reader.read_file(name)
-    return reader.dump()
+    scenario = reader.dump()
+    if problem := unknown_namespace(scenario):
+        raise DumpError(problem)
+    return scenario
 
 
 class _Reader:
     """Collects the objects of a dump, file by file."""
 
     def __init__(self) -> None:
-        self._dump, self._intern, self._now = ClusterDump(), Interner(), time.time()
+        self._dump, self._intern, self._now = Scenario(), Interner(), time.time()
         self._known: set[_Key] = set()
         self._files: list[str] = []
         #: Number of skipped objects of each kind, and the first object of each.
@@ -134,7 +139,7 @@ class _Reader:
         dump.complete = True
         self._files.append(file)
 
-    def dump(self) -> ClusterDump:
+    def dump(self) -> Scenario:
         """The dump, once all files are read."""
         dump = self._dump
         workload = min(_WORKLOADS & self._skipped.keys(), default="")

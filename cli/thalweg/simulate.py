@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from itertools import islice
@@ -17,18 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 from flowcore.classes import group
-from flowcore.cluster.assembly import to_snapshot
-from flowcore.cluster.queue_usage import queue_state
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.snapshot import Snapshot
 from flowcore.explain import node_reasons
-from flowcore.learning import learnt_costs
-from flowcore.model.policies import Policy
-from flowcore.planning import Placement, RoundResult, run_round
+from flowcore.planning import Placement
+from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
 from thalweg import evictions
-from thalweg.dump import ClusterDump, GovernedDump
 from thalweg.files import DumpError
-from thalweg.measured import measured_usage
-from thalweg.missing_objects import check_namespaces_known, missing_objects, pods_with_unknown_claims
 from thalweg.reader import read_dump
 from thalweg.tables import MAX_ROWS, print_truncated
 from thalweg_cost_models import find_models
@@ -37,98 +31,18 @@ _UNGOVERNED = "no policy governs it"
 
 
 @dataclass(frozen=True, slots=True)
-class Simulation:
-    """A plan for a dump.
+class Simulation(ScenarioPlan):
+    """A plan for a dump, and how long it took."""
 
-    Attributes:
-        skipped: keys of pods that may not be planned, and the reason.
-        gaps: sentences about missing objects that may change the plan; with any of them the plan is not certified.
-        warnings: sentences about nodes and samples that are not measured; requests count there.
-    """
-
-    result: RoundResult
-    skipped: dict[str, str]
-    seconds: float
-    gaps: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def certified(self) -> bool:
-        """Whether the plan is proven optimal for the cluster."""
-        return self.result.certified and not self.gaps
+    seconds: float = 0.0
 
 
-def plan(dump: ClusterDump, now: float, *, reschedule: bool = False, only: str = "") -> Simulation:
-    """Plans every pending pod of a dump, and which running pods leave.
-
-    Args:
-        now: seconds since the epoch, for waiting times and ages.
-        reschedule: as if every policy had ``rescheduling: {mode: Act}``.
-        only: key of the one pod to plan; "": all.
-    """
+def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: str = "") -> Simulation:
+    """Plans with the installed cost models and takes the time (flowcore/scenario/plan.py)."""
     started = time.perf_counter()
-    governed = GovernedDump(dump, reschedule=reschedule)
-    waiting = [pod for pod in dump.waiting() if only in ("", pod.key)]
-    policies = {pod.key: governed.policy_of(pod) for pod in waiting}
-    skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason(policies[pod.key].delivery))}
-    if dump.complete:
-        skipped |= {pod.key: _UNGOVERNED for pod in waiting if not governed.governs(pod)}
-    planned = [pod for pod in waiting if pod.key not in skipped]
-    skipped |= pods_with_unknown_claims(dump, planned)
-    gang_names, gangs = governed.gangs(waiting)
-    measured = measured_usage(dump, policies)
-    pending = tuple(
-        PendingPod(
-            key=pod.key,
-            uid=pod.uid,
-            pod_class=pod.pod_class,
-            policy=policies[pod.key].name,
-            created=pod.created,
-            plannable_since=pod.unschedulable_since,
-            signature=pod.signature,
-            queue=dump.cluster.queues.of(pod, dump.cluster.namespaces),
-            victim=governed.victim_of(pod),
-            gangs=gang_names[pod.key],
-            preempts=pod.preempts and not governed.waits_for_terminating(pod),
-            foreseen=measured.of(pod),
-        )
-        for pod in planned
-        if pod.key not in skipped
-    )
-    snapshot = to_snapshot(
-        dump.cluster,
-        now=now,
-        pending=pending,
-        gangs=gangs,
-        persistent_usage=governed.persistent_usage(),
-        queues=queue_state(dump.cluster),
-        running=governed.running_pods(now, {pod.victim.key for pod in pending if pod.victim is not None}),
-        measured=measured.loads,
-    )
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
-        result = run_round(snapshot, with_learnt_costs(governed.policies, dump, now), find_models().usable)
-    return Simulation(
-        result,
-        skipped,
-        time.perf_counter() - started,
-        tuple(missing_objects(dump, planned)),
-        measured.warnings,
-    )
-
-
-def with_learnt_costs(policies: Mapping[str, Policy], dump: ClusterDump, now: float) -> dict[str, Policy]:
-    """The policies, those that learn with what the finished pods of a dump tell.
-
-    Args:
-        now: seconds since the epoch.
-    """
-    cluster = dump.cluster
-    return {
-        name: msgspec.structs.replace(policy, cost=learnt_costs(policy.cost, cluster.pods.values(), cluster.nodes, now))
-        if policy.cost.learn
-        else policy
-        for name, policy in policies.items()
-    }
+        found = plan_scenario(scenario, now, find_models().usable, reschedule=reschedule, only=only)
+    return Simulation(found.result, found.skipped, found.gaps, found.warnings, time.perf_counter() - started)
 
 
 def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, Any]:
@@ -170,7 +84,6 @@ def run_simulation(files: tuple[str, ...], output: str, *, reschedule: bool) -> 
     """Reads the files, plans and prints. An unreadable file gives one line of error and exit code 2."""
     try:
         dump = read_dump(files)
-        check_namespaces_known(dump)
     except DumpError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)

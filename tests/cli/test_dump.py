@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from support.cli import Manifest, node, pod, to_yaml
-from thalweg.dump import DUMP_COMMAND
 from thalweg.main import main
-from thalweg.missing_objects import NO_CLAIMS_MESSAGE
+
+from flowcore.scenario.dump_commands import DUMP_COMMAND
+from flowcore.scenario.missing_objects import NO_CLAIMS_MESSAGE
 
 COMMANDS = pytest.mark.parametrize("command", ["simulate", "explain"])
 WORKLOADS = ["CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"]

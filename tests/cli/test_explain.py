@@ -11,13 +11,14 @@ from support.cli import Manifest, explain, node, pod, thalweg
 from support.draw import ASPECTS, Case, cases_for
 from support.profiles import examples
 from support.verdicts import namespaces_of, read_pods, snapshot_of, storage_objects
-from thalweg.dump import DUMP_COMMAND, ClusterDump
 from thalweg.explain import as_json
 from thalweg.explain import explain as explanations
-from thalweg.missing_objects import NO_CLAIMS_MESSAGE
 
 from flowcore.filters.registry import IN_ORDER
 from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.scenario import Scenario
+from flowcore.scenario.dump_commands import DUMP_COMMAND
+from flowcore.scenario.missing_objects import NO_CLAIMS_MESSAGE
 
 FITS = {"fits": True, "filter": "", "reason": ""}
 WEB = {"metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}}}
@@ -261,7 +262,7 @@ def test_claims_of_a_pod_name_the_delivery_that_plans_them() -> None:
 def test_every_pod_and_node_has_its_verdict(case: Case) -> None:
     """Whatever the cluster: all waiting pods, all nodes, and reasons exactly where a pod does not fit."""
     table = snapshot_of(case).table
-    dump = ClusterDump()
+    dump = Scenario()
     for each_node in table.nodes:
         dump.cluster.put_node(each_node)
     for each_pod in read_pods([*case.pods, *case.pending]):

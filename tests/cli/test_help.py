@@ -5,8 +5,9 @@ import re
 import click
 import pytest
 from support.cli import thalweg
-from thalweg.dump import DUMP_COMMAND
 from thalweg.main import main
+
+from flowcore.scenario.dump_commands import DUMP_COMMAND
 
 COMMANDS = sorted(main.commands)
 WITH_INPUT = [name for name in COMMANDS if main.commands[name].params]

@@ -11,7 +11,6 @@ from support.cli import node, pod
 from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.verdicts import read_pods
-from thalweg.dump import ClusterDump
 from thalweg.main import main
 from thalweg.reader import read_dump
 from thalweg.simulate import plan
@@ -23,6 +22,7 @@ from flowcore.cluster.saved_state import VERSION, put_lines, to_lines
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector
+from flowcore.scenario import Scenario
 
 #: Plural, as drawn cases name them -> kind.
 STORAGE = {kind.plural.casefold(): kind.kind for kind in KINDS}
@@ -67,7 +67,7 @@ def test_a_state_read_again_is_the_same(case: Case) -> None:
     assert policies == []
     assert (again.nodes, again.pods, again.namespaces) == (cluster.nodes, cluster.pods, cluster.namespaces)
     assert again.storage.objects == cluster.storage.objects
-    plans = [plan(ClusterDump(each), 0.0) for each in (cluster, again)]
+    plans = [plan(Scenario(each), 0.0) for each in (cluster, again)]
     assert plans[0].result.placements == plans[1].result.placements
     assert plans[0].result.unplaced == plans[1].result.unplaced
 

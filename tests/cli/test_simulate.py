@@ -16,13 +16,13 @@ from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.safety import check_plan
 from support.verdicts import read_pods, snapshot_of
-from thalweg.dump import ClusterDump
 from thalweg.main import main
 from thalweg.reader import read_dump
 from thalweg.simulate import plan
 
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node
 from flowcore.model.gangs import Gang
+from flowcore.scenario import Scenario
 
 # -- what is read ------------------------------------------------------------------------------------------------------
 
@@ -484,7 +484,7 @@ def test_plans_for_dumps_are_sound(case: Case) -> None:
     """All safety checks hold of them, and every pending pod is planned or blocked, never both."""
     for manifest in case.pending:
         manifest["spec"].pop("nodeName", None)
-    dump = ClusterDump()
+    dump = Scenario()
     for manifest in case.nodes:
         dump.cluster.put_node(to_node(msgspec.convert(manifest, WireNode), Interner()))
     for manifest in case.namespaces:

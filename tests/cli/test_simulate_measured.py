@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from support.cli import Manifest, node, pod
-from thalweg.dump import METRICS_COMMAND
 from thalweg.main import main
+
+from flowcore.scenario.dump_commands import METRICS_COMMAND
 
 _NOW = datetime.now(UTC) - timedelta(days=3)
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 from support.cluster_scenario import POLICIES, policy
-from thalweg.dump import DUMP_COMMAND
 from thalweg.files import DumpError
 from thalweg.policy_schema import checked_spec
 from thalweg.reader import read_dump
 from thalweg_controlplane import Api, ApiError, ControlPlane
+
+from flowcore.scenario.dump_commands import DUMP_COMMAND
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

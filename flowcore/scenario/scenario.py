@@ -1,4 +1,4 @@
-"""The state of a cluster read from files."""
+"""A scenario: the state of a cluster to plan, and its policies. It comes from a dump or from a running operator."""
 
 from __future__ import annotations
 
@@ -19,27 +19,17 @@ from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.usage import UsageSample
 
-#: Command that dumps the kinds that a plan reads and every cluster serves.
-DUMP_COMMAND = (
-    "kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments "
-    "-A -o json"
-)
-#: Command that dumps what metrics-server measured.
-METRICS_COMMAND = "kubectl get nodes.metrics.k8s.io,pods.metrics.k8s.io -A -o json"
-#: Command that adds the PriorityClasses to a dump.
-ADD_PRIORITIES = "kubectl get priorityclasses -o json"
-
 
 @dataclass(slots=True)
-class ClusterDump:
-    """The objects of all files. If several files have the same object, the last one counts.
+class Scenario:
+    """What is known of a cluster.
 
     Attributes:
         cluster: nodes, pods and other objects.
         policies: accepted policies by name.
-        complete: whether an operator wrote it: no object is missing, and pods that no policy governs are not planned.
-        warnings: sentences about skipped objects, and about objects that a later file replaced.
-        gaps: sentences about objects that the files lack and that another object names.
+        complete: whether an operator knew it: no object is missing, and pods that no policy governs are not planned.
+        warnings: sentences about objects of a dump that were skipped or replaced.
+        gaps: sentences about objects that a dump lacks and that another object names.
         node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
     """
 
@@ -52,18 +42,18 @@ class ClusterDump:
     pod_samples: dict[str, UsageSample] = field(default_factory=dict)
 
     def running(self) -> list[Pod]:
-        """Pods that use a node, also a node that the dump lacks."""
+        """Pods that use a node, also a node that is not known."""
         return [pod for pod in self.cluster.pods.values() if pod.node_name and not pod.terminal]
 
     def waiting(self) -> list[Pod]:
-        """Pods without a node, in the order of the files, including pods that may not be placed."""
+        """Pods without a node, in the order in which they came, including pods that may not be placed."""
         return list(self.cluster.waiting.values())
 
 
-class GovernedDump:
-    """A dump under its policies: the input of a round, pod by pod.
+class GovernedScenario:
+    """A scenario under its policies: the input of a round, pod by pod.
 
-    A missing namespace counts as a namespace without labels (``check_namespaces_known``).
+    A missing namespace counts as a namespace without labels (``unknown_namespace``).
 
     Args:
         reschedule: as if every policy had ``rescheduling: {mode: Act}``.
@@ -72,9 +62,9 @@ class GovernedDump:
         policies: all policies in force by name, the built-in default among them.
     """
 
-    def __init__(self, dump: ClusterDump, *, reschedule: bool = False) -> None:
-        self._dump, self._cluster = dump, dump.cluster
-        self._index = PolicyIndex(dump.policies.values())
+    def __init__(self, scenario: Scenario, *, reschedule: bool = False) -> None:
+        self._scenario, self._cluster = scenario, scenario.cluster
+        self._index = PolicyIndex(scenario.policies.values())
         self._namespaces = {pod.namespace: () for pod in self._cluster.pods.values()} | self._cluster.namespaces
         self.policies: Mapping[str, Policy] = {
             policy.name: _rescheduling(policy) if reschedule else policy for policy in self._index.ordered
@@ -111,7 +101,7 @@ class GovernedDump:
         """
         return running_pods(
             self._cluster,
-            lambda pod: self.policy_of(pod) if self.governs(pod) or not self._dump.complete else None,
+            lambda pod: self.policy_of(pod) if self.governs(pod) or not self._scenario.complete else None,
             now,
             excluded=replaced,
         )
@@ -125,13 +115,13 @@ class GovernedDump:
             other.node_name == pod.nominated_node
             and other.deleting
             and other.pod_class.priority < pod.pod_class.priority
-            for other in (self._dump.running() if pod.nominated_node else ())
+            for other in (self._scenario.running() if pod.nominated_node else ())
         )
 
     def persistent_usage(self) -> tuple[PersistentUsage, ...]:
         """Usage of running pods that does not come free for waiting gangs."""
         sums = PersistentUsageSums(above=-(2**31))
-        for pod in self._dump.running():
+        for pod in self._scenario.running():
             sums.add(pod, self._index.of(pod, self._namespaces))
         return sums.totals()
 

@@ -1,4 +1,4 @@
-"""What a dump says of measured usage: the load of its nodes, and what its waiting pods are foreseen to use."""
+"""What a scenario says of measured usage: the load of its nodes, and what its waiting pods are foreseen to use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from flowcore.model.cost_policy import Utilisation
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.usage import MeasuredLoad
+from flowcore.scenario.dump_commands import METRICS_COMMAND
+from flowcore.scenario.scenario import Scenario
 from flowcore.usage import STALE_AFTER, Arrival, UsageStore
-from thalweg.dump import METRICS_COMMAND, ClusterDump
 
 _NOTHING_MEASURED = (
     "a policy counts measured load, and the files contain no NodeMetrics, so requests count. Add what was measured: "
@@ -39,7 +40,7 @@ class MeasuredUsage:
         return None if self.foreseen is None else self.foreseen.get(pod.key)
 
 
-def measured_usage(dump: ClusterDump, policies: Mapping[str, Policy]) -> MeasuredUsage:
+def measured_usage(scenario: Scenario, policies: Mapping[str, Policy]) -> MeasuredUsage:
     """What counts by measurement; nothing where no policy asks for it.
 
     Samples are as old as they were when the dump was made: ages are counted up to the newest sample.
@@ -50,14 +51,16 @@ def measured_usage(dump: ClusterDump, policies: Mapping[str, Policy]) -> Measure
     asking = {key for key, policy in policies.items() if policy.cost.utilisation is not Utilisation.REQUESTED}
     if not asking:
         return MeasuredUsage()
-    if not dump.node_samples:
+    if not scenario.node_samples:
         return MeasuredUsage(warnings=(_NOTHING_MEASURED,))
-    cluster, store = dump.cluster, UsageStore(samples=1)
-    refused = store.put_nodes(dump.node_samples, cluster.nodes)
-    store.put_pods(dump.pod_samples, lambda key: None if (pod := cluster.pods.get(key)) is None else pod.usage_class)
-    now = max(sample.timestamp for sample in dump.node_samples.values())
+    cluster, store = scenario.cluster, UsageStore(samples=1)
+    refused = store.put_nodes(scenario.node_samples, cluster.nodes)
+    store.put_pods(
+        scenario.pod_samples, lambda key: None if (pod := cluster.pods.get(key)) is None else pod.usage_class
+    )
+    now = max(sample.timestamp for sample in scenario.node_samples.values())
     arrivals: dict[str, list[Arrival]] = defaultdict(list)
-    for pod in dump.running():
+    for pod in scenario.running():
         if not pod.started and not pod.created:
             continue  # manifests by hand often say nothing of time: the sample is taken to contain the pod
         estimate = store.foreseen(pod.usage_class) or non_zero_requests(pod.usage)

@@ -16,49 +16,45 @@ from flowcore.filters.rejection import Rejection
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.pods import Pod
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageClass
-from thalweg.dump import ClusterDump
-from thalweg.files import DumpError
+from flowcore.scenario.scenario import Scenario
 
 _ADD_NAMESPACES = "kubectl get namespaces -o json"
 _ADD_STORAGE = "kubectl get pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments -A -o json"
 NO_CLAIMS_MESSAGE = f"the files contain no PersistentVolumeClaim (add them: {_ADD_STORAGE})"
 
 
-def check_namespaces_known(dump: ClusterDump) -> None:
-    """Checks that the namespace labels for policies with a namespaceSelector are known.
-
-    Raises:
-        DumpError: the namespace of a pod is missing, so the policy of the pod is unknown.
-    """
-    for policy in dump.policies.values():
+def unknown_namespace(scenario: Scenario) -> str:
+    """Why the policy of some pod is not known: a policy selects namespaces by label, and the pod's is missing; ""."""
+    for policy in scenario.policies.values():
         selects = policy.selects
         if selects.namespaces is None or not selects.namespaces.requirements or selects.nothing:
             continue
         anywhere = msgspec.structs.replace(selects, namespaces=None)
-        for pod in dump.cluster.pods.values():
-            if pod.terminal or pod.namespace in dump.cluster.namespaces:
+        for pod in scenario.cluster.pods.values():
+            if pod.terminal or pod.namespace in scenario.cluster.namespaces:
                 continue
             # Constraints also count running pods, whichever policy governs them.
             counts = policy.constraints or (not pod.node_name and anywhere.matches(pod.scheduler_name, pod.labels, ()))
             if counts:
-                raise DumpError(
+                return (
                     f"FlowSchedulingPolicy {policy.name}: spec.selects.namespaceSelector: the files do not "
                     f"contain Namespace {pod.namespace}, whose labels it reads. Add the namespaces: {_ADD_NAMESPACES}"
                 )
+    return ""
 
 
-def missing_objects(dump: ClusterDump, pods: Sequence[Pod]) -> list[str]:
+def missing_objects(scenario: Scenario, pods: Sequence[Pod]) -> list[str]:
     """Sentences about missing objects that may change the result, each with the command that adds them.
 
     Args:
         pods: waiting pods that are planned or explained.
     """
-    return [] if dump.complete else [*dump.gaps, *_namespaces(dump, pods), *_storage(dump, pods)]
+    return [] if scenario.complete else [*scenario.gaps, *_namespaces(scenario, pods), *_storage(scenario, pods)]
 
 
-def pods_with_unknown_claims(dump: ClusterDump, pods: Iterable[Pod]) -> dict[str, str]:
+def pods_with_unknown_claims(scenario: Scenario, pods: Iterable[Pod]) -> dict[str, str]:
     """Pods whose volume claims cannot be judged because the files have no claims: the reason by pod key."""
-    if dump.complete or _has_kind(dump, Claim):
+    if scenario.complete or _has_kind(scenario, Claim):
         return {}
     claims = {
         pod.key: ", ".join(each.name for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)) for pod in pods
@@ -86,9 +82,9 @@ def without_claims(verdicts: Verdicts) -> Verdicts:
     )
 
 
-def _namespaces(dump: ClusterDump, pods: Sequence[Pod]) -> Iterator[str]:
-    present = [*pods, *dump.running()]
-    missing = min({pod.namespace for pod in present} - dump.cluster.namespaces.keys(), default="")
+def _namespaces(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
+    present = [*pods, *scenario.running()]
+    missing = min({pod.namespace for pod in present} - scenario.cluster.namespaces.keys(), default="")
     if not missing:
         return
     selecting = [pod.key for pod in present if any(_selects_namespaces(term) for term in _terms(pod))]
@@ -99,27 +95,27 @@ def _namespaces(dump: ClusterDump, pods: Sequence[Pod]) -> Iterator[str]:
         )
 
 
-def _storage(dump: ClusterDump, pods: Sequence[Pod]) -> Iterator[str]:
+def _storage(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
     claiming = [pod for pod in pods if pod.unbindable_reason]
     if not claiming:
         return
-    if not _has_kind(dump, Claim):
+    if not _has_kind(scenario, Claim):
         yield f"{_pods([pod.key for pod in claiming])}: volume claims are not judged: {NO_CLAIMS_MESSAGE}"
         return
     named = {each.key for pod in claiming for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)}
-    stored = dump.cluster.storage.objects.values()
+    stored = scenario.cluster.storage.objects.values()
     claims = [each for each in stored if isinstance(each, Claim) and (each.namespace, each.name) in named]
     for kind, lacking in (
         (PersistentVolume, [claim for claim in claims if claim.volume_name]),
         (StorageClass, [claim for claim in claims if claim.storage_class and not claim.volume_name]),
     ):
-        if lacking and not _has_kind(dump, kind):
+        if lacking and not _has_kind(scenario, kind):
             first = f"PersistentVolumeClaim {lacking[0].namespace}/{lacking[0].name}"
             yield f"{first}: it names a {kind.__name__}, but the files contain none. Add them: {_ADD_STORAGE}"
 
 
-def _has_kind(dump: ClusterDump, kind: type) -> bool:
-    return any(isinstance(each, kind) for each in dump.cluster.storage.objects.values())
+def _has_kind(scenario: Scenario, kind: type) -> bool:
+    return any(isinstance(each, kind) for each in scenario.cluster.storage.objects.values())
 
 
 def _terms(pod: Pod) -> Iterator[AffinityTerm]:

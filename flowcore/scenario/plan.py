@@ -1,0 +1,116 @@
+"""Plans a scenario with the operator's planner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from flowcore.cluster.assembly import to_snapshot
+from flowcore.cluster.queue_usage import queue_state
+from flowcore.cluster.snapshot import PendingPod
+from flowcore.costs import MODELS, CostModel
+from flowcore.learning import learnt_costs
+from flowcore.model.policies import Policy
+from flowcore.planning import RoundResult, run_round
+from flowcore.scenario.measured import measured_usage
+from flowcore.scenario.missing_objects import missing_objects, pods_with_unknown_claims
+from flowcore.scenario.scenario import GovernedScenario, Scenario
+
+_UNGOVERNED: Final = "no policy governs it"
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioPlan:
+    """A plan for a scenario.
+
+    Attributes:
+        skipped: keys of pods that may not be planned, and the reason.
+        gaps: sentences about missing objects that may change the plan; with any of them the plan is not certified.
+        warnings: sentences about nodes and samples that are not measured; requests count there.
+    """
+
+    result: RoundResult
+    skipped: dict[str, str]
+    gaps: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def certified(self) -> bool:
+        """Whether the plan is proven optimal for the cluster."""
+        return self.result.certified and not self.gaps
+
+
+def plan_scenario(
+    scenario: Scenario,
+    now: float,
+    models: Mapping[str, CostModel] = MODELS,
+    *,
+    reschedule: bool = False,
+    only: str = "",
+) -> ScenarioPlan:
+    """Plans every pending pod, and which running pods leave.
+
+    Args:
+        now: seconds since the epoch, for waiting times and ages.
+        models: cost models by name; every model that a policy names must be there.
+        reschedule: as if every policy had ``rescheduling: {mode: Act}``.
+        only: key of the one pod to plan; "": all.
+    """
+    governed = GovernedScenario(scenario, reschedule=reschedule)
+    waiting = [pod for pod in scenario.waiting() if only in ("", pod.key)]
+    policies = {pod.key: governed.policy_of(pod) for pod in waiting}
+    skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason(policies[pod.key].delivery))}
+    if scenario.complete:
+        skipped |= {pod.key: _UNGOVERNED for pod in waiting if not governed.governs(pod)}
+    planned = [pod for pod in waiting if pod.key not in skipped]
+    skipped |= pods_with_unknown_claims(scenario, planned)
+    gang_names, gangs = governed.gangs(waiting)
+    measured = measured_usage(scenario, policies)
+    pending = tuple(
+        PendingPod(
+            key=pod.key,
+            uid=pod.uid,
+            pod_class=pod.pod_class,
+            policy=policies[pod.key].name,
+            created=pod.created,
+            plannable_since=pod.unschedulable_since,
+            signature=pod.signature,
+            queue=scenario.cluster.queues.of(pod, scenario.cluster.namespaces),
+            victim=governed.victim_of(pod),
+            gangs=gang_names[pod.key],
+            preempts=pod.preempts and not governed.waits_for_terminating(pod),
+            foreseen=measured.of(pod),
+        )
+        for pod in planned
+        if pod.key not in skipped
+    )
+    snapshot = to_snapshot(
+        scenario.cluster,
+        now=now,
+        pending=pending,
+        gangs=gangs,
+        persistent_usage=governed.persistent_usage(),
+        queues=queue_state(scenario.cluster),
+        running=governed.running_pods(now, {pod.victim.key for pod in pending if pod.victim is not None}),
+        measured=measured.loads,
+    )
+    result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models)
+    return ScenarioPlan(result, skipped, tuple(missing_objects(scenario, planned)), measured.warnings)
+
+
+def with_learnt_costs(policies: Mapping[str, Policy], scenario: Scenario, now: float) -> dict[str, Policy]:
+    """The policies, those that learn with what the finished pods tell.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    cluster = scenario.cluster
+    return {
+        name: msgspec.structs.replace(policy, cost=learnt_costs(policy.cost, cluster.pods.values(), cluster.nodes, now))
+        if policy.cost.learn
+        else policy
+        for name, policy in policies.items()
+    }
