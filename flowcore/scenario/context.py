@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.errors import ModelError
@@ -30,7 +30,7 @@ class AnswerContext:
     """
 
     now: float
-    models: Mapping[str, CostModel] = MODELS
+    models: Mapping[str, CostModel] = field(default_factory=lambda: MODELS)
     sees: Callable[[str], bool] = sees_all
     nodes: bool = True
 
