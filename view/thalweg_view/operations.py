@@ -13,6 +13,14 @@ import msgspec
 
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.flow import FlowQuery, answer_flow
+from thalweg_view.pictures.gangs import GangsQuery, answer_gangs
+from thalweg_view.pictures.nodes import NodesQuery, answer_nodes
+from thalweg_view.pictures.one_pod import PodQuery, answer_pod
+from thalweg_view.pictures.overview import OverviewQuery, answer_overview
+from thalweg_view.pictures.pending import PendingQuery, answer_pending
+from thalweg_view.pictures.policies import PoliciesQuery, QueuesQuery, answer_policies, answer_queues
+from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
 from thalweg_view.view_data import ViewData
 
 Answer = Callable[[ViewData, Any, AnswerContext], msgspec.Struct]
@@ -49,4 +57,14 @@ def of_scenario(answer: Callable[[Scenario, Any, AnswerContext], msgspec.Struct]
     return lambda data, query, context: answer(data.scenario, query, context)
 
 
-OPERATIONS: Final[Mapping[str, Operation]] = {}
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "overview": Operation(OverviewQuery, answer_overview),
+    "flow": Operation(FlowQuery, answer_flow, needs=frozenset({"nodes", "policies"})),
+    "nodes": Operation(NodesQuery, answer_nodes, needs=frozenset({"nodes"})),
+    "pending": Operation(PendingQuery, answer_pending),
+    "gangs": Operation(GangsQuery, answer_gangs),
+    "policies": Operation(PoliciesQuery, answer_policies, needs=frozenset({"policies"})),
+    "queues": Operation(QueuesQuery, answer_queues, needs=frozenset({"queues"})),
+    "rounds": Operation(RoundsQuery, answer_rounds),
+    "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
+}

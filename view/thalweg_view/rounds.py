@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from flowcore.model.policies import Delivery
 from flowcore.model.queues import QueueShare
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind
@@ -31,14 +32,21 @@ class RoundClass(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RoundPolicy(msgspec.Struct, array_like=True, frozen=True):
-    """A policy that governs pods of the round.
+    """A policy in force. With delivery Observe, its plan is only shown."""
+
+    name: str
+    delivery: Delivery = Delivery.BINDER
+
+
+class RoundGang(msgspec.Struct, array_like=True, frozen=True):
+    """A gang of pending pods.
 
     Attributes:
-        acts: whether its plan is carried out; the plan of the others is only shown (delivery Observe).
+        needed: of those that wait, how many must be placed at once; not above zero: it has what it needs.
     """
 
     name: str
-    acts: bool = True
+    needed: int
 
 
 class RoundPod(msgspec.Struct, array_like=True):
@@ -105,10 +113,12 @@ class RoundPlan(msgspec.Struct, Bounded):
         placements: position in ``pending``, name of the node, price.
         unplaced: position in ``pending``, position in ``reasons``.
         codes: the code of each of ``reasons`` (flowcore/explain/codes.py).
+        gangs: those of the pending pods.
         skipped: pods that no round may plan, and the reason, by key.
         queue_shares: shares of the queues once the plan is carried out.
         nodes: the nodes before the round, of a round that is shown without the cluster's state; None: the state has
             them.
+        gaps: sentences about missing objects that may change the plan.
     """
 
     number: int
@@ -125,10 +135,17 @@ class RoundPlan(msgspec.Struct, Bounded):
     unplaced: list[tuple[int, int]] = []
     reasons: list[str] = []
     codes: list[str] = []
+    gangs: list[RoundGang] = []
     skipped: dict[str, str] = {}
     evictions: list[RoundEviction] = []
     queue_shares: list[QueueShare] = []
     nodes: list[RoundNode] | None = None
+    gaps: list[str] = []
+
+    @property
+    def certified(self) -> bool:
+        """Whether no plan costs less, and no object is missing that may change the plan."""
+        return super().certified and not self.gaps
 
     def order(self) -> list[int]:
         """Positions of all pending pods in the planner's order: by priority, then those that wait the longest first.
@@ -149,11 +166,13 @@ class RoundPlan(msgspec.Struct, Bounded):
         return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 
-class RoundRow(msgspec.Struct, Bounded, rename="camel"):
+class RoundRow(msgspec.Struct, rename="camel"):
     """A round in the timeline; see ``RoundPlan``.
 
     Attributes:
         placed, waiting, evicted: numbers of pods.
+        gap: part of the cost above the lower bound, 0..1.
+        certified: whether no plan costs less.
         codes: how many pods stay pending, by the code of their reason.
         whole: whether the round can be looked at.
     """
@@ -166,6 +185,8 @@ class RoundRow(msgspec.Struct, Bounded, rename="camel"):
     evicted: int
     cost: int
     lower_bound: int
+    gap: float
+    certified: bool
     method: str
     codes: dict[str, int] = {}
     whole: bool = True
@@ -182,6 +203,8 @@ class RoundRow(msgspec.Struct, Bounded, rename="camel"):
             len(plan.evictions),
             plan.cost,
             plan.lower_bound,
+            plan.gap,
+            plan.certified,
             plan.method,
             plan.waiting_by_code(),
         )
@@ -224,3 +247,7 @@ class RoundHistory:
             kept = ", ".join(str(each) for each in self._whole) or "none"
             raise UnknownName("round", f"{number} is not kept; rounds that are: {kept}")
         return found
+
+    def row(self, number: int) -> RoundRow | None:
+        """A round in the timeline; None: it is not there any more."""
+        return next((row for row in reversed(self.rows) if row.number == number), None)
