@@ -24,7 +24,7 @@ from flowcore.scenario.context import AnswerContext, UnknownName, sees_all
 EVERYTHING = AnswerContext(NOW)
 TAINTED = [{"key": "gpu", "effect": "NoSchedule"}]
 RUNS = {"phase": "Running"}
-LEAVES = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+DELETION_TIMESTAMP = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
 def policy(name: str = "shop", **spec: Any) -> Manifest:
@@ -132,7 +132,7 @@ def test_victims_that_leave() -> None:
     low = pod("low", "2", nodeName="a", priority=1, status=RUNS)
     answer = why("default/p", node("a", "2"), low, pod("p", "2", priority=2))
     assert (answer.kind, answer.text) == (WhyKind.VICTIMS_LEAVING, "Its room is on a, once default/low has left.")
-    going = pod("low", "2", nodeName="a", status=RUNS, metadata=LEAVES)
+    going = pod("low", "2", nodeName="a", status=RUNS, metadata=DELETION_TIMESTAMP)
     answer = why("default/p", node("a", "2"), going, pod("p", "2"))
     assert answer.kind is WhyKind.VICTIMS_LEAVING
     assert answer.evidence == ["It fits on a once default/low has left: it is terminating."]
