@@ -77,16 +77,8 @@ def _apply(edits: Edits, change: Change, context: AnswerContext) -> list[str]:
             return notes
         case MovePod():
             change_pods.move(edits, change, context)
-        case SetPriority():
-            change_pods.set_priority(edits, change, context)
-        case Tolerate():
-            change_pods.tolerate(edits, change, context)
-        case DropNodeSelector():
-            change_pods.drop_node_selector(edits, change, context)
-        case Request():
-            change_pods.request(edits, change, context)
-        case DropPodRules():
-            change_pods.drop_pod_rules(edits, change, context)
+        case SetPriority() | Tolerate() | DropNodeSelector() | Request() | DropPodRules():
+            change_pods.change(edits, change, context)
         case RaiseCap():
             change_rules.raise_cap(edits, change)
         case RaiseQueueLimit():

@@ -6,14 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from flowcore.model.inter_pod_constraints import InterPodConstraints
-from flowcore.model.pods import Pod, PodClass, Toleration
-from flowcore.scenario.changes import DropNodeSelector, DropPodRules, MovePod, Request, SetPriority, Tolerate
+from flowcore.model.pods import Pod
+from flowcore.scenario.changed_pods import PodChange, changed
+from flowcore.scenario.changes import MovePod
 from flowcore.scenario.context import AnswerContext, UnknownName
 from flowcore.scenario.edits import Edits
-
-#: Fields of InterPodConstraints by the names that DropPodRules gives them.
-_RULES = {"affinity": "affinity", "antiAffinity": "anti_affinity", "spread": "spread"}
 
 
 def find_pod(edits: Edits, key: str, context: AnswerContext) -> Pod:
@@ -84,67 +81,10 @@ def move(edits: Edits, change: MovePod, context: AnswerContext) -> None:
     edits.put_pod(msgspec.structs.replace(pod, node_name=change.node, nominated_node="", planned_node=""))
 
 
-def set_priority(edits: Edits, change: SetPriority, context: AnswerContext) -> None:
-    """Gives a pod another priority."""
-    _replace_class(edits, find_pod(edits, change.pod, context), priority=change.priority)
+def change(edits: Edits, wanted: PodChange, context: AnswerContext) -> None:
+    """Changes what a pod asks for.
 
-
-def tolerate(edits: Edits, change: Tolerate, context: AnswerContext) -> None:
-    """Adds a toleration."""
-    pod = find_pod(edits, change.pod, context)
-    added = Toleration(change.key, "Equal", change.value, change.effect)
-    _replace_class(edits, pod, tolerations=(*pod.pod_class.tolerations, added))
-
-
-def drop_node_selector(edits: Edits, change: DropNodeSelector, context: AnswerContext) -> None:
-    """Drops what a pod asks of one label of its node."""
-    pod = find_pod(edits, change.pod, context)
-    kept, required = pod.pod_class.node_selector, pod.pod_class.required_affinity
-    if required is not None:
-        terms = [
-            msgspec.structs.replace(term, expressions=tuple(r for r in term.expressions if r.key != change.label))
-            for term in required
-        ]
-        # A term without any requirement left holds for every node, so the alternatives to it are not needed.
-        open_to_all = any(
-            not after.expressions and not after.fields and before.expressions
-            for before, after in zip(required, terms, strict=True)
-        )
-        required = None if open_to_all else tuple(terms)
-    _replace_class(
-        edits,
-        pod,
-        node_selector=tuple((key, value) for key, value in kept if key != change.label),
-        required_affinity=required,
-    )
-
-
-def request(edits: Edits, change: Request, context: AnswerContext) -> None:
-    """Lets a pod ask for another amount."""
-    pod = find_pod(edits, change.pod, context)
-    amounts = {**dict(pod.pod_class.requests), change.resource: change.amount}
-    requests = tuple(sorted((name, amount) for name, amount in amounts.items() if amount > 0))
-    changed = msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, requests=requests))
-    edits.put_pod(msgspec.structs.replace(changed, usage=requests))
-
-
-def drop_pod_rules(edits: Edits, change: DropPodRules, context: AnswerContext) -> None:
-    """Drops required rules of a pod about other pods."""
-    pod = find_pod(edits, change.pod, context)
-    if change.rules not in _RULES:
-        raise UnknownName("rules", f'"{change.rules}": expected one of {", ".join(_RULES)}')
-    if pod.constraints is None:
-        return
-    field = _RULES[change.rules]
-    kept = [
-        each
-        for each in getattr(pod.constraints, field)
-        if change.topology_key and each.topology_key != change.topology_key
-    ]
-    rules = msgspec.structs.replace(pod.constraints, **{field: tuple(kept)})
-    edits.put_pod(msgspec.structs.replace(pod, constraints=None if rules == InterPodConstraints() else rules))
-
-
-def _replace_class(edits: Edits, pod: Pod, **fields: object) -> None:
-    pod_class: PodClass = msgspec.structs.replace(pod.pod_class, **fields)
-    edits.put_pod(msgspec.structs.replace(pod, pod_class=pod_class))
+    Raises:
+        ModelError: there is no such pod, or a value of the change is none that it may have.
+    """
+    edits.put_pod(changed(find_pod(edits, wanted.pod, context), wanted))
