@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
@@ -31,7 +32,25 @@ def read_dump(files: tuple[str, ...]) -> Scenario:
     reader = _Reader()
     for name in files:
         reader.read_file(name)
-    scenario = reader.dump()
+    return _checked(reader.dump())
+
+
+def read_listing(objects: Iterable[dict[str, Any]], shown: str) -> Scenario:
+    """A scenario of the objects that an API server lists.
+
+    Args:
+        objects: each with its kind and version.
+        shown: what names the API server in messages.
+
+    Raises:
+        DumpError: an object does not match its kind, or there is no node.
+    """
+    reader = _Reader()
+    reader.read_objects(objects, shown)
+    return _checked(reader.dump())
+
+
+def _checked(scenario: Scenario) -> Scenario:
     if problem := unknown_namespace(scenario):
         raise DumpError(problem)
     return scenario
@@ -54,10 +73,14 @@ class _Reader:
         file, text = display_name(name), read_text(name)
         if is_saved_state(text):
             self._read_state(file, text)
-            return
+        else:
+            self.read_objects(parse_objects(text, file), file)
+
+    def read_objects(self, objects: Iterable[dict[str, Any]], file: str) -> None:
+        """Reads the objects of a file."""
         here: dict[_Key, dict[str, Any]] = {}
         replaced: dict[str, list[str]] = {}
-        for item in parse_objects(text, file):
+        for item in objects:
             kind, group = item["kind"], api_group(item)
             _check_is_object(item, file)
             if unread := unread_kind(item):
