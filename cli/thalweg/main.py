@@ -16,6 +16,7 @@ from thalweg.commands.scheduler_config import scheduler_config
 from thalweg.commands.simulate import simulate
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
+from thalweg.commands.what_if import what_if
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,6 +30,7 @@ def main() -> None:
       kubectl get nodes,pods,namespaces -A -o json > now.json      (thalweg simulate --help: storage, policies, gangs)
       thalweg simulate -f now.json                   plan the pending pods of your cluster
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
+      thalweg what-if -f now.json --drain worker-3   see what a change would do to the plan
       thalweg up                                     start a local control plane
       thalweg run --kubeconfig ~/.kube/config        run the operator
       thalweg doctor --kubeconfig ~/.kube/config     check the installation in a cluster
@@ -46,3 +48,4 @@ main.add_command(scheduler_config)
 main.add_command(simulate)
 main.add_command(uninstall)
 main.add_command(up)
+main.add_command(what_if)
