@@ -49,7 +49,9 @@ def smallest_exclusion(verdicts: Verdicts) -> Exclusion:
         return Exclusion()
     patterns = _patterns(rejected)[0]
     # What rejects the nodes of a pattern rejects those of every larger pattern too.
-    least = [each for each in patterns.tolist() if not any(other & each == other != each for other in patterns.tolist())]
+    least = [
+        each for each in patterns.tolist() if not any(other & each == other != each for other in patterns.tolist())
+    ]
     for size in range(1, len(names) + 1):
         for chosen in combinations(range(len(names)), size):
             bits = sum(1 << at for at in chosen)

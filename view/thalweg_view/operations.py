@@ -14,6 +14,7 @@ import msgspec
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
+from flowcore.scenario.plan_listing import PlanQuery, answer_plan
 from thalweg_view.pictures.flow import FlowQuery, answer_flow
 from thalweg_view.pictures.gangs import GangsQuery, answer_gangs
 from thalweg_view.pictures.nodes import NodesQuery, answer_nodes
@@ -22,6 +23,7 @@ from thalweg_view.pictures.overview import OverviewQuery, answer_overview
 from thalweg_view.pictures.pending import PendingQuery, answer_pending
 from thalweg_view.pictures.policies import PoliciesQuery, QueuesQuery, answer_policies, answer_queues
 from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
+from thalweg_view.status import StatusQuery, answer_status
 from thalweg_view.view_data import ViewData
 
 Answer = Callable[[ViewData, Any, AnswerContext], msgspec.Struct]
@@ -66,6 +68,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "gangs": Operation(GangsQuery, answer_gangs),
     "policies": Operation(PoliciesQuery, answer_policies, needs=frozenset({"policies"})),
     "queues": Operation(QueuesQuery, answer_queues, needs=frozenset({"queues"})),
+    "plan": Operation(PlanQuery, of_scenario(answer_plan)),
+    "status": Operation(StatusQuery, answer_status, needs=frozenset({"policies", "queues"})),
     "rounds": Operation(RoundsQuery, answer_rounds),
     "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
     "what-if": Operation(WhatIfQuery, of_scenario(answer_what_if), "POST", needs=frozenset({"nodes"})),
