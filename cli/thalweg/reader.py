@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-<<<<<<< HEAD
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
 from flowcore.api.kinds import POLICY, QUEUE
-from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
-=======
-from collections.abc import Iterable
-from typing import Any
-
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
->>>>>>> kubectl
 from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
 from flowcore.scenario.dump_commands import DUMP_COMMAND
@@ -102,15 +95,11 @@ class _Reader:
         file, text = display_name(name), read_text(name)
         if is_saved_state(text):
             self._read_state(file, text)
-<<<<<<< HEAD
             return []
-=======
-        else:
-            self.read_objects(parse_objects(text, file), file)
+        return self.read_objects(parse_objects(text, file), file)
 
-    def read_objects(self, objects: Iterable[dict[str, Any]], file: str) -> None:
-        """Reads the objects of a file."""
->>>>>>> kubectl
+    def read_objects(self, objects: Iterable[dict[str, Any]], file: str) -> list[dict[str, Any]]:
+        """Reads the objects of a file; returns those of kinds that are read."""
         here: dict[_Key, dict[str, Any]] = {}
         replaced: dict[str, list[str]] = {}
         for item in objects:

@@ -47,11 +47,9 @@ def smallest_exclusion(verdicts: Verdicts) -> Exclusion:
     names, rejected = _rejected(verdicts)
     if not len(verdicts.table.nodes) or verdicts.fits.any():
         return Exclusion()
-    patterns = _patterns(rejected)[0]
+    patterns = _patterns(rejected)[0].tolist()
     # What rejects the nodes of a pattern rejects those of every larger pattern too.
-    least = [
-        each for each in patterns.tolist() if not any(other & each == other != each for other in patterns.tolist())
-    ]
+    least = [each for each in patterns if not any(other & each == other != each for other in patterns)]
     for size in range(1, len(names) + 1):
         for chosen in combinations(range(len(names)), size):
             bits = sum(1 << at for at in chosen)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.draw import Case, crowded_cases
 from support.draw_preemption import crowded_nodes
 from support.profiles import examples
-from support.scenarios import NOW, drawn_scenario, scenario_of, state_of
+from support.scenario_state import NOW, drawn_scenario, scenario_of, state_of
 
 from flowcore.model.errors import ModelError
 from flowcore.scenario import Change, Scenario, applied, plan_scenario

@@ -13,8 +13,8 @@ import msgspec
 
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
-from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
 from flowcore.scenario.plan_listing import PlanQuery, answer_plan
+from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
 from thalweg_view.pictures.flow import FlowQuery, answer_flow
 from thalweg_view.pictures.gangs import GangsQuery, answer_gangs
 from thalweg_view.pictures.nodes import NodesQuery, answer_nodes
