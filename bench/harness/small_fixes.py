@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterator
 from itertools import combinations
 
+from msgspec.structs import replace
+
 from flowcore.cluster.cluster import Cluster
 from flowcore.diagnosis.fixes.ranking import Rank, rank
 from flowcore.diagnosis.fixes.replanning import Replanning
@@ -44,7 +46,7 @@ POLICY = "p"
 
 def draw_scenario(seed: int) -> Scenario:
     """One to three nodes, up to six running pods, one to three that wait."""
-    draw = random.Random(seed)  # noqa: S311 - drawn clusters, no secrets
+    draw = random.Random(seed)
     cluster = Cluster()
     for at in range(draw.randint(1, 3)):
         cluster.put_node(_node(draw, f"n{at}"))
@@ -117,8 +119,6 @@ def _pod(draw: random.Random, name: str, *, running: bool) -> Pod:
 
 
 def _on(pod: Pod, node: str) -> Pod:
-    from msgspec.structs import replace
-
     return replace(pod, node_name=node, pod_class=replace(pod.pod_class, node_name=node), started=NOW - 900)
 
 
@@ -137,7 +137,7 @@ def every_change(scenario: Scenario, pod: Pod) -> Iterator[Change]:
         yield DropPodRules(key, "antiAffinity", term.topology_key)
     for resource, amount in pod.pod_class.requests:
         step = CPU_STEP if resource == "cpu" else MEMORY_STEP
-        yield from (Request(key, resource, smaller) for smaller in range(0, amount, step))
+        yield from (Request(key, resource, smaller) for smaller in range(step, amount, step))
     yield from (SetPriority(key, each + 1) for each in set(_PRIORITIES) if each >= pod.pod_class.priority)
     if POLICY in scenario.policies:
         yield from (RaiseCap(POLICY, CAP, value) for value in (2, 3, 4))

@@ -89,6 +89,9 @@ class _Search:
         self._try(self._moves(), _MAX_MOVES, wanted=1)
         if sum(not known[1] for known, _ in self._found) < limit:
             self._displace(())
+            # What other waiting pods get in the plan, and what running pods have, may be theirs.
+            contested = Relaxed(Judge(self._plan.before), self._wanted)
+            self._try(self._by_size(contested.singles()), _MAX_SINGLES)
             self._try(self._by_size(self._relaxed.singles(others=True)), _MAX_SINGLES)
         if not self._found:
             self._try(self._by_size(self._relaxed.pairs()), _MAX_PAIRS)

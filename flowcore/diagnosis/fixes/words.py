@@ -79,7 +79,8 @@ def _phrase(change: Change, pods: dict[str, Pod]) -> str:
             return f"require no {_RULES[change.rules]} by {change.topology_key}"
         case Request():
             asked = dict(pods[change.pod].pod_class.requests).get(change.resource, 0)
-            return f"ask for {_ask(change)}, not {quantity(change.resource, asked)}"
+            amount = quantity(change.resource, change.amount)
+            return f"ask for {amount} of {change.resource}, not {quantity(change.resource, asked)}"
         case SetPriority():
             return f"give it priority {change.priority}, not {pods[change.pod].pod_class.priority}"
         case RaiseCap():
@@ -100,12 +101,6 @@ def _phrase(change: Change, pods: dict[str, Pod]) -> str:
             return f"evict {_list(change.pods)}"
         case _:
             raise TypeError(f"no fix makes the change {type(change).__name__}")
-
-
-def _ask(change: Request) -> str:
-    return (
-        f"{quantity(change.resource, change.amount)} of {change.resource}" if change.amount else f"no {change.resource}"
-    )
 
 
 def _taint(key: str, value: str, effect: str) -> str:
