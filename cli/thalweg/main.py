@@ -10,10 +10,12 @@ from thalweg.commands.certificates import certificates
 from thalweg.commands.demo import demo
 from thalweg.commands.doctor import doctor
 from thalweg.commands.explain import explain
+from thalweg.commands.plan import plan
 from thalweg.commands.replay import replay
 from thalweg.commands.run import run
 from thalweg.commands.scheduler_config import scheduler_config
 from thalweg.commands.simulate import simulate
+from thalweg.commands.status import status, top
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
 
@@ -40,9 +42,12 @@ main.add_command(certificates)
 main.add_command(demo)
 main.add_command(doctor)
 main.add_command(explain)
+main.add_command(plan)
 main.add_command(replay)
 main.add_command(run)
 main.add_command(scheduler_config)
 main.add_command(simulate)
+main.add_command(status)
+main.add_command(top)
 main.add_command(uninstall)
 main.add_command(up)

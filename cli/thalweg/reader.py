@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
-from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
+from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
 from flowcore.scenario.dump_commands import DUMP_COMMAND
 from flowcore.scenario.edits import Edits
 from flowcore.scenario.missing_objects import unknown_namespace
 from flowcore.scenario.objects import WORKLOADS, ObjectReader, api_group, name_of, unread_kind, why_ignored
+from flowcore.scenario.saved import read_state
 from thalweg.files import DumpError, display_name, parse_objects, read_text
 from thalweg.policy_schema import checked_spec
 from thalweg_cost_models import find_models
@@ -30,7 +32,25 @@ def read_dump(files: tuple[str, ...]) -> Scenario:
     reader = _Reader()
     for name in files:
         reader.read_file(name)
-    scenario = reader.dump()
+    return _checked(reader.dump())
+
+
+def read_listing(objects: Iterable[dict[str, Any]], shown: str) -> Scenario:
+    """A scenario of the objects that an API server lists.
+
+    Args:
+        objects: each with its kind and version.
+        shown: what names the API server in messages.
+
+    Raises:
+        DumpError: an object does not match its kind, or there is no node.
+    """
+    reader = _Reader()
+    reader.read_objects(objects, shown)
+    return _checked(reader.dump())
+
+
+def _checked(scenario: Scenario) -> Scenario:
     if problem := unknown_namespace(scenario):
         raise DumpError(problem)
     return scenario
@@ -53,10 +73,14 @@ class _Reader:
         file, text = display_name(name), read_text(name)
         if is_saved_state(text):
             self._read_state(file, text)
-            return
+        else:
+            self.read_objects(parse_objects(text, file), file)
+
+    def read_objects(self, objects: Iterable[dict[str, Any]], file: str) -> None:
+        """Reads the objects of a file."""
         here: dict[_Key, dict[str, Any]] = {}
         replaced: dict[str, list[str]] = {}
-        for item in parse_objects(text, file):
+        for item in objects:
             kind, group = item["kind"], api_group(item)
             _check_is_object(item, file)
             if unread := unread_kind(item):
@@ -83,13 +107,10 @@ class _Reader:
 
     def _read_state(self, file: str, text: str) -> None:
         """Reads what ``thalweg run --dump-directory`` wrote."""
-        dump = self._dump
         try:
-            policies = put_lines(text.rstrip("\n").split("\n"), dump.cluster)
+            read_state(text.rstrip("\n").split("\n"), self._dump)
         except UnreadableState as error:
             raise DumpError(f"{file}: {error}") from error
-        dump.policies |= {policy.name: policy for policy in policies}
-        dump.complete = True
         self._files.append(file)
 
     def dump(self) -> Scenario:
