@@ -41,7 +41,7 @@ from flowcore.api.kinds import (
 )
 from flowcore.api.metrics import to_node_sample, to_pod_sample
 from flowcore.api.policies import parse_policy
-from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
+from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import GangSource
@@ -49,6 +49,7 @@ from flowcore.model.volumes import data_problem
 from flowcore.scenario import Scenario
 from flowcore.scenario.dump_commands import ADD_PRIORITIES, DUMP_COMMAND
 from flowcore.scenario.missing_objects import unknown_namespace
+from flowcore.scenario.saved import read_state
 from thalweg.files import DumpError, display_name, json_type, parse_objects, read_text
 from thalweg.policy_schema import checked_spec
 from thalweg.priority_classes import PriorityClass, PriorityClasses, check_priority_class
@@ -130,13 +131,10 @@ class _Reader:
 
     def _read_state(self, file: str, text: str) -> None:
         """Reads what ``thalweg run --dump-directory`` wrote."""
-        dump = self._dump
         try:
-            policies = put_lines(text.rstrip("\n").split("\n"), dump.cluster)
+            read_state(text.rstrip("\n").split("\n"), self._dump)
         except UnreadableState as error:
             raise DumpError(f"{file}: {error}") from error
-        dump.policies |= {policy.name: policy for policy in policies}
-        dump.complete = True
         self._files.append(file)
 
     def dump(self) -> Scenario:

@@ -10,6 +10,7 @@ import msgspec
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.cluster.running import running_pods
+from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.cluster.snapshot import Victim
 from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
 from flowcore.model.gangs import Gang
@@ -17,7 +18,7 @@ from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode
 from flowcore.model.running_pods import RunningPods
-from flowcore.model.usage import UsageSample
+from flowcore.model.usage import MeasuredLoad, UsageSample
 
 
 @dataclass(slots=True)
@@ -31,6 +32,8 @@ class Scenario:
         warnings: sentences about objects of a dump that were skipped or replaced.
         gaps: sentences about objects that a dump lacks and that another object names.
         node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
+        awaiting: pods that have a plan and wait for others to leave, by key.
+        loads, foreseen: what the operator that knew the cluster plans with by measurement (``BesideCluster``).
     """
 
     cluster: Cluster = field(default_factory=Cluster)
@@ -40,6 +43,9 @@ class Scenario:
     gaps: list[str] = field(default_factory=list)
     node_samples: dict[str, UsageSample] = field(default_factory=dict)
     pod_samples: dict[str, UsageSample] = field(default_factory=dict)
+    awaiting: dict[str, AwaitedRoom] = field(default_factory=dict)
+    loads: dict[str, MeasuredLoad] = field(default_factory=dict)
+    foreseen: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def running(self) -> list[Pod]:
         """Pods that use a node, also a node that is not known."""

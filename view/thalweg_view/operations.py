@@ -1,0 +1,70 @@
+"""What a view can be asked: by name of the operation, its query and the function that answers it.
+
+An operation is served at ``/api/v1/NAME``. Its query arrives as the parameters of a GET or as the JSON body of a POST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import msgspec
+
+from flowcore.scenario import Scenario
+from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.flow import FlowQuery, answer_flow
+from thalweg_view.pictures.gangs import GangsQuery, answer_gangs
+from thalweg_view.pictures.nodes import NodesQuery, answer_nodes
+from thalweg_view.pictures.one_pod import PodQuery, answer_pod
+from thalweg_view.pictures.overview import OverviewQuery, answer_overview
+from thalweg_view.pictures.pending import PendingQuery, answer_pending
+from thalweg_view.pictures.policies import PoliciesQuery, QueuesQuery, answer_policies, answer_queues
+from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
+from thalweg_view.view_data import ViewData
+
+Answer = Callable[[ViewData, Any, AnswerContext], msgspec.Struct]
+#: Kinds that a caller must be allowed to list in the whole cluster.
+Need = Literal["nodes", "policies", "queues"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One question.
+
+    Attributes:
+        query: type of the query; a query of a GET has fields of simple types only.
+        answer: pure function; raises ``ModelError`` for a query that cannot be answered (status 400), and
+            ``UnknownName`` for a name that is not known or not to be seen (status 404).
+        method: of the request.
+        needs: kinds that the caller must be allowed to list.
+        segments: fields of the query that follow the name in the path.
+    """
+
+    query: type[msgspec.Struct]
+    answer: Answer
+    method: Literal["GET", "POST"] = "GET"
+    needs: frozenset[Need] = frozenset()
+    segments: tuple[str, ...] = ()
+
+
+class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The query of an operation that asks for nothing in particular."""
+
+
+def of_scenario(answer: Callable[[Scenario, Any, AnswerContext], msgspec.Struct]) -> Answer:
+    """An answer that reads the scenario alone."""
+    return lambda data, query, context: answer(data.scenario, query, context)
+
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "overview": Operation(OverviewQuery, answer_overview),
+    "flow": Operation(FlowQuery, answer_flow, needs=frozenset({"nodes", "policies"})),
+    "nodes": Operation(NodesQuery, answer_nodes, needs=frozenset({"nodes"})),
+    "pending": Operation(PendingQuery, answer_pending),
+    "gangs": Operation(GangsQuery, answer_gangs),
+    "policies": Operation(PoliciesQuery, answer_policies, needs=frozenset({"policies"})),
+    "queues": Operation(QueuesQuery, answer_queues, needs=frozenset({"queues"})),
+    "rounds": Operation(RoundsQuery, answer_rounds),
+    "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
+}
