@@ -95,7 +95,7 @@ def _install(scratch: Path) -> Path:
 
 
 def _npm(scratch: Path) -> tuple[str, dict[str, str]]:
-    """npm of this machine, of the Python that builds, or from PyPI; and the environment that it wants."""
+    """The npm of this machine, of the Python that builds, or from PyPI; and the environment that it wants."""
     beside = str(Path(sys.executable).parent)
     search = os.pathsep.join((os.environ.get("PATH", os.defpath), beside))
     if npm := shutil.which("npm", path=search):
