@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,6 +22,7 @@ from thalweg_view.errors import ViewError
 from flowcore.model.selectors import is_dns_subdomain
 from thalweg.extender import ExtenderOptions, extender_endpoint, serve_extender
 from thalweg.kubeconfig import resolve_kubeconfig
+from thalweg.logs import set_up_logging
 from thalweg.memory_option import memory_limit
 from thalweg.option_types import Address, NamespacedName
 from thalweg.view_live import ViewOptions, serve_view, view_endpoint
@@ -106,31 +106,3 @@ def _own_pod(environment: Mapping[str, str]) -> OwnPod | None:
             )
     return OwnPod(namespace, name)
 
-
-def set_up_logging(log_format: str, log_level: str) -> None:
-    """Logs one line per event to standard error, also for the log lines of libraries."""
-    level = logging.getLevelNamesMapping()[log_level.upper()]
-    shared: list[structlog.typing.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    render: structlog.typing.Processor
-    if log_format == "json":
-        shared.append(structlog.processors.format_exc_info)
-        render = structlog.processors.JSONRenderer()
-    else:
-        render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        cache_logger_on_first_use=True,
-    )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
-        )
-    )
-    logging.basicConfig(handlers=[handler], level=level, force=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from itertools import islice
@@ -37,12 +37,12 @@ class Simulation(ScenarioPlan):
     seconds: float = 0.0
 
 
-def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: str = "") -> Simulation:
+def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Collection[str] = ()) -> Simulation:
     """Plans with the installed cost models and takes the time (flowcore/scenario/plan.py)."""
     started = time.perf_counter()
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
         found = plan_scenario(scenario, now, find_models().usable, reschedule=reschedule, only=only)
-    return Simulation(found.result, found.skipped, found.gaps, found.warnings, time.perf_counter() - started)
+    return Simulation(found.result, found.before, found.skipped, found.gaps, found.warnings, time.perf_counter() - started)
 
 
 def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, Any]:

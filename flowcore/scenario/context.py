@@ -26,11 +26,13 @@ class AnswerContext:
         now: seconds since the epoch.
         models: cost models by name; every model that a policy names must be there.
         sees: from a namespace to whether the asker may read its pods.
+        nodes: whether the asker may read nodes.
     """
 
     now: float
     models: Mapping[str, CostModel] = field(default_factory=lambda: MODELS)
     sees: Callable[[str], bool] = sees_all
+    nodes: bool = True
 
     def may_name(self, key: str) -> bool:
         """Whether the asker may read an object ``namespace/name``."""
@@ -39,6 +41,10 @@ class AnswerContext:
     def name(self, key: str) -> str:
         """The pod for a text: ``namespace/name``, or words that do not name it."""
         return key if self.may_name(key) else "a pod of another namespace"
+
+    def node(self, name: str) -> str:
+        """The node for a text: its name, or words that do not name it."""
+        return name if self.nodes else "a node"
 
     def visible(self, keys: Iterable[str]) -> list[str]:
         """The keys that the asker may read, in their order."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from flowcore.api.priority_classes import PriorityClass
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.cluster.running import running_pods
@@ -31,6 +32,7 @@ class Scenario:
         complete: whether an operator knew it: no object is missing, and pods that no policy governs are not planned.
         warnings: sentences about objects of a dump that were skipped or replaced.
         gaps: sentences about objects that a dump lacks and that another object names.
+        priority_classes: by name, for pods whose priority is not written into their spec; an operator needs none.
         node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
         awaiting: pods that have a plan and wait for others to leave, by key.
         loads, foreseen: what the operator that knew the cluster plans with by measurement (``BesideCluster``).
@@ -41,6 +43,7 @@ class Scenario:
     warnings: list[str] = field(default_factory=list)
     complete: bool = False
     gaps: list[str] = field(default_factory=list)
+    priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     node_samples: dict[str, UsageSample] = field(default_factory=dict)
     pod_samples: dict[str, UsageSample] = field(default_factory=dict)
     awaiting: dict[str, AwaitedRoom] = field(default_factory=dict)
