@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 Manifest = dict[str, Any]
 _API: Final = "scheduling.thalweg/v1alpha1"
-_CREATED: Final = "2026-03-02T09:00:00Z"
+#: When nodes and running pods were made, and when the oldest waiting pod came, before the newest.
+_CREATED: Final = datetime(2026, 3, 2, 9, tzinfo=UTC)
+_WAITED: Final = timedelta(minutes=40)
 _NODES_PER_RACK: Final = 20
 _ZONES: Final = 3
 _GI: Final = 2**30
@@ -52,17 +55,18 @@ _SHAPES: Final = (
     _Shape("data", "ingest", 0.12, 2000, 4 * _GI),
     _Shape("data", "spark", 0.15, 4000, 24 * _GI),
     _Shape("data", "cache", 0.05, 2000, 48 * _GI),
-    _Shape("research", "train", 0.10, 8000, 48 * _GI, gpus=2, priority=100, gang=8),
+    _Shape("research", "train", 0.10, 6000, 48 * _GI, gpus=1, priority=100, gang=8),
     _Shape("research", "notebook", 0.06, 2000, 8 * _GI, gpus=1),
     _Shape("ci", "build", 0.08, 6000, 12 * _GI),
 )
 
 
-def make_showcase(nodes: int, waiting: int, *, load: float = 0.72, seed: int = 7) -> Iterator[Manifest]:
+def make_showcase(nodes: int, waiting: int, now: datetime, *, load: float = 0.6, seed: int = 7) -> Iterator[Manifest]:
     """All objects of the cluster.
 
     Args:
         waiting: how many pods wait.
+        now: when the newest of them came.
         load: the part of the cluster's cpu that running pods request.
     """
     random_ = random.Random(seed)
@@ -72,18 +76,19 @@ def make_showcase(nodes: int, waiting: int, *, load: float = 0.72, seed: int = 7
     for number, pool in enumerate(pools):
         yield _node(number, pool, cordoned=random_.random() < 0.012)
     yield from _running(pools, load, random_)
-    yield from waiting_pods(waiting, "wait", random_)
+    yield from waiting_pods(waiting, "wait", now, random_)
 
 
-def waiting_pods(count: int, prefix: str, random_: random.Random) -> Iterator[Manifest]:
-    """Pods that wait, whole gangs at a time."""
+def waiting_pods(count: int, prefix: str, now: datetime, random_: random.Random) -> Iterator[Manifest]:
+    """Pods that wait, whole gangs at a time, the oldest first."""
     made = 0
     while made < count:
+        created = now - _WAITED * (1 - made / count)
         shape = random_.choices(_SHAPES, [each.weight / max(1, each.gang) for each in _SHAPES])[0]
         size = max(1, shape.gang)
         gang = f"{shape.app}-{prefix}-{made}" if shape.gang else ""
         for _ in range(size):
-            yield _pod(f"{shape.app}-{prefix}-{made}", shape, gang=gang)
+            yield _pod(f"{shape.app}-{prefix}-{made}", shape, created, gang=gang)
             made += 1
 
 
@@ -133,7 +138,7 @@ def _node(number: int, pool: _Pool, *, cordoned: bool) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "creationTimestamp": _CREATED, "labels": labels},
+        "metadata": {"name": name, "creationTimestamp": _text(_CREATED), "labels": labels},
         "spec": spec,
         "status": ready,
     }
@@ -144,23 +149,24 @@ def _running(pools: Sequence[_Pool], load: float, random_: random.Random) -> Ite
     made = 0
     for number, pool in enumerate(pools):
         shapes = [each for each in _SHAPES if bool(each.gpus) == bool(pool.gpus)]
-        target = min(0.99, max(0.05, random_.gauss(load, 0.22)))
+        idle = 1 - min(0.99, max(0.05, random_.gauss(load, 0.22)))
         cpu, memory, gpus = pool.cpu * 1000, pool.memory, pool.gpus
-        wanted = cpu * target
+        free_cpu, free_gpus = cpu * idle, gpus * idle
         for _ in range(60):
             shape = random_.choices(shapes, [each.weight for each in shapes])[0]
             if shape.cpu > cpu or shape.memory > memory or shape.gpus > gpus:
                 continue
             cpu, memory, gpus = cpu - shape.cpu, memory - shape.memory, gpus - shape.gpus
-            yield _pod(f"{shape.app}-run-{made}", shape, node=f"{pool.name}-{number:04d}")
+            yield _pod(f"{shape.app}-run-{made}", shape, _CREATED, node=f"{pool.name}-{number:04d}")
             made += 1
-            if pool.cpu * 1000 - cpu >= wanted:
+            if cpu <= free_cpu or (gpus and gpus <= free_gpus):
                 break
 
 
-def _pod(name: str, shape: _Shape, *, node: str = "", gang: str = "") -> Manifest:
+def _pod(name: str, shape: _Shape, created: datetime, *, node: str = "", gang: str = "") -> Manifest:
     requests = {"cpu": f"{shape.cpu}m", "memory": str(shape.memory)}
-    spec: Manifest = {"schedulerName": "thalweg", "priority": shape.priority}
+    # Plans that evict nobody have a lower bound above zero.
+    spec: Manifest = {"schedulerName": "thalweg", "priority": shape.priority, "preemptionPolicy": "Never"}
     if shape.gpus:
         requests["nvidia.com/gpu"] = str(shape.gpus)
         spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
@@ -170,7 +176,7 @@ def _pod(name: str, shape: _Shape, *, node: str = "", gang: str = "") -> Manifes
         "name": name,
         "namespace": shape.namespace,
         "uid": f"{shape.namespace}-{name}",
-        "creationTimestamp": _CREATED,
+        "creationTimestamp": _text(created),
         "labels": {"app": shape.app},
     }
     if gang:
@@ -188,3 +194,7 @@ def _pod(name: str, shape: _Shape, *, node: str = "", gang: str = "") -> Manifes
         },
         "status": {"phase": "Running" if node else "Pending"},
     }
+
+
+def _text(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -15,7 +15,7 @@ export const onTheme = (listener) => {
 // Colour of a part from 0 to 1. More is further from the background: dark on light, light on dark.
 export function viridis(part) {
   const clamped = Math.min(1, Math.max(0, Number.isFinite(part) ? part : 0));
-  const along = (isDark() ? 0.12 + 0.88 * clamped : 1 - clamped) * (VIRIDIS.length - 1);
+  const along = (isDark() ? 0.22 + 0.78 * clamped : 1 - clamped) * (VIRIDIS.length - 1);
   const low = Math.min(VIRIDIS.length - 2, Math.floor(along));
   const mix = along - low;
   const [red, green, blue] = VIRIDIS[low].map((from, index) => Math.round(from + (VIRIDIS[low + 1][index] - from) * mix));

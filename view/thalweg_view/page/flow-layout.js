@@ -6,28 +6,31 @@ const TOP = 26;
 const BOTTOM = 10;
 const BLOCK = 12;
 /** Room for labels, in pixels: beside the classes and beside the nodes. */
-const SIDE = 230;
+const SIDES = [250, 170];
 /** Lowest height of a block with a label. */
 const LABEL = 11;
 
-/** Lays `flow` of the view's API out in a box. A code of a reason is a block "left-CODE"; links have ids "from>to". */
-export function layFlow(flow, width, height) {
+/** Lays `flow` of the view's API out in a box. A code of a reason is a block "left-CODE"; links have ids "from>to".
+ *  `measure` tells the width of a text in pixels. */
+export function layFlow(flow, width, height, measure) {
   const graph = toGraph(flow);
   if (!graph.links.length) return { empty: true };
-  const side = Math.min(SIDE, width * 0.22);
+  const [before, after] = SIDES.map((each) => Math.min(each, width * 0.22));
   const most = Math.max(...[0, 1, 2].map((column) => graph.nodes.filter((each) => each.column === column).length));
   const padding = Math.max(1, Math.min(10, (height - TOP - BOTTOM) / (most * 2.2)));
   sankey()
     .nodeId((each) => each.id)
     .nodeAlign((each) => each.column)
     .nodeSort((one, other) => one.order - other.order)
+    .linkSort((one, other) => one.left - other.left || one.target.order - other.target.order || one.source.order - other.source.order)
     .nodeWidth(BLOCK)
     .nodePadding(padding)
     .iterations(graph.nodes.length > 120 ? 4 : 8)
-    .extent([[side, TOP], [width - side, height - BOTTOM]])(graph);
+    .extent([[before, TOP], [width - after, height - BOTTOM]])(graph);
   const prices = priceRange(graph.links);
   const path = sankeyLinkHorizontal();
-  const links = graph.links.map((each) => ({
+  // What is left out is drawn first, below the flows to nodes.
+  const links = graph.links.toSorted((one, other) => other.left - one.left || other.width - one.width).map((each) => ({
     id: each.id,
     path: path(each),
     width: Math.max(1, each.width),
@@ -39,14 +42,14 @@ export function layFlow(flow, width, height) {
       ...(each.left ? [] : [`price ${count(Math.round(each.price))} each`]),
     ],
   }));
-  const nodes = graph.nodes.map((each) => toBlock(each));
+  const nodes = graph.nodes.map((each) => toBlock(each, each.column === 0 ? before : after, measure));
   const byId = new Map([...nodes, ...links].map((each) => [each.id, each]));
   return {
     empty: false,
     links,
     nodes,
     prices,
-    columns: titles(side, width),
+    columns: titles(before, after, width),
     summary: summary(flow),
     find: (id) => byId.get(id),
     reach: (id) => reach(graph, id),
@@ -96,7 +99,7 @@ function priceRange(links) {
   return [prices[Math.floor((prices.length - 1) * 0.02)], prices[Math.ceil((prices.length - 1) * 0.98)]];
 }
 
-function toBlock(node) {
+function toBlock(node, room, measure) {
   const before = node.column === 0;
   const tall = node.y1 - node.y0 >= LABEL || node.kind === "group";
   return {
@@ -104,7 +107,7 @@ function toBlock(node) {
     kind: node.kind,
     pods: node.value,
     x0: node.x0, x1: node.x1, y0: node.y0, y1: node.y1,
-    label: tall ? short(node.name) : "",
+    label: tall ? fitted(node.name, room - 12 - measure(` ${count(node.value)}`), measure) : "",
     labelX: before ? node.x0 - 8 : node.x1 + 8,
     anchor: before ? "end" : "start",
     opens: node.kind === "left" ? `?query=${encodeURIComponent(node.name)}` : "",
@@ -112,13 +115,18 @@ function toBlock(node) {
   };
 }
 
-const short = (name) => (name.length > 26 ? `${name.slice(0, 25)}…` : name);
+function fitted(name, room, measure) {
+  if (measure(name) <= room) return name;
+  let length = name.length;
+  while (length > 1 && measure(`${name.slice(0, length)}…`) > room) length -= 1;
+  return `${name.slice(0, length)}…`;
+}
 
-function titles(side, width) {
+function titles(before, after, width) {
   return [
-    { x: side + BLOCK, anchor: "end", title: "pending pods" },
-    { x: width / 2, anchor: "middle", title: "groups of nodes" },
-    { x: width - side - BLOCK, anchor: "start", title: "nodes" },
+    { x: before + BLOCK, anchor: "end", title: "pending pods" },
+    { x: (before + width - after) / 2, anchor: "middle", title: "groups of nodes" },
+    { x: width - after - BLOCK, anchor: "start", title: "nodes" },
   ];
 }
 

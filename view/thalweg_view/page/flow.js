@@ -8,6 +8,13 @@ import { viridis } from "./colours.js";
 import { Choice, Empty, Problem, Scale, Tip, useSize, useTheme } from "./parts.js";
 import { link } from "./route.js";
 
+const ruler = document.createElement("canvas").getContext("2d");
+
+function widthOf(text) {
+  ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
+
 const SOURCES = [["class", "requests"], ["policy", "policy"], ["queue", "queue"], ["priority", "priority"], ["namespace", "namespace"]];
 const GROUPINGS = [["zone", "zone"], ["rack", "rack"]];
 
@@ -17,7 +24,7 @@ export function Flow() {
   const { data, error, loading } = useData("flow", { of, by });
   const [box, size] = useSize();
   useTheme();
-  const laid = useMemo(() => (data && size.width ? layFlow(data, size.width, size.height) : null), [data, size]);
+  const laid = useMemo(() => (data && size.width ? layFlow(data, size.width, size.height, widthOf) : null), [data, size]);
   return html`
     <div class="tools">
       <h1>Flow</h1>

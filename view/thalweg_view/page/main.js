@@ -73,9 +73,11 @@ function App() {
         setGeneration((before) => before + 1);
       }, REDRAW);
     };
+    let lost = false;
     const stop = listen(changed, (state) => {
       setStream(state);
-      if (state === "live") changed();
+      if (state === "live" && lost) changed();
+      lost = state !== "live";
     });
     return () => {
       stop();

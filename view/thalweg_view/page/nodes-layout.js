@@ -4,17 +4,17 @@ const RACK_HEADING = 13;
 const RACK_GAP = 8;
 const ZONE_GAP = 14;
 const GAP = 1;
-/** Sides of a cell that are tried, the largest first, and the height that the map should not pass. */
-const SIDES = [26, 22, 18, 15, 13, 11, 9, 8, 7, 6, 5];
-const TALLEST = 760;
+/** Sides of a cell that are tried, the largest first. */
+const SIDES = [30, 28, 26, 24, 22, 20, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6];
 
-/** {cells: [{x, y}] by node, side, width, height, headings, racks, at(x, y), step(node, key)}. */
-export function layMap(data, width) {
+/** Lays the map out with the largest cells that keep it within `tallest` pixels, where that is possible:
+ *  {cells: [{x, y}] by node, side, width, height, headings, racks, at(x, y), step(node, key)}. */
+export function layMap(data, width, tallest) {
   const zones = grouped(data);
   let laid;
   for (const side of SIDES) {
     laid = place(data, zones, width, side);
-    if (laid.height <= TALLEST) break;
+    if (laid.height <= tallest) break;
   }
   return { ...laid, width, at: (x, y) => find(laid, x, y), step: (node, key) => step(laid, node, key) };
 }
@@ -51,7 +51,7 @@ function place(data, zones, width, side) {
     for (const [rack, nodes] of members) {
       const columns = Math.max(1, Math.min(columnsOf(nodes.length, named), Math.floor(width / pitch)));
       const rows = Math.ceil(nodes.length / columns);
-      const wide = Math.max(columns * pitch, named ? Math.min(60, width) : 0);
+      const wide = Math.max(columns * pitch, named ? Math.min(34, width) : 0);
       if (x && x + wide > width) {
         x = 0;
         y += tallest + RACK_GAP;

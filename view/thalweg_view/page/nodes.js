@@ -41,7 +41,7 @@ function NodeMap({ data, resource, parts, found, chosen, choose }) {
   const [base, top] = [useRef(null), useRef(null)];
   const [over, setOver] = useState(null);
   const theme = useTheme();
-  const laid = useMemo(() => (size.width ? layMap(data, size.width) : null), [data, size.width]);
+  const laid = useMemo(() => (size.width ? layMap(data, size.width, size.height) : null), [data, size.width, size.height]);
   useLayoutEffect(() => {
     if (laid) drawMap(base.current, laid, { parts, found, unschedulable: data.unschedulable });
   }, [laid, parts, found, theme]);

@@ -7,7 +7,8 @@ import { html } from "./html.js";
 import { Empty, PodLink, Problem, splitKey, useSize } from "./parts.js";
 import { link } from "./route.js";
 
-const ROW = 34;
+const ROW = 46;
+const HEAD = 34;
 const PIECE = 200;
 const COLUMNS = [
   ["position", "#", "number"], ["pod", "Pod", "pod"], ["code", "Reason", "reason"], ["since", "Waits", "number"],
@@ -109,8 +110,9 @@ function Table({ list, sort, setSort }) {
     move.current = true;
     setFocus(next);
     const element = box.current;
+    const room = element.clientHeight - HEAD;
     if (next * ROW < element.scrollTop) element.scrollTop = next * ROW;
-    else if ((next + 2) * ROW > element.scrollTop + element.clientHeight) element.scrollTop = (next + 2) * ROW - element.clientHeight;
+    else if ((next + 1) * ROW > element.scrollTop + room) element.scrollTop = (next + 1) * ROW - room;
   };
   useLayoutEffect(() => {
     if (!move.current) return;
@@ -142,7 +144,7 @@ function Row({ index, item, now, focused, focus }) {
       ${item ? html`
         ${cell(item.position || "–", "number")}
         <span role="gridcell" class="pod" title=${item.pod}><${PodLink} pod=${item.pod} /></span>
-        <span role="gridcell" class="reason" title=${item.reason}><b class="code">${item.code}</b> ${item.reason}</span>
+        <span role="gridcell" class="reason" title=${item.reason}><b class="code">${item.code}</b> <span>${item.reason}</span></span>
         ${cell(age(item.since, now), "number")}
         ${cell(item.priority, "number")}
         ${cell(item.policy)}

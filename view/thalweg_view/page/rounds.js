@@ -95,6 +95,7 @@ function mark(plot, number) {
   const x = plot.valToPos(number, "x", true);
   const { ctx: context, bbox } = plot;
   context.save();
+  context.setLineDash([]);
   context.strokeStyle = themed("ink");
   context.lineWidth = 1.5 * window.devicePixelRatio;
   context.beginPath();
