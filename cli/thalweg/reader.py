@@ -6,13 +6,14 @@ import time
 from collections import Counter
 from typing import Any
 
-from flowcore.cluster.saved_state import UnreadableState, is_saved_state, put_lines
+from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
 from flowcore.scenario.dump_commands import DUMP_COMMAND
 from flowcore.scenario.edits import Edits
 from flowcore.scenario.missing_objects import unknown_namespace
 from flowcore.scenario.objects import WORKLOADS, ObjectReader, api_group, name_of, unread_kind, why_ignored
+from flowcore.scenario.saved import read_state
 from thalweg.files import DumpError, display_name, parse_objects, read_text
 from thalweg.policy_schema import checked_spec
 from thalweg_cost_models import find_models
@@ -83,13 +84,10 @@ class _Reader:
 
     def _read_state(self, file: str, text: str) -> None:
         """Reads what ``thalweg run --dump-directory`` wrote."""
-        dump = self._dump
         try:
-            policies = put_lines(text.rstrip("\n").split("\n"), dump.cluster)
+            read_state(text.rstrip("\n").split("\n"), self._dump)
         except UnreadableState as error:
             raise DumpError(f"{file}: {error}") from error
-        dump.policies |= {policy.name: policy for policy in policies}
-        dump.complete = True
         self._files.append(file)
 
     def dump(self) -> Scenario:

@@ -70,14 +70,15 @@ def _read(source: BinaryIO) -> StatePiece | NewRound | Question | None:
     header = source.read(LENGTH.size)
     if len(header) < LENGTH.size:
         return None
-    return request_decoder.decode(source.read(LENGTH.unpack(header)[0]))
+    message: StatePiece | NewRound | Question = request_decoder.decode(source.read(LENGTH.unpack(header)[0]))
+    return message
 
 
 def _read_state(first: StatePiece, source: BinaryIO, data: ViewData) -> StateRead:
     """Puts the state whose first piece has come in the place of the one before."""
     pieces = _pieces(first, source)
     try:
-        scenario = read_state(line for piece in pieces for line in piece.decode().splitlines())
+        scenario = read_state(line for piece in pieces for line in piece.decode().rstrip("\n").split("\n"))
     except UnreadableState as error:
         for _ in pieces:
             pass  # what follows is not read either

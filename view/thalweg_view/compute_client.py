@@ -155,7 +155,8 @@ class ComputeClient:
     async def _receive(self) -> Ready | StateRead | Answered:
         assert self._process is not None and self._process.stdout is not None  # noqa: S101, PT018
         length = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))[0]
-        return reply_decoder.decode(await self._process.stdout.readexactly(length))
+        reply: Ready | StateRead | Answered = reply_decoder.decode(await self._process.stdout.readexactly(length))
+        return reply
 
     async def ended(self) -> str:
         """How the process ended."""
@@ -172,8 +173,9 @@ class ComputeClient:
 
 
 class _Exchange:
-    """A message and its reply. A failure within, also that the caller is gone, ends the process: it would be out of
-    step with its owner.
+    """A message and its reply.
+
+    A failure within, also a cancellation, ends the process: it would be out of step with its owner.
     """
 
     def __init__(self, client: ComputeClient, seconds: float) -> None:
