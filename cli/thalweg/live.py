@@ -16,8 +16,8 @@ from thalweg_operator.api.client import ApiClient, api_path, connect
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.errors import ConnectionLost, Refused
 
-from flowcore.cluster.saved_state import put_lines
 from flowcore.scenario import Scenario
+from flowcore.scenario.saved import read_state
 from thalweg.kubeconfig import users_kubeconfig
 from thalweg.live_service import ServiceAddress, find_service
 from thalweg.logs import set_up_logging
@@ -87,9 +87,7 @@ class LiveSource:
     async def scenario(self) -> Scenario:
         """See ``Source``."""
         lines = (await self._request("GET", "state")).decode().rstrip("\n").split("\n")
-        scenario = Scenario(complete=True)
-        scenario.policies |= {policy.name: policy for policy in put_lines(lines, scenario.cluster)}
-        return scenario
+        return read_state(lines)
 
     async def _request(
         self, method: str, operation: str, *, body: bytes | None = None, params: Mapping[str, str] | None = None

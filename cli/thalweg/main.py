@@ -16,6 +16,7 @@ from thalweg.commands.scheduler_config import scheduler_config
 from thalweg.commands.simulate import simulate
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
+from thalweg.commands.view import view
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,3 +47,4 @@ main.add_command(scheduler_config)
 main.add_command(simulate)
 main.add_command(uninstall)
 main.add_command(up)
+main.add_command(view)

@@ -105,4 +105,3 @@ def _own_pod(environment: Mapping[str, str]) -> OwnPod | None:
                 "name the pod that this process runs in"
             )
     return OwnPod(namespace, name)
-

@@ -7,7 +7,7 @@ from typing import Any
 
 from support.draw import Case
 
-from flowcore.cluster.saved_state import to_lines
+from flowcore.cluster.saved_state import BesideCluster, to_lines
 from flowcore.costs import BUILT_IN_MODELS
 from flowcore.scenario import Scenario
 from flowcore.scenario.edits import Edits
@@ -49,7 +49,7 @@ def state_of(scenario: Scenario) -> dict[str, Any]:
     cluster = scenario.cluster
     gangs = sorted({pod.gang.key for pod in cluster.pods.values() if pod.gang is not None})
     return {
-        "objects": list(to_lines(cluster, {}, NOW)),
+        "objects": list(to_lines(cluster, BesideCluster(), NOW)),
         "waiting": list(cluster.waiting.items()),
         "usage": {name: sums.to_usage(name) for name, sums in sorted(_stripped(cluster).items())},
         "signatures": sorted(map(repr, cluster.occupancy.pod_index.counts())),
