@@ -18,6 +18,7 @@ from thalweg.commands.simulate import simulate
 from thalweg.commands.status import status, top
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
+from thalweg.commands.view import view
 from thalweg.commands.what_if import what_if
 
 
@@ -54,3 +55,4 @@ main.add_command(top)
 main.add_command(uninstall)
 main.add_command(up)
 main.add_command(what_if)
+main.add_command(view)
