@@ -15,6 +15,7 @@ import msgspec
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.plan_listing import PlanQuery, answer_plan
+from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
 from thalweg_view.messages import Need, OperationShape
 from thalweg_view.pictures.flow import FlowQuery, answer_flow
 from thalweg_view.pictures.gangs import answer_gangs
@@ -83,4 +84,5 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "status": Operation(StatusQuery, answer_status, needs=frozenset({"policies", "queues"})),
     "rounds": Operation(RoundsQuery, answer_rounds),
     "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
+    "what-if": Operation(WhatIfQuery, of_scenario(answer_what_if), "POST", needs=frozenset({"nodes"})),
 }
