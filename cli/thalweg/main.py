@@ -18,6 +18,7 @@ from thalweg.commands.simulate import simulate
 from thalweg.commands.status import status, top
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
+from thalweg.commands.why import why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,6 +32,7 @@ def main() -> None:
       kubectl get nodes,pods,namespaces -A -o json > now.json      (thalweg simulate --help: storage, policies, gangs)
       thalweg simulate -f now.json                   plan the pending pods of your cluster
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
+      thalweg why shop/cart-0 -f now.json            say why one pod waits, and what would place it
       thalweg up                                     start a local control plane
       thalweg run --kubeconfig ~/.kube/config        run the operator
       thalweg doctor --kubeconfig ~/.kube/config     check the installation in a cluster
@@ -51,3 +53,4 @@ main.add_command(status)
 main.add_command(top)
 main.add_command(uninstall)
 main.add_command(up)
+main.add_command(why)
