@@ -121,7 +121,7 @@ def with_evictions(dump: Scenario, explanations: Iterable[Explanation], now: flo
         if explanation.verdicts.fits.any() or pod.gang is not None or pod.replaces or pod.skip_reason(policy.delivery):
             yield explanation
             continue
-        result = plan(dump, now, only=pod.key).result
+        result = plan(dump, now, only=(pod.key,)).result
         leaving = tuple(each for each in result.evictions if pod.key in each.for_pods)
         waits = next((each.pod for each in result.unplaced), None)
         reason = "" if waits is None else why_nobody_leaves(waits, policy, governed.running_pods(now, ()), now)

@@ -35,8 +35,8 @@ def _count_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
     yield "pods waiting", "", f"{ours.waiting:,}", f"{theirs.waiting:,}"
     if comparison.gangs:
         yield f"whole gangs, of {comparison.gangs:,}", "", f"{ours.whole_gangs:,}", f"{theirs.whole_gangs:,}"
-        incomplete = ours.pods_of_incomplete_gangs, theirs.pods_of_incomplete_gangs
-        yield "pods placed in incomplete gangs", "", *(f"{count:,}" for count in incomplete)
+        without_use = f"{ours.pods_of_incomplete_gangs:,}", f"{theirs.pods_of_incomplete_gangs:,}"
+        yield "pods placed in incomplete gangs", "", *without_use
 
 
 def _use_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:

@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from itertools import islice
@@ -19,7 +19,7 @@ from rich.console import Console
 from flowcore.classes import group
 from flowcore.explain import node_reasons
 from flowcore.planning import Placement
-from flowcore.scenario import Scenario, ScenarioPlan, plan_prepared, prepare_round
+from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.comparison import Comparison, compare_one_by_one
 from thalweg import evictions
 from thalweg.files import DumpError
@@ -31,33 +31,25 @@ from thalweg_cost_models import find_models
 
 @dataclass(frozen=True, slots=True)
 class Simulation(ScenarioPlan):
-    """A plan for a dump.
-
-    Attributes:
-        seconds: how long it took.
-        comparison: with the same pods one by one; None: not asked for.
-    """
+    """A plan for a dump, and how long it took."""
 
     seconds: float = 0.0
-    comparison: Comparison | None = None
 
 
-def plan(
-    scenario: Scenario, now: float, *, reschedule: bool = False, only: str = "", compare: bool = False
-) -> Simulation:
-    """Plans with the installed cost models and takes the time (flowcore/scenario/plan.py).
-
-    Args:
-        compare: also place the pods one by one, for ``Simulation.comparison``.
-    """
+def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Collection[str] = ()) -> Simulation:
+    """Plans with the installed cost models and takes the time (flowcore/scenario/plan.py)."""
     started = time.perf_counter()
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
-        models = find_models().usable
-        prepared = prepare_round(scenario, now, reschedule=reschedule, only=only)
-        found = plan_prepared(prepared, models)
-        seconds = time.perf_counter() - started
-        comparison = compare_one_by_one(prepared, found.result, models) if compare else None
-    return Simulation(found.result, found.skipped, found.gaps, found.warnings, seconds, comparison)
+        found = plan_scenario(scenario, now, find_models().usable, reschedule=reschedule, only=only)
+    return Simulation(
+        found.result, found.before, found.skipped, found.gaps, found.warnings, time.perf_counter() - started
+    )
+
+
+def compare(scenario: Scenario, simulation: Simulation) -> Comparison:
+    """The plan beside the same pods one by one, with the installed cost models."""
+    with redirect_stdout(sys.stderr):
+        return compare_one_by_one(scenario, simulation, find_models().usable)
 
 
 def as_json(simulation: Simulation, warnings: Sequence[str] = (), *, nodes: bool = False) -> dict[str, Any]:
@@ -74,7 +66,7 @@ def as_json(simulation: Simulation, warnings: Sequence[str] = (), *, nodes: bool
     if nodes:
         for key, by_node in _reasons_by_node(simulation):
             pending[key]["nodes"] = by_node
-    answer = {
+    return {
         "placements": {placement.pod.key: placement.node for placement in result.placements},
         "pending": pending,
         "reasons": dict(Counter(waits.values()).most_common()),
@@ -88,7 +80,6 @@ def as_json(simulation: Simulation, warnings: Sequence[str] = (), *, nodes: bool
         "seconds": round(simulation.seconds, 6),
         "warnings": list(warnings),
     }
-    return answer | ({} if simulation.comparison is None else {"comparison": simulation.comparison})
 
 
 def _reasons_by_node(simulation: Simulation) -> Iterator[tuple[str, msgspec.Raw]]:
@@ -109,7 +100,9 @@ def _encoded(reasons: dict[str, str]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(reasons))
 
 
-def run_simulation(files: tuple[str, ...], output: str, *, reschedule: bool, compare: bool, nodes: bool) -> None:
+def run_simulation(
+    files: tuple[str, ...], output: str, *, reschedule: bool, with_comparison: bool, nodes: bool
+) -> None:
     """Reads the files, plans and prints. An unreadable file gives one line of error and exit code 2."""
     try:
         dump = read_dump(files)
@@ -119,18 +112,20 @@ def run_simulation(files: tuple[str, ...], output: str, *, reschedule: bool, com
     if sys.stderr.isatty():
         pods, on = counted(len(dump.waiting()), "pending pod"), counted(len(dump.cluster.nodes), "node")
         click.echo(f"planning {pods} on {on} ...", err=True)
-    simulation = plan(dump, time.time(), reschedule=reschedule, compare=compare)
+    simulation = plan(dump, time.time(), reschedule=reschedule)
+    comparison = compare(dump, simulation) if with_comparison else None
     warnings = [*dump.warnings, *simulation.warnings, *simulation.gaps]
     for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)
     if output == "json":
-        click.echo(msgspec.json.encode(as_json(simulation, warnings, nodes=nodes)))
+        added = {} if comparison is None else {"comparison": comparison}
+        click.echo(msgspec.json.encode(as_json(simulation, warnings, nodes=nodes) | added))
         return
     console = stdout_console()
-    if simulation.comparison is None:
+    if comparison is None:
         _print(console, simulation)
     else:
-        print_comparison(console, simulation.comparison)
+        print_comparison(console, comparison)
     console.print(_closing_line(simulation))
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from flowcore.classes.groups import Group
 from flowcore.cluster.snapshot import NodeTable, Snapshot
 from flowcore.explain.codes import NO_NODES
+from flowcore.explain.exclusion import smallest_exclusion
 from flowcore.explain.more_nodes import more_nodes_help
 from flowcore.filters import Verdicts, run_filters
 from flowcore.filters.registry import FilterRunner, run_filter
@@ -56,11 +57,21 @@ def reason_for(group: Group, *, before: Snapshot, after: Snapshot, runner: Filte
         runner: who asks the filters.
     """
     verdicts = run_filters(group.pod_class, after, group.signature, runner)
-    text = _available(0, verdicts)
+    text = _available(0, verdicts) + _what_decides(verdicts)
     if run_filters(group.pod_class, before, group.signature, runner).fits.any():
         text += " There was room for some of these pods. It went to pods with a higher cost of waiting."
     curable = more_nodes_help(group.pod_class, group.signature, after, verdicts)
     return Reason(text, verdicts.furthest_filter() or NO_NODES, curable)
+
+
+def _what_decides(verdicts: Verdicts) -> str:
+    """The filters that exclude every node, where the counts name others too: they would not help to know."""
+    decide = smallest_exclusion(verdicts).filters
+    if not decide or len(decide) == len(verdicts.first_filters()):
+        return ""
+    if len(decide) == 1:
+        return f" {decide[0]} alone rejects every node."
+    return f" {', '.join(decide[:-1])} and {decide[-1]} together reject every node."
 
 
 def no_domain(gang: Gang, table: NodeTable) -> str:

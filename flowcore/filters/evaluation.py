@@ -46,17 +46,21 @@ class Verdicts:
                 return name, self.table.nodes[at].problem if name == NODE_UNREADABLE else ", ".join(reasons)
         return "", ""
 
-    def furthest_filter(self) -> str:
-        """The filter that rejects the nodes which pass the most filters; "" where no node is rejected."""
-        undecided, furthest = np.ones(len(self.table.nodes), dtype=np.bool_), ""
+    def first_filters(self) -> list[str]:
+        """The filters that decide a node's verdict, in order: each rejects a node that those before it do not."""
+        undecided, found = np.ones(len(self.table.nodes), dtype=np.bool_), dict[str, None]()
         for name, rejections in self.by_filter:
             rejected = np.zeros_like(undecided)
             for rejection in rejections:
                 rejected |= rejection.nodes
             if (undecided & rejected).any():
-                furthest = name
+                found[name] = None
             undecided &= ~rejected
-        return furthest
+        return list(found)
+
+    def furthest_filter(self) -> str:
+        """The filter that rejects the nodes which pass the most filters; "" where no node is rejected."""
+        return next(reversed(self.first_filters()), "")
 
     def counts(self) -> Counter[str]:
         """How many nodes are rejected for each reason, as kube-scheduler counts them in its message."""

@@ -89,6 +89,7 @@ def _placements(problem: Problem, candidate: Candidate) -> tuple[list[Placement]
                     chain,
                     atomic_groups.all[group].name if group >= 0 else "",
                     group >= 0 and not atomic_groups.needed[at][place],
+                    unscheduled_price=int(demands[at].prices[place]),
                 )
             )
     return placements, pending

@@ -37,6 +37,7 @@ class Placement:
         atomic_group: placements with the same unit are carried out all or not at all; "": by itself.
         optional: its unit does without it, but it is nothing without its unit: a gang's pod beyond those it needs.
         victims: keys of the running pods that must leave before it comes (RoundResult.evictions).
+        unscheduled_price: what leaving it would cost; 0: it was not up for choice.
     """
 
     pod: PendingPod
@@ -47,6 +48,7 @@ class Placement:
     atomic_group: str = ""
     optional: bool = False
     victims: tuple[str, ...] = ()
+    unscheduled_price: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from flowcore.model.gangs import Gang
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
 from flowcore.planning import Placement, RoundResult, run_one_by_one
-from flowcore.scenario.plan import ScenarioRound
+from flowcore.scenario.plan import ScenarioPlan
+from flowcore.scenario.scenario import GovernedScenario, Scenario
 
 
 class Outcome(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,28 +57,26 @@ class Comparison(msgspec.Struct, frozen=True, rename="camel"):
     only_one_by_one: tuple[str, ...]
 
 
-def compare_one_by_one(
-    prepared: ScenarioRound, plan: RoundResult, models: Mapping[str, CostModel] = MODELS
-) -> Comparison:
-    """Places the pods of a round one by one, and sets that beside its plan.
+def compare_one_by_one(scenario: Scenario, plan: ScenarioPlan, models: Mapping[str, CostModel] = MODELS) -> Comparison:
+    """Places the pods of a plan one by one, and sets that beside the plan.
 
     One by one, each pod in its turn (priority, then age) takes the best node by kube-scheduler's filters and a model of
     its scores. Constraints of policies hold in both ways. One by one knows no gangs and no queues, and evicts nobody.
 
     Args:
-        prepared: the input of the round.
-        plan: its result.
+        scenario: what was planned.
         models: as for the plan.
     """
-    snapshot = prepared.snapshot
-    policies = {name: scored_as_kube_scheduler(policy) for name, policy in prepared.policies.items()}
+    snapshot, result = plan.before, plan.result
+    governed = GovernedScenario(scenario)
+    policies = {name: scored_as_kube_scheduler(policy) for name, policy in governed.policies.items()}
     other = run_one_by_one(snapshot, policies, models)
-    ours, theirs = ({placement.pod.key for placement in each.placements} for each in (plan, other))
+    ours, theirs = ({placement.pod.key for placement in each.placements} for each in (result, other))
     return Comparison(
         gangs=sum(gang.min_placed > 0 for gang in snapshot.gangs.values()),
         allocatable={name: amount for name, amount in _amounts(snapshot, snapshot.allocatable).items() if amount},
         used_before=_amounts(snapshot, snapshot.used),
-        thalweg=_outcome(snapshot, plan),
+        thalweg=_outcome(snapshot, result),
         one_by_one=_outcome(snapshot, other),
         only_thalweg=tuple(pod.key for pod in snapshot.pending if pod.key in ours - theirs),
         only_one_by_one=tuple(pod.key for pod in snapshot.pending if pod.key in theirs - ours),

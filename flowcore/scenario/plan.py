@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +10,7 @@ import msgspec
 
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.queue_usage import queue_state
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
 from flowcore.learning import learnt_costs
 from flowcore.model.policies import Policy
@@ -27,12 +27,14 @@ class ScenarioPlan:
     """A plan for a scenario.
 
     Attributes:
+        before: the snapshot that was planned.
         skipped: keys of pods that may not be planned, and the reason.
         gaps: sentences about missing objects that may change the plan; with any of them the plan is not certified.
         warnings: sentences about nodes and samples that are not measured; requests count there.
     """
 
     result: RoundResult
+    before: Snapshot
     skipped: dict[str, str]
     gaps: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -49,7 +51,7 @@ def plan_scenario(
     models: Mapping[str, CostModel] = MODELS,
     *,
     reschedule: bool = False,
-    only: str = "",
+    only: Collection[str] = (),
 ) -> ScenarioPlan:
     """Plans every pending pod, and which running pods leave.
 
@@ -57,10 +59,10 @@ def plan_scenario(
         now: seconds since the epoch, for waiting times and ages.
         models: cost models by name; every model that a policy names must be there.
         reschedule: as if every policy had ``rescheduling: {mode: Act}``.
-        only: key of the one pod to plan; "": all.
+        only: keys of the pods to plan; (): all.
     """
     governed = GovernedScenario(scenario, reschedule=reschedule)
-    waiting = [pod for pod in scenario.waiting() if only in ("", pod.key)]
+    waiting = [pod for pod in scenario.waiting() if not only or pod.key in only]
     policies = {pod.key: governed.policy_of(pod) for pod in waiting}
     skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason(policies[pod.key].delivery))}
     if scenario.complete:
@@ -98,7 +100,7 @@ def plan_scenario(
         measured=measured.loads,
     )
     result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models)
-    return ScenarioPlan(result, skipped, tuple(missing_objects(scenario, planned)), measured.warnings)
+    return ScenarioPlan(result, snapshot, skipped, tuple(missing_objects(scenario, planned)), measured.warnings)
 
 
 def with_learnt_costs(policies: Mapping[str, Policy], scenario: Scenario, now: float) -> dict[str, Policy]:

@@ -34,6 +34,7 @@ NOT_MESSAGES = (
     "flowcore/api/volumes.py",
     "flowcore/classes/invalidation.py",
     "flowcore/cluster/saved_state.py",
+    "flowcore/diagnosis",
     "flowcore/scenario",
     "flowcore/solve",
     "operator/thalweg_operator/reservations/transitions.py",

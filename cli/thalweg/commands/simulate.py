@@ -55,4 +55,4 @@ def simulate(files: tuple[str, ...], output: str, *, reschedule: bool, compare: 
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.simulate import run_simulation
 
-    run_simulation(files, output, reschedule=reschedule, compare=compare, nodes=nodes)
+    run_simulation(files, output, reschedule=reschedule, with_comparison=compare, nodes=nodes)
