@@ -11,7 +11,6 @@ from flowcore.diagnosis.redaction import redacted
 from flowcore.diagnosis.targets import waiting_pods
 from flowcore.diagnosis.unplaced import why_unplaced
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Delivery
 from flowcore.problem.result import Placement
 from flowcore.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.context import AnswerContext
@@ -77,15 +76,13 @@ def _skipped(reason: str, pod: Pod, governed: GovernedScenario) -> Finding:
 
 def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Finding:
     policy, node = governed.policy_of(pod), placement.node
-    if policy.delivery is Delivery.BINDER:
+    if policy.delivery.acts and not policy.delivery.through_kube_scheduler:
         return Finding(
             WhyKind.PLANNED,
             f"It waits for nothing: the plan has room for it on {node}.",
             next="Wait for the next round. If that does not bind it, look at the operator: thalweg doctor.",
         )
-    if policy.delivery is Delivery.OBSERVE:
-        text = f"kube-scheduler has it: policy {policy.name} observes. The plan has {node} for it."
-    else:
-        text = f"kube-scheduler has it: the plan has {node} for it, and kube-scheduler is to bind it."
+    binds = "is to bind it" if policy.delivery.acts else f"binds it: policy {policy.name} only observes"
     says = (f"kube-scheduler says: {pod.unschedulable_message}",) if pod.unschedulable_message else ()
+    text = f"The plan has {node} for it, and kube-scheduler {binds}."
     return Finding(WhyKind.HANDED_OVER, text, says, "Look at the pod's Events of kube-scheduler.")

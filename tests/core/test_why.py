@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from support.cli import Manifest, node, pod
 from support.draw import ASPECTS, Case, crowded_cases
 from support.profiles import examples
-from support.scenarios import NOW, scenario_of, scenario_with
+from support.scenario_state import NOW, drawn_scenario, scenario_of
 from thalweg.why import to_lines
 
 from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
@@ -24,7 +24,7 @@ from flowcore.scenario.context import AnswerContext, UnknownName, sees_all
 EVERYTHING = AnswerContext(NOW)
 TAINTED = [{"key": "gpu", "effect": "NoSchedule"}]
 RUNS = {"phase": "Running"}
-LEAVES = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+DELETION_TIMESTAMP = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
 def policy(name: str = "shop", **spec: Any) -> Manifest:
@@ -45,7 +45,7 @@ def of_gang(name: str, least: int = 3, **spec: Any) -> Manifest:
 
 
 def why(target: str, *objects: Manifest, sees: Callable[[str], bool] = sees_all) -> WhyAnswer:
-    return answer_why(scenario_with(*objects), WhyQuery(target), AnswerContext(NOW, sees=sees))
+    return answer_why(scenario_of(objects), WhyQuery(target), AnswerContext(NOW, sees=sees))
 
 
 def test_filters_that_do_not_matter_are_told_apart_from_those_that_do() -> None:
@@ -96,7 +96,7 @@ def test_a_constraint_and_its_price() -> None:
     answer = why("default/w1", *objects, policy(constraints=[ONE_EACH]))
     assert answer.kind is WhyKind.CONSTRAINT
     costs = [
-        plan_scenario(scenario_with(*objects, policy(constraints=each)), NOW).result.cost for each in ([], [ONE_EACH])
+        plan_scenario(scenario_of([*objects, policy(constraints=each)]), NOW).result.cost for each in ([], [ONE_EACH])
     ]
     said = (
         f"Without constraint az of policy shop, the plan would cost {costs[0]} in place of {costs[1]}, and places it."
@@ -132,7 +132,7 @@ def test_victims_that_leave() -> None:
     low = pod("low", "2", nodeName="a", priority=1, status=RUNS)
     answer = why("default/p", node("a", "2"), low, pod("p", "2", priority=2))
     assert (answer.kind, answer.text) == (WhyKind.VICTIMS_LEAVING, "Its room is on a, once default/low has left.")
-    going = pod("low", "2", nodeName="a", status=RUNS, metadata=LEAVES)
+    going = pod("low", "2", nodeName="a", status=RUNS, metadata=DELETION_TIMESTAMP)
     answer = why("default/p", node("a", "2"), going, pod("p", "2"))
     assert answer.kind is WhyKind.VICTIMS_LEAVING
     assert answer.evidence == ["It fits on a once default/low has left: it is terminating."]
@@ -194,7 +194,7 @@ def test_targets_that_do_not_wait(target: str, problem: str) -> None:
 @settings(max_examples=examples(40))
 def test_every_waiting_pod_gets_an_answer_that_names_nobody_hidden(case: Case) -> None:
     """At most ten lines and a kind, the words of the plan, and neither nodes nor pods of other namespaces."""
-    scenario = scenario_of(case)
+    scenario = drawn_scenario(case)
     everybody, asker = (
         plan_scenario(scenario, NOW),
         AnswerContext(NOW, sees=lambda name: name == "default", nodes=False),
@@ -218,7 +218,7 @@ def test_every_waiting_pod_gets_an_answer_that_names_nobody_hidden(case: Case) -
 @settings(max_examples=examples(40))
 def test_without_those_that_have_the_room_the_pod_fits_and_with_one_of_them_it_does_not(case: Case) -> None:
     """By a plan of the cluster in which all others of the plan run already, on their nodes."""
-    scenario = scenario_of(case)
+    scenario = drawn_scenario(case)
     plan, governed = plan_scenario(scenario, NOW), GovernedScenario(scenario)
     for unplaced in plan.result.unplaced[:3]:
         pod = UnplacedPod(scenario, governed, plan, unplaced, EVERYTHING)
@@ -226,10 +226,10 @@ def test_without_those_that_have_the_room_the_pod_fits_and_with_one_of_them_it_d
         if found is None or plan.result.evictions:
             continue
         gone = {each.pod.key for each in found.placements}
-        assert fits_beside(scenario_of(case), plan.result.placements, gone, unplaced.pod.key, found.node)
+        assert fits_beside(drawn_scenario(case), plan.result.placements, gone, unplaced.pod.key, found.node)
         for key in gone:
             assert not fits_beside(
-                scenario_of(case), plan.result.placements, gone - {key}, unplaced.pod.key, found.node
+                drawn_scenario(case), plan.result.placements, gone - {key}, unplaced.pod.key, found.node
             )
 
 
