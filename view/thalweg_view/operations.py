@@ -14,6 +14,7 @@ import msgspec
 
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
+from thalweg_view.messages import Need, OperationShape
 from thalweg_view.pictures.flow import FlowQuery, answer_flow
 from thalweg_view.pictures.gangs import answer_gangs
 from thalweg_view.pictures.nodes import NodesQuery, answer_nodes
@@ -26,8 +27,6 @@ from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
 from thalweg_view.view_data import ViewData
 
 Answer = Callable[[ViewData, Any, AnswerContext], msgspec.Struct]
-#: Kinds that a caller must be allowed to list in the whole cluster.
-Need = Literal["nodes", "policies", "queues"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,12 @@ class Operation:
     method: Literal["GET", "POST"] = "GET"
     needs: frozenset[Need] = frozenset()
     segments: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> OperationShape:
+        """What the server must know of it: it does not import what computes."""
+        fields = tuple(field.encode_name for field in msgspec.structs.fields(self.query))
+        return OperationShape(self.method, self.needs, self.segments, fields)
 
 
 class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
