@@ -149,8 +149,8 @@ def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
     (path,) = record.record_paths(tmp_path)
     content, later = msgspec.msgpack.decode(path.read_bytes()), record.VERSION + 1
     for version, others in (
-        (record.VERSION + 1, {}),
-        (record.VERSION + 1, {"request": "of another shape"}),
+        (later, {}),
+        (later, {"request": "of another shape"}),
         (None, {}),
     ):
         changed = {**content, "version": version, **others}
