@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from support.cli import node, pod
+from support.operator import until
 from support.view import TOKEN, Client, HeldSource, viewed
 from thalweg.reader import read_dump
 from thalweg_view.access import Caller
@@ -105,11 +106,8 @@ async def test_only_the_files_of_the_page_are_served(client: Client, path: str) 
 
 async def test_the_page_needs_no_token_and_its_headers_are_strict(client: Client) -> None:
     """Nothing inline runs, nothing comes from elsewhere, nobody frames it, and its types are not guessed."""
-    for path, content_type in (
-        ("/", "text/html"),
-        ("/app.js", "text/javascript"),
-        ("/vendor/htm.js", "text/javascript"),
-    ):
+    script = "text/javascript"
+    for path, content_type in (("/", "text/html"), ("/app.js", script), ("/vendor/htm.js", script)):
         status, _, headers = await client.get(path, headers={})
         assert status == 200
         assert headers["Content-Type"].startswith(content_type)
@@ -257,7 +255,7 @@ async def test_floods_are_limited_and_others_are_answered(tmp_path: Path) -> Non
     limits = replace(DEFAULT_LIMITS, questions_per_caller=3, streams_per_caller=2)
     async with viewed(source, Two(), limits=limits) as client:
         other = Client(client.port, client.session, "b")
-        client.token = "a"
+        client.token = "a"  # noqa: S105 - of a caller that the test made up
         found = await asyncio.gather(*(client.get("/api/v1/pending") for _ in range(40)), other.get("/api/v1/overview"))
         statuses = Counter(status for status, *_ in found[:-1])
         assert set(statuses) <= {200, 429}
@@ -308,7 +306,7 @@ def children() -> list[int]:
 
 
 async def test_a_killed_process_comes_back_with_its_rounds(tmp_path: Path) -> None:
-    """The next question is answered as before."""
+    """Questions are answered as before, at the latest when asked again."""
     source = HeldSource(scenario(tmp_path))
     async with viewed(source) as client:
         before = children()
@@ -317,10 +315,16 @@ async def test_a_killed_process_comes_back_with_its_rounds(tmp_path: Path) -> No
         assert (await client.get("/api/v1/rounds"))[1]["number"] == [1, 2, 3]
         (pid,) = set(children()) - set(before)
         os.kill(pid, signal.SIGKILL)
-        while pid in children():
-            await asyncio.sleep(0.01)
-        status, answer, _ = await client.get("/api/v1/rounds")
-        assert (status, answer["number"]) == (200, [1, 2, 3])
+        found: list[object] = []
+
+        async def came_back() -> bool:
+            status, answer, _ = await client.get("/api/v1/rounds")
+            assert status in (200, 503)
+            found[:] = answer.get("number", [])
+            return status == 200
+
+        await until(came_back, 60, lambda: "an answer of a new process")
+        assert found == [1, 2, 3]
 
 
 async def test_an_answer_that_takes_too_long_ends_the_process_alone(tmp_path: Path) -> None:
@@ -399,9 +403,7 @@ async def test_bodies(tmp_path: Path) -> None:
     async with viewed(HeldSource(scenario(tmp_path)), limits=limits) as client:
         operations = (await client.get("/api/v1/none"))[1]["error"].partition("there are ")[2].split(", ")
         asked = {name: (await client.get(f"/api/v1/{name}"))[0] for name in operations if name != "events"}
-        post = next((name for name, status in asked.items() if status == 405), None)
-        if post is None:
-            pytest.skip("no operation takes a body yet")
+        post = next(name for name, status in asked.items() if status == 405)
 
         async def status(headers: Mapping[str, str], body: object) -> int:
             sent = {"Authorization": f"Bearer {TOKEN}", **headers}
