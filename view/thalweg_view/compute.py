@@ -28,7 +28,7 @@ from thalweg_view.messages import (
     Answered,
     Message,
     NewRound,
-    Question,
+    OperationRequest,
     Ready,
     StatePiece,
     StateRead,
@@ -60,17 +60,17 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
                 send(_read_state(message, source, data))
             case NewRound(plan):
                 data.rounds.put(_plans.decode(plan))
-            case Question():
+            case OperationRequest():
                 data.generation = message.generation
                 sees = sees_all if message.namespaces is None else frozenset(message.namespaces).__contains__
                 send(answer(message, data, AnswerContext(message.now, models, sees, message.nodes)))
 
 
-def _read(source: BinaryIO) -> StatePiece | NewRound | Question | None:
+def _read(source: BinaryIO) -> StatePiece | NewRound | OperationRequest | None:
     header = source.read(LENGTH.size)
     if len(header) < LENGTH.size:
         return None
-    message: StatePiece | NewRound | Question = request_decoder.decode(source.read(LENGTH.unpack(header)[0]))
+    message: StatePiece | NewRound | OperationRequest = request_decoder.decode(source.read(LENGTH.unpack(header)[0]))
     return message
 
 
@@ -100,13 +100,13 @@ def _pieces(piece: StatePiece, source: BinaryIO) -> Iterator[bytes]:
         yield piece.lines
 
 
-def answer(question: Question, data: ViewData, context: AnswerContext) -> Answered:
-    """The answer to a question; an error of the question, or of its answer, becomes a response too."""
-    operation = OPERATIONS.get(question.operation)
+def answer(request: OperationRequest, data: ViewData, context: AnswerContext) -> Answered:
+    """The answer to a question; an error of the request, or of its answer, becomes a response too."""
+    operation = OPERATIONS.get(request.operation)
     if operation is None:
-        return Answered(404, problem(f"there is no operation {question.operation}"))
+        return Answered(404, problem(f"there is no operation {request.operation}"))
     try:
-        query = msgspec.convert(msgspec.json.decode(question.query), operation.query, strict=question.strict)
+        query = msgspec.convert(msgspec.json.decode(request.query), operation.query, strict=request.strict)
         return Answered(200, _answers.encode(operation.answer(data, query, context)))
     except UnknownName as error:
         return Answered(404, problem(str(error)))
@@ -117,7 +117,7 @@ def answer(question: Question, data: ViewData, context: AnswerContext) -> Answer
     except MemoryError:
         return Answered(503, problem("the answer needs more memory than the view's process has"))
     except Exception as error:  # noqa: BLE001 - one question must not end the process
-        sys.stderr.write(f"the view failed to answer {question.operation}: {error!r}\n")
+        sys.stderr.write(f"the view failed to answer {request.operation}: {error!r}\n")
         return Answered(500, problem("internal error of the view; read the operator's log"))
 
 
