@@ -94,11 +94,11 @@ async def test_nobody_sees_a_pod_that_they_may_not_read(scene: ClusterScenario, 
     await scene.node_of("mine-runs")
     other = f"{scene.namespace}-other"
     await scene.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
-    large = scene.pod("hidden", "64")
+    large = scene.pod("of-others", "64")
     large["metadata"]["namespace"] = other
     await scene.api.create(large)
     await scene.create("mine", "64")
-    scene.ignored_reasons.update(("mine", "hidden"))
+    scene.ignored_reasons.update(("mine", "of-others"))
     everybody = await account_that_lists(scene.api, "sees-all", cluster=ALL)
     tenant = await account_that_lists(scene.api, "tenant", pods_of=scene.namespace)
     nobody = await account_that_lists(scene.api, "sees-nothing")
@@ -107,7 +107,7 @@ async def test_nobody_sees_a_pod_that_they_may_not_read(scene: ClusterScenario, 
 
         async def both_wait() -> bool:
             pending = await answered(whole, "pending", 200)
-            return {f"{other}/hidden", f"{scene.namespace}/mine"} <= {each["pod"] for each in pending["items"]}
+            return {f"{other}/of-others", f"{scene.namespace}/mine"} <= {each["pod"] for each in pending["items"]}
 
         await until(both_wait, 60, lambda: "both pods to wait")
         status, unknown = await whole.ask("nothing")
@@ -116,14 +116,14 @@ async def test_nobody_sees_a_pod_that_they_may_not_read(scene: ClusterScenario, 
         operations = [each for each in names if each not in ("events", "pods")]
         assert len(operations) >= 7
         told = {}
-        for operation in (*operations, f"pods/{other}/hidden", f"pods/{scene.namespace}/mine"):
+        for operation in (*operations, f"pods/{other}/of-others", f"pods/{scene.namespace}/mine"):
             for who, viewer in (("tenant", part), ("nobody", none)):
                 status, answer = await viewer.ask(operation)
                 told[who, operation] = status
                 text = json.dumps(answer)
                 if not operation.startswith(f"pods/{other}"):
                     assert other not in text, (who, operation, answer)
-                assert "hidden" not in text.replace(f"{other}/hidden", ""), (who, operation, answer)
+                assert "of-others" not in text.replace(f"{other}/of-others", ""), (who, operation, answer)
                 assert "n-secret" not in text, (who, operation, answer)
                 if who == "nobody" and not operation.startswith("pods/"):
                     assert "mine" not in text, (operation, answer)
@@ -133,13 +133,13 @@ async def test_nobody_sees_a_pod_that_they_may_not_read(scene: ClusterScenario, 
         assert told["nobody", f"pods/{scene.namespace}/mine"] == 404
         assert told["tenant", "nodes"] == told["tenant", "policies"] == 403
         # A pod that may not be seen is answered in the words of one that does not exist.
-        hidden = (await part.ask(f"pods/{other}/hidden"))[1]["error"]
+        hidden = (await part.ask(f"pods/{other}/of-others"))[1]["error"]
         missing = (await part.ask(f"pods/{other}/missing"))[1]["error"]
-        assert hidden.replace("hidden", "missing") == missing
+        assert hidden.replace("of-others", "missing") == missing
         # Named, the namespace alone is asked about; naming another one opens nothing.
         status, answer = await part.ask("pending", namespace=other)
         assert (status, answer["items"]) == (200, [])
-    await scene.api.delete(f"/api/v1/namespaces/{other}/pods/hidden", gracePeriodSeconds="0")
+    await scene.api.delete(f"/api/v1/namespaces/{other}/pods/of-others", gracePeriodSeconds="0")
     await scene.api.delete(f"/api/v1/namespaces/{other}")
 
 

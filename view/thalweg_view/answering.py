@@ -14,7 +14,7 @@ import structlog
 from thalweg_view.compute_client import ComputeClient
 from thalweg_view.errors import ComputeLost, RequestRefused
 from thalweg_view.limits import Limits
-from thalweg_view.messages import Answered, OperationShape, OperationRequest
+from thalweg_view.messages import Answered, OperationRequest, OperationShape
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.source import ViewSource
 
