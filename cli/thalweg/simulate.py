@@ -42,7 +42,9 @@ def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Coll
     started = time.perf_counter()
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
         found = plan_scenario(scenario, now, find_models().usable, reschedule=reschedule, only=only)
-    return Simulation(found.result, found.before, found.skipped, found.gaps, found.warnings, time.perf_counter() - started)
+    return Simulation(
+        found.result, found.before, found.skipped, found.gaps, found.warnings, time.perf_counter() - started
+    )
 
 
 def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, Any]:

@@ -142,9 +142,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
 
 def _listed(query: PlanQuery, context: AnswerContext, policy_of: Callable[[str], str]) -> Callable[[str], bool]:
     return lambda key: (
-        context.may_name(key)
-        and query.namespace in ("", _namespace(key))
-        and query.policy in ("", policy_of(key))
+        context.may_name(key) and query.namespace in ("", _namespace(key)) and query.policy in ("", policy_of(key))
     )
 
 
@@ -154,9 +152,7 @@ def _leaving(plan: ScenarioPlan, query: PlanQuery, context: AnswerContext) -> li
         return any(context.may_name(key) and query.namespace in ("", _namespace(key)) for key in keys)
 
     return [
-        LeavingPod(
-            context.name(each.pod.key), each.pod.node, each.kind.value, _named(each.for_pods, context), each.to
-        )
+        LeavingPod(context.name(each.pod.key), each.pod.node, each.kind.value, _named(each.for_pods, context), each.to)
         for each in plan.result.evictions
         if concerns(each)
     ]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.cli import node, pod
 from support.draw import Case, crowded_cases
 from support.profiles import examples
-from support.scenarios import NOW, drawn_scenario, scenario_of
+from support.scenario_state import NOW, drawn_scenario, scenario_of
 from thalweg.view_rounds import planned_scenario
 from thalweg_view.operations import OPERATIONS
 from thalweg_view.pictures import flow
