@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import click
+
+from flowcore.api.kinds import POLICY, QUEUE
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
@@ -56,6 +59,25 @@ def _checked(scenario: Scenario) -> Scenario:
     return scenario
 
 
+def read_objects(name: str) -> list[dict[str, Any]]:
+    """The objects of one file that plans depend on, validated; policies and queues with the defaults of their schema.
+
+    Warnings about the others go to standard error.
+
+    Raises:
+        DumpError: the file cannot be read, or an object does not match its kind.
+    """
+    reader = _Reader()
+    found = reader.read_file(name)
+    for warning in reader.skip_warnings():
+        click.echo(f"Warning: {warning}", err=True)
+    if not found:
+        raise DumpError(f"{display_name(name)}: contains no object that plans depend on")
+    return [
+        each | {"spec": checked_spec(each)} if each["kind"] in (POLICY.kind, QUEUE.kind) else each for each in found
+    ]
+
+
 class _Reader:
     """Collects the objects of a dump, file by file."""
 
@@ -68,16 +90,16 @@ class _Reader:
         self._skipped: Counter[str] = Counter()
         self._first_seen_in: dict[str, str] = {}
 
-    def read_file(self, name: str) -> None:
-        """Reads all objects of a file."""
+    def read_file(self, name: str) -> list[dict[str, Any]]:
+        """Reads all objects of a file; returns those of kinds that are read, none of a saved state."""
         file, text = display_name(name), read_text(name)
         if is_saved_state(text):
             self._read_state(file, text)
-        else:
-            self.read_objects(parse_objects(text, file), file)
+            return []
+        return self.read_objects(parse_objects(text, file), file)
 
-    def read_objects(self, objects: Iterable[dict[str, Any]], file: str) -> None:
-        """Reads the objects of a file."""
+    def read_objects(self, objects: Iterable[dict[str, Any]], file: str) -> list[dict[str, Any]]:
+        """Reads the objects of a file; returns those of kinds that are read."""
         here: dict[_Key, dict[str, Any]] = {}
         replaced: dict[str, list[str]] = {}
         for item in objects:
@@ -104,6 +126,7 @@ class _Reader:
         for kind, names in replaced.items():
             which = f"{kind} {names[0]} replaces" if len(names) == 1 else f"{len(names)} {kind} objects replace"
             self._dump.warnings.append(f"{file}: {which} the version of an earlier file")
+        return [*here.values()]
 
     def _read_state(self, file: str, text: str) -> None:
         """Reads what ``thalweg run --dump-directory`` wrote."""
@@ -126,10 +149,14 @@ class _Reader:
             raise DumpError(f"{', '.join(self._files)}: no Node found. Dump the cluster with: {DUMP_COMMAND}")
         dump.gaps += self._objects.resolve_priorities()
         dump.warnings += self._objects.warnings
+        dump.warnings += self.skip_warnings()
+        return dump
+
+    def skip_warnings(self) -> Iterator[str]:
+        """Sentences about objects that plans do not depend on."""
         for kind, count in sorted(self._skipped.items()):
             which = f"{count} {kind} {'object' if count == 1 else 'objects'}"
-            dump.warnings.append(f"{which} ignored, such as {self._first_seen_in[kind]}: {why_ignored(kind)}")
-        return dump
+            yield f"{which} ignored, such as {self._first_seen_in[kind]}: {why_ignored(kind)}"
 
     def _put(self, item: dict[str, Any], shown: str) -> None:
         try:

@@ -53,7 +53,7 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
         sink.write(framed(message))
         sink.flush()
 
-    send(Ready())
+    send(Ready({name: each.shape for name, each in OPERATIONS.items()}))
     while (message := _read(source)) is not None:
         match message:
             case StatePiece():

@@ -13,23 +13,19 @@ from flowcore.scenario.changes import Change, EvictPods, SetPriority
 _HIGHEST = 1_000_000_000
 
 
-def highest_priority(scenario: Scenario, pods: Sequence[Pod]) -> int:
-    """One above every pod that these could displace; their own priority where there is none."""
-    own = max(pod.pod_class.priority for pod in pods)
-    mine = {pod.key for pod in pods}
-    others = (pod for pod in scenario.cluster.pods.values() if not pod.terminal and pod.key not in mine)
-    return max(own, min(_HIGHEST, max((pod.pod_class.priority for pod in others), default=own - 1) + 1))
+def priority_levels(scenario: Scenario, pods: Sequence[Pod]) -> list[int]:
+    """Priorities above the pods' own, each one above some other pod; rising."""
+    own, mine = max(pod.pod_class.priority for pod in pods), {pod.key for pod in pods}
+    others = {
+        pod.pod_class.priority for pod in scenario.cluster.pods.values() if not pod.terminal and pod.key not in mine
+    }
+    return sorted({each + 1 for each in others if own <= each < _HIGHEST})
 
 
-def sufficient_priority(scenario: Scenario, pods: Sequence[Pod], outcome: Outcome) -> int:
-    """The lowest priority that displaces the same pods.
-
-    Args:
-        outcome: with the highest priority.
-    """
-    own = max(pod.pod_class.priority for pod in pods)
+def displaced_priority(scenario: Scenario, outcome: Outcome) -> int:
+    """The highest priority of the pods that lose or change their places."""
     displaced = (*outcome.loses, *outcome.moves)
-    return max(own, *(scenario.cluster.pods[key].pod_class.priority for key in displaced), -(2**31)) + 1
+    return max((scenario.cluster.pods[key].pod_class.priority for key in displaced), default=-(2**31))
 
 
 def at_priority(pods: Sequence[Pod], priority: int) -> tuple[Change, ...]:

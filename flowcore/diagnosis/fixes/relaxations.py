@@ -139,7 +139,8 @@ class LessRequested:
                 amount = max(0, min(asked, int(site.snapshot.free[site.node, column])))
             else:
                 amount = self._for_all(site, column, asked)
-        return [Request(key, self.resource, amount) for key in site.wanted.keys]
+        # A pod that gives a resource up altogether would not do its work.
+        return [Request(key, self.resource, amount) for key in site.wanted.keys] if amount else []
 
     def _for_all(self, site: Site, column: int, asked: int) -> int:
         """The largest amount with which all pods fit by their requests; 0: there is none."""

@@ -6,23 +6,25 @@ it is offered; the plans are what costs, so their number is limited.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from flowcore.diagnosis.answers import Fix
 from flowcore.diagnosis.fixes.displacement import (
     at_priority,
+    displaced_priority,
     eviction_of_victims,
-    highest_priority,
-    sufficient_priority,
+    priority_levels,
 )
-from flowcore.diagnosis.fixes.more_nodes import node_additions
+from flowcore.diagnosis.fixes.more_nodes import MAX_NODES, node_additions
 from flowcore.diagnosis.fixes.moves import moves
 from flowcore.diagnosis.fixes.proposals import Proposal, Relaxed
 from flowcore.diagnosis.fixes.queue_limits import queue_limits
+from flowcore.diagnosis.fixes.ranking import Rank, rank, size
 from flowcore.diagnosis.fixes.replanning import Outcome, Replanning
 from flowcore.diagnosis.fixes.waiting_pods import Judge, Wanted, wanted_pods
-from flowcore.diagnosis.fixes.words import sentence, size
+from flowcore.diagnosis.fixes.words import sentence
 from flowcore.model.pods import Pod
 from flowcore.scenario import Scenario, ScenarioPlan
 from flowcore.scenario.changes import AddNodes, Change, EvictPods, MovePod, RemoveTaint, Uncordon
@@ -31,7 +33,9 @@ from flowcore.scenario.context import AnswerContext
 #: Changes that fixes are looked for with, and plans that are made for them.
 DEFAULT_LIMIT, DEFAULT_BUDGET_PLANS = 5, 12
 #: Most plans of one sort of changes, so that the others have their turn.
-_MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES, _MAX_NODE_COUNTS = 5, 4, 2, 2, 3
+_MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 5, 4, 2, 2
+#: Most plans for a smallest number: of new nodes, of a priority.
+_MAX_BISECTIONS = 3
 
 
 def find_fixes(
@@ -75,7 +79,7 @@ class _Search:
         self._judge = Judge(plan.result.after)
         self._replanning = Replanning(scenario, plan, context, budget_plans)
         self._relaxed = Relaxed(self._judge, self._wanted)
-        self._found: list[tuple[tuple[object, ...], Fix]] = []
+        self._found: list[tuple[Rank, Fix]] = []
 
     def run(self, limit: int) -> list[Fix]:
         """See find_fixes."""
@@ -83,8 +87,12 @@ class _Search:
         self._try(self._by_size(self._relaxed.singles()), _MAX_SINGLES)
         self._add_nodes(self._wanted, ())
         self._try(self._moves(), _MAX_MOVES, wanted=1)
-        self._displace(())
-        self._try(self._by_size(self._relaxed.singles(others=True)), _MAX_SINGLES)
+        if sum(not known[1] for known, _ in self._found) < limit:
+            self._displace(())
+            # What other waiting pods get in the plan, and what running pods have, may be theirs.
+            contested = Relaxed(Judge(self._plan.before), self._wanted)
+            self._try(self._by_size(contested.singles()), _MAX_SINGLES)
+            self._try(self._by_size(self._relaxed.singles(others=True)), _MAX_SINGLES)
         if not self._found:
             self._try(self._by_size(self._relaxed.pairs()), _MAX_PAIRS)
         if not self._found:
@@ -108,37 +116,57 @@ class _Search:
     def _add_nodes(self, wanted: Sequence[Wanted], before: tuple[Change, ...]) -> None:
         """As few new nodes as suffice, of the first shape that helps."""
         for change in islice(node_additions(wanted, self._judge.snapshot), _MAX_SHAPES):
-            most = self._outcome((*before, change))
-            if most is None or self._left(most) == len(self._keys):
-                continue
-            least, enough = 1, change.count
-            for _ in range(_MAX_NODE_COUNTS):
-                if least >= enough:
-                    break
-                middle = (least + enough) // 2
-                outcome = self._outcome((*before, AddNodes(middle, change.like)))
-                if outcome is not None and self._left(outcome) <= self._left(most):
-                    enough = middle
-                else:
-                    least = middle + 1
-            self._offer((*before, AddNodes(enough, change.like)))
-            return
+            # Others that wait may take the first new nodes.
+            others = min(len(self._plan.result.unplaced) - len(self._keys), MAX_NODES - change.count)
+            for more in dict.fromkeys((0, others)):
+                enough = AddNodes(change.count + more, change.like)
+                outcome = self._outcome((*before, enough))
+                if outcome is not None and self._left(outcome) < len(self._keys):
+                    self._offer((*before, self._fewest(before, enough, self._left(outcome))))
+                    return
+
+    def _fewest(self, before: tuple[Change, ...], enough: AddNodes, left: int) -> AddNodes:
+        """As few of these nodes as leave no more pods waiting, as far as some plans tell."""
+        least, count = 1, enough.count
+        for _ in range(_MAX_BISECTIONS):
+            if least >= count:
+                break
+            middle = (least + count) // 2
+            outcome = self._outcome((*before, AddNodes(middle, enough.like)))
+            if outcome is not None and self._left(outcome) <= left:
+                count = middle
+            else:
+                least = middle + 1
+        return AddNodes(count, enough.like)
 
     def _displace(self, before: tuple[Change, ...]) -> None:
         """A higher priority, and the eviction of those that would leave for it."""
-        highest = highest_priority(self._scenario, self._pods)
-        if highest <= max(pod.pod_class.priority for pod in self._pods):
+        levels = priority_levels(self._scenario, self._pods)
+        if not levels:
             return
-        outcome = self._outcome((*before, *at_priority(self._pods, highest)))
-        if outcome is None or self._left(outcome) == len(self._keys):
+        highest = self._outcome((*before, *at_priority(self._pods, levels[-1])))
+        if highest is None or self._left(highest) == len(self._keys):
             return
-        sufficient = sufficient_priority(self._scenario, self._pods, outcome)
-        for priority in dict.fromkeys((min(sufficient, highest), highest)):
-            if self._offer((*before, *at_priority(self._pods, priority))):
-                break
-        victims = eviction_of_victims(self._plan, outcome)
+        self._offer((*before, *at_priority(self._pods, self._lowest(before, levels, highest))))
+        victims = eviction_of_victims(self._plan, highest)
         if victims:
             self._offer((*before, *victims))
+
+    def _lowest(self, before: tuple[Change, ...], levels: Sequence[int], highest: Outcome) -> int:
+        """The lowest priority that leaves no more pods waiting, as far as some plans tell."""
+        left, displaced = self._left(highest), displaced_priority(self._scenario, highest)
+        least, most = 0, len(levels) - 1
+        for at in range(_MAX_BISECTIONS):
+            if least >= most:
+                break
+            # Whom the highest priority displaces is what is most likely needed.
+            middle = bisect_left(levels, displaced + 1, least, most - 1) if not at else (least + most) // 2
+            outcome = self._outcome((*before, *at_priority(self._pods, levels[middle])))
+            if outcome is not None and self._left(outcome) <= left:
+                most = middle
+            else:
+                least = middle + 1
+        return levels[most]
 
     def _relax_and_make_room(self) -> None:
         """A relaxation, and room that others make or new nodes bring."""
@@ -172,8 +200,6 @@ class _Search:
         if outcome is None or self._left(outcome) == len(self._keys):
             return False
         left = self._left(outcome)
-        priorities = sorted((self._priority(key) for key in outcome.loses), reverse=True)
-        rank = (left, len(outcome.loses), priorities, len(outcome.moves), size(changes, self._pods))
         fix = Fix(
             sentence(changes, outcome, self._pods, left, self._context),
             list(changes),
@@ -182,11 +208,8 @@ class _Search:
             self._context.visible(outcome.moves),
         )
         if all(known.change != fix.change for _, known in self._found):
-            self._found.append((rank, fix))
+            self._found.append((rank(self._scenario, self._pods, changes, outcome), fix))
         return True
-
-    def _priority(self, key: str) -> int:
-        return self._scenario.cluster.pods[key].pod_class.priority
 
     def _may_offer(self, changes: Sequence[Change]) -> bool:
         for change in changes:

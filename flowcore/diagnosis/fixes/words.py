@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from flowcore.diagnosis.fixes.replanning import Outcome
 from flowcore.model.pods import Pod
 from flowcore.model.resources import CPU
@@ -81,7 +79,8 @@ def _phrase(change: Change, pods: dict[str, Pod]) -> str:
             return f"require no {_RULES[change.rules]} by {change.topology_key}"
         case Request():
             asked = dict(pods[change.pod].pod_class.requests).get(change.resource, 0)
-            return f"ask for {_ask(change)}, not {quantity(change.resource, asked)}"
+            amount = quantity(change.resource, change.amount)
+            return f"ask for {amount} of {change.resource}, not {quantity(change.resource, asked)}"
         case SetPriority():
             return f"give it priority {change.priority}, not {pods[change.pod].pod_class.priority}"
         case RaiseCap():
@@ -104,12 +103,6 @@ def _phrase(change: Change, pods: dict[str, Pod]) -> str:
             raise TypeError(f"no fix makes the change {type(change).__name__}")
 
 
-def _ask(change: Request) -> str:
-    return (
-        f"{quantity(change.resource, change.amount)} of {change.resource}" if change.amount else f"no {change.resource}"
-    )
-
-
 def _taint(key: str, value: str, effect: str) -> str:
     return f"{key}{f'={value}' if value else ''}{f':{effect}' if effect else ''}"
 
@@ -128,32 +121,3 @@ def quantity(resource: str, amount: int) -> str:
         if amount and amount % unit == 0:
             return f"{amount // unit}{suffix}"
     return str(amount)
-
-
-def size(changes: Sequence[Change], wanted: Sequence[Pod]) -> float:
-    """How much is changed: the more, the larger. The same change of many pods counts once."""
-    pods = {pod.key: pod for pod in wanted}
-    found: dict[bytes, float] = {}
-    for change in changes:
-        same = msgspec.structs.replace(change, pod="") if hasattr(change, "pod") and change.pod in pods else change
-        found[msgspec.json.encode(same)] = _size(change, pods)
-    return sum(found.values())
-
-
-def _size(change: Change, pods: dict[str, Pod]) -> float:
-    match change:
-        case Tolerate() | Uncordon():
-            return 1.0
-        case Request():
-            asked = dict(pods[change.pod].pod_class.requests).get(change.resource, 0)
-            return 1.0 + 2.0 * (1.0 - change.amount / asked if asked else 0.0)
-        case DropNodeSelector() | DropPodRules() | RaiseCap() | RaiseQueueLimit() | SetPriority():
-            return 2.0
-        case MovePod() | RemoveTaint():
-            return 3.0
-        case EvictPods():
-            return 3.0 + len(change.pods)
-        case AddNodes():
-            return 4.0 + change.count
-        case _:
-            raise TypeError(f"no fix makes the change {type(change).__name__}")
