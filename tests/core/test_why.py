@@ -165,6 +165,24 @@ def test_gangs() -> None:
     assert answer.evidence[0] == "By itself, with no other waiting pod, it would be placed on a."
 
 
+def test_pods_that_a_policy_keeps_together() -> None:
+    """The constraint is the reason where they have room apart; room is, where others have it."""
+    together = {"name": "web", "together": {"pods": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}}
+    pods = [web(f"w{at}", "3") for at in range(2)]
+    answer = why("default/w0", node("a"), node("b"), *pods, policy(constraints=[together]))
+    assert answer.kind is WhyKind.CONSTRAINT
+    assert answer.evidence[0].startswith("Without constraint web of policy shop, the plan would cost ")
+    # A pod that is too large for every node waits for that.
+    answer = why("default/w0", node("a", "2"), node("b", "2"), *pods, policy(constraints=[together]))
+    assert answer.kind is WhyKind.NOTHING_FITS
+    assert answer.evidence[0].startswith("NodeResourcesFit rejects 2 of 2 nodes;")
+    # Other pods have the room of one domain that is large enough.
+    rivals = [pod(f"x{at}", "4", priority=1000) for at in range(2)]
+    answer = why("default/w0", node("a", "8"), *pods, *rivals, policy(constraints=[together]))
+    assert answer.kind is WhyKind.ROOM_TAKEN
+    assert answer.evidence[0] == "By itself, with no other waiting pod, it would be placed on a."
+
+
 def test_victims_that_leave() -> None:
     """Pods that terminate already, and pods that the plan evicts."""
     low = pod("low", "2", nodeName="a", priority=1, status=RUNS)
