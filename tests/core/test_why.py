@@ -44,8 +44,8 @@ def of_gang(name: str, least: int = 3, **spec: Any) -> Manifest:
     return pod(name, "1", metadata={"annotations": terms}, **spec)
 
 
-def why(target: str, *objects: Manifest, sees: Callable[[str], bool] = sees_all) -> WhyAnswer:
-    return answer_why(scenario_of(objects), WhyQuery(target), AnswerContext(NOW, sees=sees))
+def why(target: str, *objects: Manifest, sees: Callable[[str], bool] = sees_all, fixes: bool = False) -> WhyAnswer:
+    return answer_why(scenario_of(objects), WhyQuery(target, fixes), AnswerContext(NOW, sees=sees))
 
 
 def test_filters_that_do_not_matter_are_told_apart_from_those_that_do() -> None:
@@ -66,6 +66,15 @@ def test_the_shortest_way_out_names_a_node_and_what_stands_between() -> None:
     assert answer.evidence[1] == "Without TaintToleration, b would take it (its taint is gpu:NoSchedule)."
     answer = why("default/p", node("a", "2"), pod("p", "2500m"))
     assert answer.evidence[1] == "Without NodeResourcesFit, a would take it (it lacks 500m cpu)."
+
+
+def test_a_node_that_is_too_small_when_empty_is_no_way_out() -> None:
+    """Two nodes lack the room for good, one is tainted: the taint is what stands between; next is the first fix."""
+    objects = (node("a", "2"), node("b", "2"), node("c", "4", taints=TAINTED), pod("p", "3"))
+    answer = why("default/p", *objects, fixes=True)
+    assert answer.evidence[1] == "Without TaintToleration, c would take it (its taint is gpu:NoSchedule)."
+    assert answer.next == answer.fixes[0].text
+    assert why("default/p", *objects).next == "Tolerate the taint, or remove it."
 
 
 def test_who_has_the_room_and_how_much_more_it_costs_to_leave_them() -> None:
