@@ -75,7 +75,8 @@ def takers(pod: UnplacedPod) -> Takers | None:
         for at in np.flatnonzero(pod.before.fits & ~pod.after.fits).tolist()
         if (name := table.nodes[at].name) in by_node
     ]
-    possible.sort(key=lambda name: min(each.unscheduled_price for each in by_node[name]))
+    said = pod.unplaced.reason.split()  # of several nodes alike that which the reason names
+    possible.sort(key=lambda name: (min(each.unscheduled_price for each in by_node[name]), name not in said))
     groups: dict[str, list[Placement]] = defaultdict(list)
     for placement in pod.plan.result.placements:
         if placement.atomic_group and not placement.optional:

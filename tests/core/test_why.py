@@ -88,6 +88,15 @@ def test_who_has_the_room_and_how_much_more_it_costs_to_leave_them() -> None:
     assert answer.evidence[2] == "Their priority is 10, its own 0."
 
 
+def test_room_that_is_taken_back_for_a_higher_priority() -> None:
+    """The second part of a round gave the node to a pod that fits nowhere else: its price is told all the same."""
+    objects = (node("a", "2"), node("b", "1"), pod("p", "2"), pod("q", "1"), pod("r", "2", priority=10))
+    scenario = scenario_of(objects)
+    answers = [answer_why(scenario, WhyQuery(f"default/{name}", fixes=False), EVERYTHING) for name in "pq"]
+    answer = next(each for each in answers if each.kind is WhyKind.ROOM_TAKEN)
+    assert "To leave it costs 100100, and to leave this pod 100000: 100 more." in answer.evidence
+
+
 def test_a_pod_that_may_not_be_seen_is_not_named() -> None:
     """Who has the room is counted in the price all the same; and it cannot be asked about, in the same words."""
     rival = pod("q", "2", priority=10, metadata={"namespace": "red"})
