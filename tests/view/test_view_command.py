@@ -25,7 +25,7 @@ from support.model import pod as model_pod
 from support.model import snapshot
 from support.profiles import examples
 from support.recorded_rounds import request_of
-from support.scenarios import scenario_of
+from support.scenario_state import scenario_of
 from thalweg.main import main
 from thalweg.view import FixedSource, dump_source, record_source
 from thalweg.view_rounds import recorded_round_plan
