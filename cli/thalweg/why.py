@@ -48,5 +48,6 @@ def _lines(answer: WhyAnswer) -> Iterator[str]:
         yield f"  {evidence}"
     if answer.next:
         yield f"Next: {answer.next}"
-    for fix in answer.fixes[:_MAX_FIXES]:
-        yield f"Fix: {fix.text}"
+    others = [fix.text for fix in answer.fixes if fix.text != answer.next]
+    for text in others[:_MAX_FIXES]:
+        yield f"Or: {text}"
