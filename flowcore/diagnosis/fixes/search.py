@@ -25,17 +25,22 @@ from flowcore.diagnosis.fixes.ranking import Rank, rank, size
 from flowcore.diagnosis.fixes.replanning import Outcome, Replanning
 from flowcore.diagnosis.fixes.waiting_pods import Judge, Wanted, wanted_pods
 from flowcore.diagnosis.fixes.words import sentence
+from flowcore.explain.codes import GANG_INCOMPLETE, NETWORK_REFUSED, REPLACEMENT
 from flowcore.model.pods import Pod
 from flowcore.scenario import Scenario, ScenarioPlan
 from flowcore.scenario.changes import AddNodes, Change, EvictPods, MovePod, RemoveTaint, Uncordon
 from flowcore.scenario.context import AnswerContext
 
 #: Changes that fixes are looked for with, and plans that are made for them.
-DEFAULT_LIMIT, DEFAULT_BUDGET_PLANS = 5, 12
+DEFAULT_LIMIT, DEFAULT_BUDGET_PLANS = 5, 8
 #: Most plans of one sort of changes, so that the others have their turn.
 _MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 5, 4, 2, 2
+#: How many of one sort are enough.
+_ENOUGH = 3
 #: Most plans for a smallest number: of new nodes, of a priority.
-_MAX_BISECTIONS = 3
+_MAX_BISECTIONS = 2
+#: Codes of pods that wait for other pods, not for room or for a rule of their own.
+_BEYOND_CHANGES = frozenset((GANG_INCOMPLETE, REPLACEMENT, NETWORK_REFUSED))
 
 
 def find_fixes(
@@ -63,7 +68,9 @@ def find_fixes(
         the cheapest first; none where nobody was left waiting, or nothing was found.
     """
     asked = set(keys)
-    unplaced = [each.pod.key for each in plan.result.unplaced if each.pod.key in asked]
+    unplaced = [
+        each.pod.key for each in plan.result.unplaced if each.pod.key in asked and each.code not in _BEYOND_CHANGES
+    ]
     if not unplaced:
         return []
     return _Search(scenario, plan, unplaced, context, budget_plans).run(limit)
@@ -86,9 +93,10 @@ class _Search:
         self._try(queue_limits(self._scenario, self._plan, self._pods), _MAX_SINGLES)
         self._try(self._by_size(self._relaxed.singles()), _MAX_SINGLES)
         self._add_nodes(self._wanted, ())
-        self._try(self._moves(), _MAX_MOVES, wanted=1)
-        if sum(not known[1] for known, _ in self._found) < limit:
+        self._try(self._moves(), _MAX_MOVES, enough=1)
+        if self._harmless() < limit:
             self._displace(())
+        if not self._harmless():
             # What other waiting pods get in the plan, and what running pods have, may be theirs.
             contested = Relaxed(Judge(self._plan.before), self._wanted)
             self._try(self._by_size(contested.singles()), _MAX_SINGLES)
@@ -99,6 +107,10 @@ class _Search:
             self._relax_and_make_room()
         self._found.sort(key=lambda each: each[0])
         return [fix for _, fix in self._found[:limit]]
+
+    def _harmless(self) -> int:
+        """How many fixes were found by which nobody loses a place."""
+        return sum(not known[1] for known, _ in self._found)
 
     # --- sorts of changes ---
 
@@ -179,12 +191,12 @@ class _Search:
 
     # --- plans ---
 
-    def _try(self, proposals: Iterable[Proposal], most: int, *, wanted: int = _MAX_SINGLES) -> None:
+    def _try(self, proposals: Iterable[Proposal], most: int, *, enough: int = _ENOUGH) -> None:
         """Plans with at most so many proposals, until so many have helped."""
         helped = 0
         for proposal in islice(proposals, most):
             helped += self._offer(proposal.changes)
-            if helped == wanted:
+            if helped == enough:
                 return
 
     def _outcome(self, changes: Sequence[Change]) -> Outcome | None:
