@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from support.cli import Manifest, node, pod
 from support.draw import ASPECTS, Case, crowded_cases
 from support.profiles import examples
-from support.scenarios import NOW, drawn_scenario, scenario_of
+from support.scenario_state import NOW, drawn_scenario, scenario_of
 from thalweg.why import to_lines
 
 from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
