@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flowcore.diagnosis.answers import WhyKind
 from flowcore.diagnosis.finding import Finding, UnplacedPod
-from flowcore.diagnosis.lists import listed
+from flowcore.diagnosis.lists import listed, listed_pods
 from flowcore.diagnosis.nothing_fits import excluding_filters
 from flowcore.model.gang_spec import GangKey
 from flowcore.problem.result import Placement
@@ -55,7 +55,7 @@ def _room_taken(pod: UnplacedPod, mine: Sequence[Placement], size: int) -> Findi
     evidence = [f"By itself, with no other waiting pod, it would be placed on {_nodes(nodes)}."]
     if theirs:
         price, own = sum(each.unscheduled_price for each in theirs), pod.unplaced.price * size
-        names = listed([pod.context.name(each.pod.key) for each in theirs])
+        names = listed_pods([each.pod.key for each in theirs], pod.context)
         evidence.append(f"The plan places {names} there. To leave them costs {price}, to leave the gang {own}.")
     return Finding(
         WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), "Give its pods a higher priority, or add room."
