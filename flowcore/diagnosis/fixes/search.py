@@ -31,8 +31,10 @@ from flowcore.scenario import Scenario, ScenarioPlan
 from flowcore.scenario.changes import AddNodes, Change, EvictPods, MovePod, RemoveTaint, Uncordon
 from flowcore.scenario.context import AnswerContext
 
-#: Changes that fixes are looked for with, and plans that are made for them.
-DEFAULT_LIMIT, DEFAULT_BUDGET_PLANS = 5, 8
+#: Most fixes.
+DEFAULT_LIMIT = 5
+#: Plans that are made for them: so many that they read about so many pods, within these bounds.
+_PODS_READ, _FEWEST_PLANS, _MOST_PLANS = 600_000, 3, 8
 #: Most plans of one sort of changes, so that the others have their turn.
 _MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 5, 4, 2, 2
 #: How many of one sort are enough.
@@ -50,7 +52,7 @@ def find_fixes(
     context: AnswerContext,
     *,
     limit: int = DEFAULT_LIMIT,
-    budget_plans: int = DEFAULT_BUDGET_PLANS,
+    budget_plans: int | None = None,
 ) -> list[Fix]:
     """The cheapest changes that would place waiting pods, each of them planned.
 
@@ -62,7 +64,7 @@ def find_fixes(
         keys: of the pods to place: one, or all that wait of a gang or a workload. Pods that the plan places or that may
             not be planned are left out.
         limit: most fixes.
-        budget_plans: most plans.
+        budget_plans: most plans; None: eight, and fewer where a cluster has more than 75,000 pods.
 
     Returns:
         the cheapest first; none where nobody was left waiting, or nothing was found.
@@ -73,6 +75,8 @@ def find_fixes(
     ]
     if not unplaced:
         return []
+    if budget_plans is None:
+        budget_plans = max(_FEWEST_PLANS, min(_MOST_PLANS, _PODS_READ // len(scenario.cluster.pods)))
     return _Search(scenario, plan, unplaced, context, budget_plans).run(limit)
 
 
@@ -91,7 +95,8 @@ class _Search:
     def run(self, limit: int) -> list[Fix]:
         """See find_fixes."""
         self._try(queue_limits(self._scenario, self._plan, self._pods), _MAX_SINGLES)
-        self._try(self._by_size(self._relaxed.singles()), _MAX_SINGLES)
+        # Half of the plans are kept for other sorts of changes.
+        self._try(self._by_size(self._relaxed.singles()), max(1, self._replanning.left // 2))
         self._add_nodes(self._wanted, ())
         self._try(self._moves(), _MAX_MOVES, enough=1)
         if self._harmless() < limit:
