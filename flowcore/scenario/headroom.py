@@ -247,15 +247,18 @@ class _Planner:
                 if low == limit:
                     break
         nodes = Counter(each.node for each in (placed.placements if placed is not None else ()))
-        reason = "" if rejected is None or low == limit else rejected.unplaced[0].reason
-        return Count(low, low == limit, reason, nodes)
+        if rejected is None or low == limit:
+            return Count(low, at_least=low == limit, nodes=nodes)
+        # One more beside those that fit: what keeps it out is no other copy that waits with it.
+        alone = rejected if placed is None else self._plan(1, placed.after)
+        return Count(low, at_least=False, reason=(alone.unplaced or rejected.unplaced)[0].reason, nodes=nodes)
 
-    def _plan(self, copies: int) -> RoundResult:
+    def _plan(self, copies: int, space: Snapshot | None = None) -> RoundResult:
         key = self._template.key
         pending = tuple(
             replace(self._template, key=f"{key}-{number}", uid=f"{key}-{number}") for number in range(copies)
         )
-        return run_round(replace(self._space, pending=pending), self._policies, self._models)
+        return run_round(replace(space or self._space, pending=pending), self._policies, self._models)
 
     def _room(self) -> int:
         """More copies than this find no room for what they request, whatever other rules say."""
