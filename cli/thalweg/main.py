@@ -20,6 +20,7 @@ from thalweg.commands.status import status, top
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
 from thalweg.commands.what_if import what_if
+from thalweg.commands.why import why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,6 +35,7 @@ def main() -> None:
       thalweg simulate -f now.json                   plan the pending pods of your cluster
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
       thalweg what-if -f now.json --drain worker-3   see what a change would do to the plan
+      thalweg why shop/cart-0 -f now.json            say why one pod waits, and what would place it
       thalweg up                                     start a local control plane
       thalweg run --kubeconfig ~/.kube/config        run the operator
       thalweg doctor --kubeconfig ~/.kube/config     check the installation in a cluster
@@ -56,3 +58,4 @@ main.add_command(top)
 main.add_command(uninstall)
 main.add_command(up)
 main.add_command(what_if)
+main.add_command(why)

@@ -14,6 +14,7 @@ from click.shell_completion import ShellComplete
 
 from thalweg.commands.plan import plan
 from thalweg.commands.status import status, top
+from thalweg.commands.why import why
 
 #: How cobra, kubectl's library, is told that no file names follow, and that they may.
 _NO_FILES: Final = ":4"
@@ -30,13 +31,14 @@ def main() -> None:
 
     \b
     Examples:
+      kubectl thalweg why cart-0 -n shop
       kubectl thalweg plan -n shop
       kubectl thalweg status
       kubectl thalweg top
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
-for _command in (plan, status, top):
+for _command in (plan, status, top, why):
     main.add_command(_command)
 
 
