@@ -111,7 +111,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         template, reason = _template(scenario, copy, context)
         found = Count(reason=reason)
         if template is not None:
-            found = _Planner(scenario, context, plan.result.after, template).count(query.limit)
+            found = _CopyCounter(scenario, context, plan.result.after, template).count(query.limit)
     helped = [each for each in plan.result.unplaced if each.more_nodes_help]
     permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
     ranked = offers(helped, scenario.cluster.nodes.values(), permanent, context.now)[: max(0, query.scale_ups)]
@@ -222,8 +222,8 @@ class Count:
     nodes: Mapping[str, int] = field(default_factory=dict)
 
 
-class _Planner:
-    """Plans copies of one pod beside a plan."""
+class _CopyCounter:
+    """Counts copies of one pod that find room beside a plan."""
 
     def __init__(self, scenario: Scenario, context: AnswerContext, after: Snapshot, template: PendingPod) -> None:
         self._space = replace(after, pending=(), gangs={}, running=None)
