@@ -103,12 +103,12 @@ class _SavedPod(_Line, frozen=True, tag="Pod"):
 
     Attributes:
         planned_node: where it is expected and not yet seen bound, "" for most.
-        awaits, foreseen: see ``BesideCluster``.
+        awaited, foreseen: see ``BesideCluster``.
     """
 
     pod: Pod
     planned_node: str = ""
-    awaits: AwaitedRoom | None = None
+    awaited: AwaitedRoom | None = None
     foreseen: tuple[int, int] | None = None
 
 
@@ -281,7 +281,7 @@ def _put_pod(line: _SavedPod, cluster: Cluster, state: ReadState) -> None:
     if line.planned_node:
         pod = msgspec.structs.replace(pod, node_name=line.planned_node)
     cluster.put_pod(pod)
-    if line.awaits is not None:
-        state.awaiting[pod.key] = line.awaits
+    if line.awaited is not None:
+        state.awaiting[pod.key] = line.awaited
     if line.foreseen is not None:
         state.foreseen[pod.key] = line.foreseen

@@ -14,6 +14,7 @@ REFERENCE = ROOT / "docs" / "reference"
 NOT_MESSAGES = (
     "operator/thalweg_operator/api",
     "operator/thalweg_operator/app.py",
+    "operator/thalweg_operator/draining.py",
     "operator/thalweg_operator/find_tracer.py",
     "operator/thalweg_operator/health.py",
     "operator/thalweg_operator/metrics.py",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from thalweg_view.errors import RequestRefused
-from thalweg_view.operations import Need
+from thalweg_view.messages import Need
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -14,7 +14,7 @@ import structlog
 from thalweg_view.compute_client import ComputeClient
 from thalweg_view.errors import ComputeLost, RequestRefused
 from thalweg_view.limits import Limits
-from thalweg_view.messages import Answered, Question
+from thalweg_view.messages import Answered, OperationShape, Question
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.source import ViewSource
 
@@ -75,6 +75,21 @@ class Answering:
             if not self._callers[caller]:
                 del self._callers[caller]
 
+    @property
+    def known(self) -> Collection[str]:
+        """Names of operations; empty before anybody asked."""
+        return self._compute.operations
+
+    async def operations(self) -> Mapping[str, OperationShape]:
+        """What can be asked, by name.
+
+        Raises:
+            RequestRefused: the compute process cannot be started.
+        """
+        if not self._compute.operations:
+            await self.refresh()
+        return self._compute.operations
+
     async def namespaces(self) -> Collection[str]:
         """The namespaces with pods, of a state that is not too old.
 
@@ -109,7 +124,7 @@ class Answering:
         operation: str,
         query: bytes,
         namespaces: list[str] | None,
-        strict: bool,
+        strict: bool,  # noqa: FBT001
         nodes: bool,  # noqa: FBT001
     ) -> Answered:
         async with self._turn:

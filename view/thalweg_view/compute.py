@@ -53,7 +53,7 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
         sink.write(framed(message))
         sink.flush()
 
-    send(Ready())
+    send(Ready({name: each.shape for name, each in OPERATIONS.items()}))
     while (message := _read(source)) is not None:
         match message:
             case StatePiece():
@@ -84,6 +84,8 @@ def _read_state(first: StatePiece, source: BinaryIO, data: ViewData) -> StateRea
             pass  # what follows is not read either
         return StateRead([], f"the state cannot be read: {error}")
     data.scenario = scenario
+    newest = data.rounds.find()
+    data.state_after = 0 if newest is None else newest.number
     gc.collect()
     return StateRead(sorted({pod.namespace for pod in scenario.cluster.pods.values()}))
 

@@ -8,7 +8,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Final
@@ -21,6 +21,7 @@ from thalweg_view.messages import (
     Answered,
     Message,
     NewRound,
+    OperationShape,
     Question,
     Ready,
     StatePiece,
@@ -48,11 +49,15 @@ class ComputeClient:
         source: what the process tells of where its data comes from.
         deadline: seconds that one answer may take; then the process is ended.
         memory: bytes that the process may use; 0: no limit.
+
+    Attributes:
+        operations: what can be asked; empty before the process was started for the first time.
     """
 
     def __init__(self, source: SourceInfo, deadline: float, memory: int = 0) -> None:
         self._source, self._deadline, self._memory = source, deadline, memory
         self._process: Process | None = None
+        self.operations: Mapping[str, OperationShape] = {}
         self._rounds: deque[tuple[int, bytes]] = deque(maxlen=_ROUNDS)
         self._round_bytes, self._numbers = 0, count(1)
         #: Number of the last round that the process was told.
@@ -143,6 +148,7 @@ class ComputeClient:
         async with self._exchange(_START):
             ready = await self._receive()
         assert isinstance(ready, Ready)  # noqa: S101
+        self.operations = ready.operations
 
     def _exchange(self, seconds: float) -> _Exchange:
         return _Exchange(self, seconds)

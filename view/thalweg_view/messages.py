@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 LENGTH: Final = struct.Struct(">Q")
+#: Kinds that a caller must be allowed to list in the whole cluster.
+Need = Literal["nodes", "policies", "queues"]
 
 
 class Message(msgspec.Struct, frozen=True, tag=True):
@@ -49,8 +51,23 @@ class Question(Message, frozen=True):
     generation: int
 
 
+class OperationShape(msgspec.Struct, frozen=True):
+    """What the server must know of an operation (operations.py ``Operation``).
+
+    Attributes:
+        fields: of its query.
+    """
+
+    method: Literal["GET", "POST"]
+    needs: frozenset[Need]
+    segments: tuple[str, ...]
+    fields: tuple[str, ...]
+
+
 class Ready(Message, frozen=True):
-    """The process is ready."""
+    """The process is ready, and can be asked this."""
+
+    operations: dict[str, OperationShape]
 
 
 class StateRead(Message, frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Final, Literal
 
 import msgspec
@@ -18,20 +19,20 @@ from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.headroom import HeadroomQuery, answer_headroom
 from flowcore.scenario.plan_listing import PlanQuery, answer_plan
 from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
+from thalweg_view.messages import Need, OperationShape
 from thalweg_view.pictures.flow import FlowQuery, answer_flow
-from thalweg_view.pictures.gangs import GangsQuery, answer_gangs
+from thalweg_view.pictures.gangs import answer_gangs
 from thalweg_view.pictures.nodes import NodesQuery, answer_nodes
 from thalweg_view.pictures.one_pod import PodQuery, answer_pod
-from thalweg_view.pictures.overview import OverviewQuery, answer_overview
+from thalweg_view.pictures.overview import answer_overview
 from thalweg_view.pictures.pending import PendingQuery, answer_pending
-from thalweg_view.pictures.policies import PoliciesQuery, QueuesQuery, answer_policies, answer_queues
+from thalweg_view.pictures.policies import answer_policies, answer_queues
+from thalweg_view.pictures.shapes import RoundQuery
 from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
 from thalweg_view.status import StatusQuery, answer_status
 from thalweg_view.view_data import ViewData
 
 Answer = Callable[[ViewData, Any, AnswerContext], msgspec.Struct]
-#: Kinds that a caller must be allowed to list in the whole cluster.
-Need = Literal["nodes", "policies", "queues"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,12 @@ class Operation:
     needs: frozenset[Need] = frozenset()
     segments: tuple[str, ...] = ()
 
+    @property
+    def shape(self) -> OperationShape:
+        """What the server must know of it: it does not import what computes."""
+        fields = tuple(field.encode_name for field in msgspec.structs.fields(self.query))
+        return OperationShape(self.method, self.needs, self.segments, fields)
+
 
 class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The query of an operation that asks for nothing in particular."""
@@ -60,17 +67,22 @@ class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def of_scenario(answer: Callable[[Scenario, Any, AnswerContext], msgspec.Struct]) -> Answer:
     """An answer that reads the scenario alone."""
-    return lambda data, query, context: answer(data.scenario, query, context)
+
+    @wraps(answer)
+    def answered(data: ViewData, query: Any, context: AnswerContext) -> msgspec.Struct:
+        return answer(data.scenario, query, context)
+
+    return answered
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
-    "overview": Operation(OverviewQuery, answer_overview),
+    "overview": Operation(RoundQuery, answer_overview),
     "flow": Operation(FlowQuery, answer_flow, needs=frozenset({"nodes", "policies"})),
     "nodes": Operation(NodesQuery, answer_nodes, needs=frozenset({"nodes"})),
     "pending": Operation(PendingQuery, answer_pending),
-    "gangs": Operation(GangsQuery, answer_gangs),
-    "policies": Operation(PoliciesQuery, answer_policies, needs=frozenset({"policies"})),
-    "queues": Operation(QueuesQuery, answer_queues, needs=frozenset({"queues"})),
+    "gangs": Operation(RoundQuery, answer_gangs),
+    "policies": Operation(RoundQuery, answer_policies, needs=frozenset({"policies"})),
+    "queues": Operation(RoundQuery, answer_queues, needs=frozenset({"queues"})),
     "plan": Operation(PlanQuery, of_scenario(answer_plan)),
     "why": Operation(WhyQuery, of_scenario(answer_why), method="POST"),
     "status": Operation(StatusQuery, answer_status, needs=frozenset({"policies", "queues"})),

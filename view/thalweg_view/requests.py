@@ -6,13 +6,12 @@ import asyncio
 from ipaddress import ip_address
 from typing import Final
 
-import msgspec
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from thalweg_view.errors import RequestRefused
 from thalweg_view.limits import Limits
-from thalweg_view.operations import Operation
+from thalweg_view.messages import OperationShape
 
 #: The API server's proxy of Services removes Authorization, so the token may come in this header.
 TOKEN_HEADER: Final = "X-Thalweg-Token"  # noqa: S105 - a name
@@ -69,13 +68,13 @@ def check_site(request: web.BaseRequest) -> None:
         raise RequestRefused(403, "pages of other sites may not ask")
 
 
-def get_query(request: web.BaseRequest, operation: Operation, segments: list[str]) -> tuple[dict[str, str], str]:
+def get_query(request: web.BaseRequest, operation: OperationShape, segments: list[str]) -> tuple[dict[str, str], str]:
     """The query of a GET, and the namespace that it is limited to; "": all.
 
     Raises:
         RequestRefused: a parameter is unknown, or given twice.
     """
-    fields = {field.encode_name for field in msgspec.structs.fields(operation.query)}
+    fields = set(operation.fields)
     query = dict(zip(operation.segments, segments, strict=True))
     namespace = query.get("namespace", "")
     for name, value in request.query.items():

@@ -18,7 +18,7 @@ from flowcore.api.kinds import POLICY, QUEUE
 from thalweg_view.access import Caller
 from thalweg_view.errors import RequestRefused, ReviewFailed
 from thalweg_view.limits import DEFAULT_LIMITS, Limits
-from thalweg_view.operations import Need
+from thalweg_view.messages import Need
 
 #: Posts a JSON body to a path of the API server and returns the answer; raises ``ReviewFailed``.
 Post = Callable[[str, bytes], Awaitable[bytes]]

@@ -23,8 +23,7 @@ from thalweg_view.answering import Answering
 from thalweg_view.errors import RequestRefused
 from thalweg_view.events import Events
 from thalweg_view.limits import Limits
-from thalweg_view.messages import problem
-from thalweg_view.operations import OPERATIONS, Need, Operation
+from thalweg_view.messages import Need, OperationShape, problem
 from thalweg_view.page_files import NOT_GATHERED, PageFile
 from thalweg_view.requests import TOKEN_HEADER, check_host, check_site, get_query, read_body, token_of
 from thalweg_view.rounds import RoundPlan
@@ -33,6 +32,7 @@ from thalweg_view.source import ViewSource
 _log = structlog.get_logger()
 API: Final = "/api/v1/"
 _EVENTS: Final = "events"
+_PAGE: Final = "page"
 #: Nothing is fetched from elsewhere, nothing inline runs, and no other page may frame this one.
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -83,39 +83,41 @@ class ViewServer:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """The response to any request."""
         await asyncio.sleep(0)  # connections take turns
-        name, _, rest = request.rel_url.raw_path.removeprefix(API).partition("/")
-        known = "page"
-        if request.rel_url.raw_path.startswith("/api/"):
-            known = name if name in OPERATIONS or name == _EVENTS else ""
+        path = request.rel_url.raw_path
         try:
             if self._loopback:
                 check_host(request)
-            response = await self._respond(request, known, rest)
+            if path.startswith("/api/"):
+                response = await self._respond(request, path)
+            else:
+                response = self._file(request)
         except RequestRefused as error:
             response = _refusal(error)
         except ConnectionResetError:
             raise
         except Exception:  # noqa: BLE001 - one bad request must not stop the server
-            _log.exception("request failed", operation=known)
+            _log.exception("request failed", path=path)
             response = _refusal(RequestRefused(500, "internal error of the view; read the log"))
-        self._on_request(known, response.status)
+        name = path.removeprefix(API).partition("/")[0] if path.startswith("/api/") else _PAGE
+        self._on_request(name if name in (_PAGE, _EVENTS, *self._answering.known) else "", response.status)
         return response
 
-    async def _respond(self, request: web.BaseRequest, name: str, rest: str) -> web.StreamResponse:
-        if name == "page":
-            return self._file(request)
+    async def _respond(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         check_site(request)
         caller = await self._access.caller(token_of(request))
-        if not name:
-            raise RequestRefused(404, f"there is no such operation; operations: {', '.join((*OPERATIONS, _EVENTS))}")
-        method = "GET" if name == _EVENTS else OPERATIONS[name].method
-        if request.method != method:
-            raise RequestRefused(405, f"{name} is asked by {method}")
         self._check_available()
-        if name == _EVENTS:
+        name, _, rest = path.removeprefix(API).partition("/")
+        if name == _EVENTS and request.method == "GET":
             return await self._stream(request, caller)
         async with self._answering.place(caller.name):
-            return await self._answer(request, name, OPERATIONS[name], rest, caller)
+            operations = await self._answering.operations()
+            operation = operations.get(name)
+            if operation is None or not path.startswith(API):
+                names = ", ".join((*operations, _EVENTS))
+                raise RequestRefused(404, f"there is no such operation; below {API} there are {names}")
+            if request.method != operation.method:
+                raise RequestRefused(405, f"{name} is asked by {operation.method}")
+            return await self._answer(request, name, operation, rest, caller)
 
     def _check_available(self) -> None:
         if reason := self._source.unavailable():
@@ -135,7 +137,7 @@ class ViewServer:
         return web.Response(body=file.content, headers={**headers, "Content-Type": file.content_type})
 
     async def _answer(
-        self, request: web.BaseRequest, name: str, operation: Operation, rest: str, caller: Caller
+        self, request: web.BaseRequest, name: str, operation: OperationShape, rest: str, caller: Caller
     ) -> web.Response:
         segments = [unquote(each) for each in rest.split("/")] if rest else []
         if len(segments) != len(operation.segments):

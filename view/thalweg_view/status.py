@@ -8,15 +8,14 @@ from typing import Final
 import msgspec
 
 from flowcore.scenario.context import AnswerContext
-from thalweg_view.pictures.overview import OverviewAnswer, OverviewQuery, answer_overview
+from thalweg_view.pictures.overview import OverviewAnswer, answer_overview
 from thalweg_view.pictures.policies import (
-    PoliciesQuery,
     PolicyRow,
     QueueRow,
-    QueuesQuery,
     answer_policies,
     answer_queues,
 )
+from thalweg_view.pictures.shapes import RoundQuery
 from thalweg_view.rounds import RoundRow
 from thalweg_view.view_data import ViewData
 
@@ -64,9 +63,9 @@ def answer_status(data: ViewData, _query: StatusQuery, context: AnswerContext) -
     newest = data.rounds.find()
     evictions = [] if newest is None else newest.evictions
     return StatusAnswer(
-        answer_overview(data, OverviewQuery(), context),
-        answer_policies(data, PoliciesQuery(), context).policies,
-        answer_queues(data, QueuesQuery(), context).queues,
+        answer_overview(data, RoundQuery(), context),
+        answer_policies(data, RoundQuery(), context).policies,
+        answer_queues(data, RoundQuery(), context).queues,
         list(islice(reversed(data.rounds.rows), MAX_ROUNDS)),
         [
             StatusMove(

@@ -56,8 +56,8 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
               help="Address that serves the view: the web page and what `kubectl thalweg` asks. Default: no "
                    "view.")  # fmt: skip
 @click.option("--view-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Certificate of the view (PEM). This file and the next one are read again when they change. Default: "
-                   "no TLS on loopback, else a new certificate that nobody signed.")  # fmt: skip
+              help="Certificate of the view (PEM). This file and the next one are read again when they change.  "
+                   "[default: no TLS on loopback, else a new certificate that nobody signed]")  # fmt: skip
 @click.option("--view-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Private key of the view (PEM).")  # fmt: skip
 @click.option("--view-endpoints", type=NAMESPACED_NAME,

@@ -143,7 +143,7 @@ class EndpointWriter:
                 if not applied:
                     applied = True
                     where = f"{self._endpoint.namespace}/{self._endpoint.service}"
-                    _log.info(f"{self._endpoint.port_name}'s Service leads here", service=where, address=str(self._endpoint.address))
+                    _log.info("Service leads here", service=where, address=str(self._endpoint.address))
             await asyncio.sleep(_BACKOFF.pause(failures) if failures else _REFRESH)
 
     async def _apply(self) -> None:

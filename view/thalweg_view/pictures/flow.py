@@ -13,6 +13,7 @@ from flowcore.model.errors import ModelError
 from flowcore.scenario.context import AnswerContext
 from thalweg_view.pictures.names import class_name
 from thalweg_view.pictures.node_list import domain_of, label_of, nodes_of
+from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.rounds import RoundPlan, RoundPod
 from thalweg_view.view_data import ViewData
 
@@ -23,16 +24,14 @@ MAX_NODES: Final = 160
 OTHERS: Final = "others"
 
 
-class FlowQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FlowQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
     """How the flow is grouped.
 
     Attributes:
-        round: number of a round; 0: the newest.
         by: label by which nodes are grouped: "zone", "rack" or a key.
         of: what is on the left: "class" (pods that ask for the same), "policy", "queue", "priority" or "namespace".
     """
 
-    round: int = 0
     by: str = "zone"
     of: str = "class"
 
@@ -42,7 +41,8 @@ class FlowSource(msgspec.Struct, frozen=True):
 
     Attributes:
         pods: how many were planned.
-        summed: how many classes (policies, ...) it stands for.
+        policy: name of the policy of all of them; "": there are several.
+        summed: how many classes (or policies, queues, ...) it stands for.
     """
 
     id: str
@@ -70,7 +70,13 @@ class FlowGroup(msgspec.Struct, frozen=True):
 
 
 class FlowNode(msgspec.Struct, frozen=True):
-    """A node that pods go to; ``summed``: how many nodes it stands for."""
+    """A node that pods go to.
+
+    Attributes:
+        group: id of its group.
+        pods: how many pods go there.
+        summed: how many nodes it stands for.
+    """
 
     id: str
     group: str
@@ -83,7 +89,9 @@ class FlowLink(msgspec.Struct, frozen=True):
     """Pods from a source to a group, or from a group to a node.
 
     Attributes:
-        source, target: ids. In JSON they are called ``from`` and ``to``.
+        source: id of the source or group.
+        target: id of the group or node.
+        pods: number of placements.
         price: sum of the prices of these placements.
     """
 
@@ -97,7 +105,8 @@ class FlowLeft(msgspec.Struct, frozen=True):
     """Pods of a source that stay pending.
 
     Attributes:
-        source: id. In JSON it is called ``class``.
+        source: id of the source.
+        code: code of the reason.
         reason: the sentence of one of them that may be seen; "": none may.
     """
 
@@ -107,7 +116,7 @@ class FlowLeft(msgspec.Struct, frozen=True):
     pods: int
 
 
-class FlowAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class FlowAnswer(Picture, frozen=True, rename="camel"):
     """A plan as a flow.
 
     The pods of all classes are those of all links to groups plus those that are left. Links from groups have the same
@@ -117,10 +126,13 @@ class FlowAnswer(msgspec.Struct, frozen=True, rename="camel"):
         label: key of the label that groups the nodes; "": no node has one.
         pods, placed, unplaced: numbers of pods.
         cost: sum of all prices of placements.
+        classes: the left side.
+        groups: the middle.
+        nodes: the right side.
+        links: from the left to the middle, and from the middle to the right.
+        left: pods that stay pending.
     """
 
-    generation: int
-    round: int
     label: str
     pods: int
     placed: int

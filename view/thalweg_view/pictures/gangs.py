@@ -5,14 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
-
-
-class GangsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``round``: number of a round; 0: the newest."""
-
-    round: int = 0
 
 
 class GangRow(msgspec.Struct, rename="camel"):
@@ -21,8 +16,9 @@ class GangRow(msgspec.Struct, rename="camel"):
     Attributes:
         gang: as its users know it, such as "PodGroup ml/train".
         pods: keys of some of its pods that wait, for links.
-        min_member: how many of its pods run at once, or none; None: unknown.
-        running, waiting: numbers of its pods with a node, and without.
+        min_member: how many of its pods run at once, or none; null: unknown.
+        running: number of its pods with a node.
+        waiting: number of its pods without one.
         planned: how many of those that wait are placed by the round.
         code, reason: why the others wait; "": none waits, or the round did not plan them.
     """
@@ -38,11 +34,9 @@ class GangRow(msgspec.Struct, rename="camel"):
     reason: str = ""
 
 
-class GangsAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class GangsAnswer(Picture, frozen=True, rename="camel"):
     """The gangs of the namespaces that may be seen: those that wait first, then by name."""
 
-    generation: int
-    round: int
     gangs: list[GangRow]
 
 
@@ -50,7 +44,7 @@ class GangsAnswer(msgspec.Struct, frozen=True, rename="camel"):
 _SOME = 5
 
 
-def answer_gangs(data: ViewData, query: GangsQuery, context: AnswerContext) -> GangsAnswer:
+def answer_gangs(data: ViewData, query: RoundQuery, context: AnswerContext) -> GangsAnswer:
     """The gangs.
 
     Raises:

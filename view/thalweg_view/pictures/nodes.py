@@ -10,18 +10,17 @@ from flowcore.model.resources import PODS
 from flowcore.scenario.context import AnswerContext
 from thalweg_view.pictures.names import unit_of
 from thalweg_view.pictures.node_list import domain_of, grouping_labels, label_of, nodes_of, planned_usage
+from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.view_data import ViewData
 
 
-class NodesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NodesQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
     """Which nodes.
 
     Attributes:
-        round: number of a round; 0: the newest.
         by: a label whose values are in the column ``domain``: "zone", "rack" or a key; "": none.
     """
 
-    round: int = 0
     by: str = ""
 
 
@@ -30,7 +29,8 @@ class ResourceColumns(msgspec.Struct, frozen=True):
 
     Attributes:
         unit: "milli-cores", "bytes", "bits per second", or "" for pods and devices.
-        allocatable, used: what the node offers, and what its pods request.
+        allocatable: what the node offers.
+        used: what its pods request.
         planned: what the round's placements add to ``used``.
     """
 
@@ -40,18 +40,19 @@ class ResourceColumns(msgspec.Struct, frozen=True):
     planned: list[int]
 
 
-class NodesAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class NodesAnswer(Picture, frozen=True, rename="camel"):
     """All nodes, a list for each property; entries at one position belong to one node.
 
     Attributes:
-        zone, rack, domain: values of the labels; "": the node has none.
+        names: of the nodes.
+        zone, rack: values of the labels; "": the node has none.
+        domain: value of the label ``by``.
+        unschedulable: whether the node is cordoned.
         labels: keys of labels that group the nodes, for ``by``.
         pods: numbers of pods that run there.
         resources: by name, those that any node offers.
     """
 
-    generation: int
-    round: int
     names: list[str]
     zone: list[str]
     rack: list[str]

@@ -10,15 +10,10 @@ from flowcore.model.resources import PODS
 from flowcore.scenario.context import AnswerContext
 from thalweg_view.pictures.names import unit_of
 from thalweg_view.pictures.node_list import nodes_of, planned_usage
+from thalweg_view.pictures.shapes import RoundQuery
 from thalweg_view.pictures.waiting import waiting_pods
 from thalweg_view.rounds import RoundRow
 from thalweg_view.view_data import ViewData
-
-
-class OverviewQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``round``: number of a round; 0: the newest."""
-
-    round: int = 0
 
 
 class ResourceSum(msgspec.Struct, frozen=True):
@@ -57,7 +52,7 @@ class OverviewAnswer(msgspec.Struct, frozen=True, rename="camel"):
     rounds: int
 
 
-def answer_overview(data: ViewData, query: OverviewQuery, _context: AnswerContext) -> OverviewAnswer:
+def answer_overview(data: ViewData, query: RoundQuery, _context: AnswerContext) -> OverviewAnswer:
     """The overview.
 
     Raises:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-
 from flowcore.model.errors import ModelError
 from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.pictures.waiting import WaitingPod, waiting_pods
 from thalweg_view.view_data import ViewData
 
@@ -26,25 +25,23 @@ _SORTS: Final[dict[str, Callable[[WaitingPod], Any]]] = {
 }
 
 
-class PendingQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PendingQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
     """Which waiting pods.
 
     Attributes:
-        round: number of a round; 0: the newest, and the pods that came after it.
         offset, limit: which part of the list; at most 1000 items.
         query: text that the pod, its code, policy, queue, gang or reason contains, without regard to case; "": any.
         sort: "position", "pod", "code", "since", "priority", "policy", "queue" or "gang"; with "-" in front: the
             other way round.
     """
 
-    round: int = 0
     offset: int = 0
     limit: int = 100
     query: str = ""
     sort: str = "position"
 
 
-class PendingAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class PendingAnswer(Picture, frozen=True, rename="camel"):
     """A part of the list.
 
     Attributes:
@@ -52,8 +49,6 @@ class PendingAnswer(msgspec.Struct, frozen=True, rename="camel"):
         codes: how many of these wait for which code of reason, the most first.
     """
 
-    generation: int
-    round: int
     total: int
     codes: dict[str, int]
     items: list[WaitingPod]

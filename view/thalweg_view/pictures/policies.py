@@ -12,14 +12,9 @@ from flowcore.model.policies import Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import LabelSelector
 from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
-
-
-class PoliciesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``round``: number of a round; 0: the newest."""
-
-    round: int = 0
 
 
 class PolicyRow(msgspec.Struct, rename="camel"):
@@ -46,18 +41,10 @@ class PolicyRow(msgspec.Struct, rename="camel"):
     price: int = 0
 
 
-class PoliciesAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class PoliciesAnswer(Picture, frozen=True, rename="camel"):
     """All policies in force, those of the highest precedence first; the built-in default is the last."""
 
-    generation: int
-    round: int
     policies: list[PolicyRow]
-
-
-class QueuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``round``: number of a round; 0: the newest."""
-
-    round: int = 0
 
 
 class QueueRow(msgspec.Struct, rename="camel"):
@@ -83,15 +70,13 @@ class QueueRow(msgspec.Struct, rename="camel"):
     left: int = 0
 
 
-class QueuesAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class QueuesAnswer(Picture, frozen=True, rename="camel"):
     """All queues, parents before those below them."""
 
-    generation: int
-    round: int
     queues: list[QueueRow]
 
 
-def answer_policies(data: ViewData, query: PoliciesQuery, _context: AnswerContext) -> PoliciesAnswer:
+def answer_policies(data: ViewData, query: RoundQuery, _context: AnswerContext) -> PoliciesAnswer:
     """The policies.
 
     Raises:
@@ -170,7 +155,7 @@ def _add_round(rows: dict[str, PolicyRow], plan: RoundPlan, *, counts: bool) -> 
         rows[names[place]].left += 1
 
 
-def answer_queues(data: ViewData, query: QueuesQuery, _context: AnswerContext) -> QueuesAnswer:
+def answer_queues(data: ViewData, query: RoundQuery, _context: AnswerContext) -> QueuesAnswer:
     """The queues.
 
     Raises:
