@@ -120,7 +120,7 @@ class _Search:
     # --- sorts of changes ---
 
     def _by_size(self, proposals: Iterable[Proposal]) -> list[Proposal]:
-        return sorted(proposals, key=lambda each: size(each.changes, self._pods))
+        return sorted(proposals, key=lambda each: size(each, self._pods))
 
     def _moves(self) -> Iterable[Proposal]:
         running = self._plan.before.running
@@ -128,9 +128,9 @@ class _Search:
             return
         leaving = {eviction.pod.key for eviction in self._plan.result.evictions}
         for change in moves(self._scenario, self._wanted[0], self._judge, running, leaving):
-            yield Proposal((change,))
+            yield (change,)
 
-    def _add_nodes(self, wanted: Sequence[Wanted], before: tuple[Change, ...]) -> None:
+    def _add_nodes(self, wanted: Sequence[Wanted], before: Proposal) -> None:
         """As few new nodes as suffice, of the first shape that helps."""
         for change in islice(node_additions(wanted, self._judge.snapshot), _MAX_SHAPES):
             # Others that wait may take the first new nodes.
@@ -142,7 +142,7 @@ class _Search:
                     self._offer((*before, self._fewest(before, enough, self._left(outcome))))
                     return
 
-    def _fewest(self, before: tuple[Change, ...], enough: AddNodes, left: int) -> AddNodes:
+    def _fewest(self, before: Proposal, enough: AddNodes, left: int) -> AddNodes:
         """As few of these nodes as leave no more pods waiting, as far as some plans tell."""
         least, count = 1, enough.count
         for _ in range(_MAX_BISECTIONS):
@@ -156,7 +156,7 @@ class _Search:
                 least = middle + 1
         return AddNodes(count, enough.like)
 
-    def _displace(self, before: tuple[Change, ...]) -> None:
+    def _displace(self, before: Proposal) -> None:
         """A higher priority, and the eviction of those that would leave for it."""
         levels = priority_levels(self._scenario, self._pods)
         if not levels:
@@ -169,7 +169,7 @@ class _Search:
         if victims:
             self._offer((*before, *victims))
 
-    def _lowest(self, before: tuple[Change, ...], levels: Sequence[int], highest: Outcome) -> int:
+    def _lowest(self, before: Proposal, levels: Sequence[int], highest: Outcome) -> int:
         """The lowest priority that leaves no more pods waiting, as far as some plans tell."""
         left, displaced = self._left(highest), displaced_priority(self._scenario, highest)
         least, most = 0, len(levels) - 1
@@ -200,7 +200,7 @@ class _Search:
         """Plans with at most so many proposals, until so many have helped."""
         helped = 0
         for proposal in islice(proposals, most):
-            helped += self._offer(proposal.changes)
+            helped += self._offer(proposal)
             if helped == enough:
                 return
 
