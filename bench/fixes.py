@@ -4,7 +4,7 @@
     python bench/fixes.py --nodes 1000 --clusters 50 -o json
 
 No cluster takes part. The scenarios are those of ``bench/why.py``: 12 running pods on a node, 1,000 that wait. For one
-pod of each kind of reason, and for a gang of 100: seconds of the search, which ends with its fixes or its budget of
+pod of each kind of reason, and for a gang of 100: CPU seconds of the search, which ends with its fixes or its budget of
 plans. Then small clusters are drawn (harness/small_fixes.py), and every single change of each is planned: for how many
 of their waiting pods no change is cheaper than the first fix.
 """
@@ -40,8 +40,8 @@ class Row:
 
     Attributes:
         pods: how many it is for.
-        plan: seconds of one plan of the scenario, right before.
-        seconds: of the search.
+        plan: CPU seconds of one plan of the scenario, right before.
+        seconds: CPU seconds of the search.
         fixes: how many it found; ``first``: the first in words.
     """
 
@@ -72,7 +72,9 @@ def main(sizes: tuple[int, ...], clusters: int, output: str) -> None:
         click.echo(msgspec.json.encode({"conditions": found, "rows": [asdict(row) for row in rows], "share": share}))
         return
     print_conditions(found)
-    table = Table("nodes", "target", "pods", "plan s", "fixes s", "plans", "fixes", "first", box=None, pad_edge=False)
+    table = Table(
+        "nodes", "target", "pods", "plan CPU s", "fixes CPU s", "plans", "fixes", "first", box=None, pad_edge=False
+    )
     for row in rows:
         table.add_row(
             str(row.nodes), row.target, str(row.pods), f"{row.plan:.2f}", f"{row.seconds:.2f}", f"{row.plans:.1f}",
@@ -94,11 +96,11 @@ def _measure(scenario: Scenario, size: int) -> list[Row]:
         keys = [key for key in unplaced if key.startswith(f"default/{target}")]
         if not keys:
             continue
-        started = time.perf_counter()
+        started = time.process_time()
         plan = plan_scenario(scenario, NOW)
-        planned = time.perf_counter()
+        planned = time.process_time()
         fixes = find_fixes(scenario, plan, keys if target == "gang-" else keys[:1], context)
-        seconds = time.perf_counter() - planned
+        seconds = time.process_time() - planned
         first = fixes[0].text if fixes else "none"
         pods = len(keys) if target == "gang-" else 1
         rows.append(Row(size, keys[0], pods, planned - started, seconds, len(fixes), first))
