@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from flowcore.api.kinds import POLICY
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
@@ -36,7 +35,7 @@ from thalweg.asking import tell
 from thalweg.files import DumpError, display_name
 from thalweg.reader import read_objects
 from thalweg.source import Question, SourceOptions
-from thalweg.tables import MAX_ROWS, print_truncated
+from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
 QUESTION = Question("what-if", WhatIfAnswer, answer_what_if)
 _GIBI = 2**30
@@ -122,7 +121,7 @@ def _failed(text: str) -> Change:
 
 def show(answer: WhatIfAnswer) -> None:
     """Prints an answer for people."""
-    console = Console()
+    console = stdout_console()
     for note in answer.notes:
         click.echo(f"Note: {note}", err=True)
     _print(console, ("NEWLY PLACED", "NODE"), [(key, answer.nodes[key]) for key in answer.placed])
@@ -130,12 +129,7 @@ def show(answer: WhatIfAnswer) -> None:
     _print(console, ("MOVED", "FROM", "TO"), _moves(answer.moved))
     _print(console, ("PLANNED ELSEWHERE", "FROM", "TO"), _moves(answer.replanned))
     _print(console, ("GONE",), [(key,) for key in answer.gone])
-    table = Table("", "BEFORE", "AFTER", "CHANGE", box=None, pad_edge=False)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in summary_rows(answer.before, answer.after):
-        table.add_row(*row)
-    console.print(table)
+    print_table(console, ("", "BEFORE", "AFTER", "CHANGE"), summary_rows(answer.before, answer.after))
     if answer.hidden:
         console.print(f"... and {answer.hidden} pods of namespaces that you may not read")
     if answer.same:
@@ -180,9 +174,6 @@ def _moves(moves: Mapping[str, Moved]) -> list[tuple[str, ...]]:
 def _print(console: Console, titles: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
     if not rows:
         return
-    table = Table(*titles, box=None, pad_edge=False)
-    for row in rows[:MAX_ROWS]:
-        table.add_row(*row)
-    console.print(table)
+    print_table(console, titles, rows[:MAX_ROWS])
     print_truncated(console, len(rows))
     console.print()

@@ -17,6 +17,7 @@ from flowcore.diagnosis.why import answer_why
 from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.headroom import HeadroomQuery, answer_headroom
 from flowcore.scenario.plan_listing import PlanQuery, answer_plan
 from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
 from thalweg_view.messages import Need, OperationShape
@@ -90,5 +91,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "status": Operation(StatusQuery, answer_status, needs=frozenset({"policies", "queues"})),
     "rounds": Operation(RoundsQuery, answer_rounds),
     "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
+    "headroom": Operation(HeadroomQuery, of_scenario(answer_headroom), "POST", needs=frozenset({"nodes"})),
     "what-if": Operation(WhatIfQuery, of_scenario(answer_what_if), "POST", needs=frozenset({"nodes"})),
 }

@@ -1,0 +1,122 @@
+"""How long `thalweg what-if` and `thalweg headroom` take beside one plan of the same cluster.
+
+    python bench/what_if.py
+    python bench/what_if.py --nodes 1000 -o json
+
+No cluster takes part. The scenarios are those of ``bench/why.py``: 12 running pods on a node, 1,000 that wait. For each
+question: seconds of the answer, which has two plans or more, and seconds of what is not planning: the changes are made
+and taken back without a plan.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+import click
+import msgspec
+from harness.conditions import conditions
+from harness.scenarios import NOW, large_scenario
+from harness.tables import console, print_conditions
+from rich.table import Table
+
+from flowcore.scenario import Change, Scenario, applied, plan_scenario
+from flowcore.scenario.changes import AddNodes, Drain, FailDomain, SetPriority
+from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.headroom import HeadroomQuery, answer_headroom
+from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
+
+_WAITING = 1000
+_ZONE = "topology.kubernetes.io/zone"
+_CONTEXT = AnswerContext(NOW)
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One answer.
+
+    Attributes:
+        plan: seconds of one plan of the scenario, right before.
+        seconds: of the answer.
+        changing: seconds in which the changes are made and taken back.
+        found: the answer in words.
+    """
+
+    nodes: int
+    question: str
+    plan: float
+    seconds: float
+    changing: float
+    found: str
+
+    @property
+    def plans(self) -> float:
+        """The time of the answer in plans."""
+        return self.seconds / self.plan
+
+
+@click.command()
+@click.option("--nodes", "sizes", type=int, multiple=True, default=(1000, 12_500), show_default=True)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def main(sizes: tuple[int, ...], output: str) -> None:
+    """Measures and prints."""
+    found = conditions()
+    rows = [row for size in sizes for row in _measure(large_scenario(size, _WAITING), size)]
+    if output == "json":
+        click.echo(msgspec.json.encode({"conditions": found, "rows": [asdict(row) for row in rows]}))
+        return
+    print_conditions(found)
+    table = Table("nodes", "question", "plan s", "answer s", "plans", "changing s", "found", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(
+            str(row.nodes), row.question, f"{row.plan:.2f}", f"{row.seconds:.2f}", f"{row.plans:.1f}",
+            f"{row.changing:.3f}", row.found,
+        )  # fmt: skip
+    console.print(table)
+
+
+def _measure(scenario: Scenario, size: int) -> Iterator[Row]:
+    plan_scenario(scenario, NOW)  # what is computed once for a cluster
+    node, pod = next(iter(scenario.cluster.nodes)), next(iter(scenario.cluster.waiting))
+    zone = dict(scenario.cluster.nodes[node].labels)[_ZONE]
+    questions: dict[str, list[Change]] = {
+        "no change": [],
+        "one node is drained": [Drain(node)],
+        "10 nodes come": [AddNodes(10, node)],
+        "a pod has a higher priority": [SetPriority(pod, 1000)],
+        "a zone fails": [FailDomain(_ZONE, zone)],
+    }
+    for name, changes in questions.items():
+        plan, _ = _timed(lambda: plan_scenario(scenario, NOW))
+        changing, _ = _timed(lambda changes=changes: _change(scenario, changes))
+        query = WhatIfQuery(changes)
+        seconds, answer = _timed(lambda query=query: answer_what_if(scenario, query, _CONTEXT))
+        found = f"{len(answer.placed)} placed, {len(answer.waiting)} waiting, {len(answer.moved)} moved"
+        yield Row(size, name, plan, seconds, changing, found)
+    for name, asked in {
+        "headroom of a class": HeadroomQuery(requests={"cpu": "500m", "memory": "1Gi"}, scale_ups=0),
+        "nodes that help": HeadroomQuery(),
+    }.items():
+        plan, _ = _timed(lambda: plan_scenario(scenario, NOW))
+        seconds, room = _timed(lambda asked=asked: answer_headroom(scenario, asked, _CONTEXT))
+        first = "".join(f"{each.count} nodes place {each.pods}" for each in room.scale_ups[:1])
+        fits = "" if room.fits is None else f"{'at least ' if room.at_least else ''}{room.fits} fit"
+        yield Row(size, name, plan, seconds, 0.0, fits or first)
+
+
+def _change(scenario: Scenario, changes: list[Change]) -> None:
+    with applied(scenario, changes, _CONTEXT):
+        pass
+
+
+def _timed(call: Callable[[], _Found]) -> tuple[float, _Found]:
+    started = time.perf_counter()
+    found = call()
+    return time.perf_counter() - started, found
+
+
+if __name__ == "__main__":
+    main()
