@@ -60,10 +60,8 @@ def everything() -> Scenario:
     far = {"labelSelector": {"matchLabels": {"app": "runs"}}, "topologyKey": "kubernetes.io/hostname"}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [far]}}
     running = manifest_pod("runs", "a", labels={"kind": "capped", "app": "runs"})
-    queue = {
-        "metadata": {"name": "team"},
-        "spec": {"limit": {"cpu": "1"}, "podSelector": {"matchLabels": {"q": "team"}}},
-    }
+    selects = {"podSelector": {"matchLabels": {"q": "team"}}}
+    queue = {"metadata": {"name": "team"}, "spec": {"limit": {"cpu": "1"}, "selects": selects}}
     queued = manifest_pod("queued", cpu="2", labels={"q": "team"})
     queued["spec"]["schedulerName"] = "thalweg"
     zones = {"zones": [{"name": "node-0", "type": "Node", "resources": [{"name": "cpu", "available": "4"}]}]}
