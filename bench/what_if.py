@@ -64,7 +64,10 @@ class Row:
 def main(sizes: tuple[int, ...], output: str) -> None:
     """Measures and prints."""
     found = conditions()
-    rows = [row for size in sizes for row in _measure(large_scenario(size, _WAITING), size)]
+    rows = []
+    for row in (row for size in sizes for row in _measure(large_scenario(size, _WAITING), size)):
+        click.echo(f"{row.nodes} nodes, {row.question}: {row.seconds:.1f} s", err=True)
+        rows.append(row)
     if output == "json":
         click.echo(msgspec.json.encode({"conditions": found, "rows": [asdict(row) for row in rows]}))
         return
@@ -89,13 +92,6 @@ def _measure(scenario: Scenario, size: int) -> Iterator[Row]:
         "a pod has a higher priority": [SetPriority(pod, 1000)],
         "a zone fails": [FailDomain(_ZONE, zone)],
     }
-    for name, changes in questions.items():
-        plan, _ = _timed(lambda: plan_scenario(scenario, NOW))
-        changing, _ = _timed(lambda changes=changes: _change(scenario, changes))
-        query = WhatIfQuery(changes)
-        seconds, answer = _timed(lambda query=query: answer_what_if(scenario, query, _CONTEXT))
-        found = f"{len(answer.placed)} placed, {len(answer.waiting)} waiting, {len(answer.moved)} moved"
-        yield Row(size, name, plan, seconds, changing, found)
     for name, asked in {
         "headroom of a class": HeadroomQuery(requests={"cpu": "500m", "memory": "1Gi"}, scale_ups=0),
         "nodes that help": HeadroomQuery(),
@@ -105,6 +101,13 @@ def _measure(scenario: Scenario, size: int) -> Iterator[Row]:
         first = "".join(f"{each.count} nodes place {each.pods}" for each in room.scale_ups[:1])
         fits = "" if room.fits is None else f"{'at least ' if room.at_least else ''}{room.fits} fit"
         yield Row(size, name, plan, seconds, 0.0, fits or first)
+    for name, changes in questions.items():
+        plan, _ = _timed(lambda: plan_scenario(scenario, NOW))
+        changing, _ = _timed(lambda changes=changes: _change(scenario, changes))
+        query = WhatIfQuery(changes)
+        seconds, answer = _timed(lambda query=query: answer_what_if(scenario, query, _CONTEXT))
+        found = f"{len(answer.placed)} placed, {len(answer.waiting)} waiting, {len(answer.moved)} moved"
+        yield Row(size, name, plan, seconds, changing, found)
 
 
 def _change(scenario: Scenario, changes: list[Change]) -> None:
