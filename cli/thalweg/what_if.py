@@ -40,6 +40,8 @@ from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_consol
 QUESTION = Question("what-if", WhatIfAnswer, answer_what_if)
 _GIBI = 2**30
 _BYTES = (MEMORY, EPHEMERAL_STORAGE)
+#: Units of bytes for people.
+_UNITS = {"Mi": _GIBI // 1024, "Gi": _GIBI, "Ti": _GIBI * 1024, "Pi": _GIBI * 1024**2}
 
 
 def run_what_if(source: SourceOptions, given: Mapping[str, Sequence[str]], output: str, *, watch: bool) -> None:
@@ -142,7 +144,7 @@ def summary_rows(before: PlanSummary, after: PlanSummary) -> list[tuple[str, str
         ("nodes", before.nodes, after.nodes),
         ("placed pods", before.placed, after.placed),
         ("waiting pods", before.waiting, after.waiting),
-        ("leaving pods", before.leaving, after.leaving),
+        ("evicted pods", before.leaving, after.leaving),
         ("cost", before.cost, after.cost),
         ("bound", before.bound, after.bound),
     ]
@@ -151,20 +153,29 @@ def summary_rows(before: PlanSummary, after: PlanSummary) -> list[tuple[str, str
     for name in resource_order(before, after):
         one, other = before.resources.get(name, none), after.resources.get(name, none)
         points = round(other.share * 100) - round(one.share * 100)
-        rows.append((f"{name} requested", _use(name, one), _use(name, other), f"{points:+d} %" if points else ""))
+        change = f"{points:+d} {'point' if abs(points) == 1 else 'points'}" if points else ""
+        rows.append((name, _use(name, one), _use(name, other), change))
     return rows
 
 
 def _use(resource: str, use: ResourceUse) -> str:
-    """Such as ``3.5/8 (44 %)``."""
-    return f"{amount(resource, use.requested)}/{amount(resource, use.allocatable)} ({use.share:.0%})".replace("%", " %")
+    """Such as ``3.5/8 44%``."""
+    return f"{amount(resource, use.requested)}/{amount(resource, use.allocatable)} {use.share:.0%}"
 
 
 def amount(resource: str, value: int) -> str:
-    """An amount for people: cores, GiB, or the number."""
+    """An amount for people: cores, or bytes in the largest fitting binary unit; else the number."""
     if resource == CPU:
-        return f"{value / 1000:.5g}"
-    return f"{value / _GIBI:.4g}Gi" if resource in _BYTES else str(value)
+        return _short(value / 1000)
+    if resource not in _BYTES:
+        return str(value)
+    unit = next((each for each in reversed(_UNITS) if value >= _UNITS[each]), "Mi")
+    return f"{_short(value / _UNITS[unit])}{unit}"
+
+
+def _short(value: float) -> str:
+    """With one digit after the point, where it is not 0 and the number is small."""
+    return f"{value:.0f}" if value >= 1000 or value == round(value) else f"{value:.1f}".removesuffix(".0")
 
 
 def _moves(moves: Mapping[str, Moved]) -> list[tuple[str, ...]]:

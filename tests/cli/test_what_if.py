@@ -9,7 +9,9 @@ from click.testing import CliRunner, Result
 from support.cli import Manifest
 from support.scenario_state import manifest_node, manifest_pod
 from thalweg.main import main
-from thalweg.what_if import amount
+from thalweg.what_if import amount, summary_rows
+
+from flowcore.scenario.what_if import PlanSummary, ResourceUse
 
 OBJECTS = [
     *(manifest_node(name, zone) for name, zone in (("a", "z1"), ("b", "z1"), ("c", "z2"))),
@@ -154,14 +156,28 @@ def test_a_table_to_read(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert any(line.split()[:2] == ["default/web", "a"] for line in lines)
     assert any(line.split()[:3] == ["nodes", "3", "3"] for line in lines)
-    assert any(line.startswith("cpu requested") and "/12" in line for line in lines)
+    assert any(line.startswith("cpu ") and "/12 " in line for line in lines)
     assert "default/bare has no controller" in done.stderr
 
 
+def test_a_row_is_a_line_of_80_columns() -> None:
+    """Also of a large cluster, where both plans have amounts of many digits."""
+    large = {"cpu": ResourceUse(123_456_700, 199_999_900), "memory": ResourceUse(10**15, 2 * 10**15)}
+    large |= {"ephemeral-storage": ResourceUse(10**16, 2 * 10**16), "nvidia.com/gpu": ResourceUse(99_999, 100_000)}
+    plan = PlanSummary(12_500, 150_000, 10_000, 1_000, 10**12, 10**12, certified=False, resources=large)
+    none = PlanSummary(12_500, 0, 0, 0, 0, 0, certified=False, resources={})
+    rows = summary_rows(plan, none) + summary_rows(none, plan)
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    assert sum(widths) + 2 * 3 <= 80, widths
+
+
 def test_amounts_for_people() -> None:
-    """Cores, GiB, and plain numbers."""
+    """Cores, bytes in a unit that keeps them short, and plain numbers."""
     assert amount("cpu", 3500) == "3.5"
+    assert amount("cpu", 12_345_600) == "12346"
     assert amount("memory", 3 * 2**29) == "1.5Gi"
+    assert amount("memory", 12_800 * 2**30) == "12.5Ti"
+    assert amount("memory", 0) == "0Mi"
     assert amount("nvidia.com/gpu", 8) == "8"
 
 
