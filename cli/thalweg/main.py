@@ -10,6 +10,7 @@ from thalweg.commands.certificates import certificates
 from thalweg.commands.demo import demo
 from thalweg.commands.doctor import doctor
 from thalweg.commands.explain import explain
+from thalweg.commands.headroom import headroom
 from thalweg.commands.plan import plan
 from thalweg.commands.replay import replay
 from thalweg.commands.run import run
@@ -46,6 +47,7 @@ main.add_command(certificates)
 main.add_command(demo)
 main.add_command(doctor)
 main.add_command(explain)
+main.add_command(headroom)
 main.add_command(plan)
 main.add_command(replay)
 main.add_command(run)

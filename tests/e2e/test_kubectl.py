@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from support.cluster_scenario import ClusterScenario
-from support.operator import Operator, free_address, running_operator
+from support.operator import Operator, free_address, running_operator, until
 from support.rights import token
 from support.tools import tool
 from support.view_service import (
@@ -33,15 +33,23 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 _PLUGIN = Path(sys.executable).with_name("kubectl-thalweg")
 
 
+@pytest.fixture(scope="module")
+def address() -> str:
+    return f"{own_address()}:{free_address().rpartition(':')[2]}"
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def operator(
-    plane: tuple[ControlPlane, Api], account: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Operator]:
-    address, port = own_address(), free_address().rpartition(":")[2]
-    options = ("--view-listen", f"{address}:{port}")
-    log = tmp_path_factory.mktemp("operator") / "log"
-    async with running_operator(account, log, extender=options) as operator, leading_to(plane[1], address, int(port)):
+async def operator(account: Path, address: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    async with running_operator(account, log, extender=("--view-listen", address)) as operator:
         yield operator
+
+
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def service(scene: ClusterScenario, address: str) -> AsyncIterator[None]:
+    host, _, port = address.rpartition(":")
+    async with leading_to(scene.api, host, int(port)):
+        yield
 
 
 async def plugin(kubeconfig: Path, *words: str, program: tuple[Path | str, ...] = (_PLUGIN,)) -> tuple[int, str, str]:
@@ -180,26 +188,28 @@ async def test_observed_pods_beside_the_other_schedulers_choice(
     scene: ClusterScenario, plane: tuple[ControlPlane, Api]
 ) -> None:
     """A pod that another scheduler put elsewhere is listed with both nodes; the status counts policies and pods."""
-    scene.watches_history.clear()
-    await scene.nodes("old", "new", cpu="4")
-    await scene.create("big", "3", nodeName="old", scheduler="other")
-    await scene.policy(
-        "observed",
-        selects={"schedulerNames": ["other"], "podSelector": {}},
-        delivery="Observe",
-        cost={"model": "BinPacking"},
-    )
-    await scene.create("apart", "1", nodeName="new", scheduler="other")
+    await scene.nodes("old", "new")
+    prefers = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["new"]}
+    preferred = [{"weight": 100, "preference": {"matchExpressions": [prefers]}}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    await scene.policy("observed", selects={"schedulerNames": ["other"], "podSelector": {}}, delivery="Observe")
+    await scene.create("misplaced", nodeName="old", scheduler="other", affinity=affinity)
+    bound = {"kubernetes.io/hostname": "old"}
+    await scene.create("right", nodeName="old", scheduler="other", nodeSelector=bound)
 
     async def observed() -> list[dict[str, Any]]:
         found = await answer(plane[0].kubeconfig, "plan", "-n", scene.namespace, "--policy", "observed")
         return list(found["observed"])
 
-    found = await observed()
-    while len(found) < 2:  # until the watch has shown both to the operator
-        found = await observed()
-    assert {each["pod"].rpartition("/")[2]: each["node"] for each in found} == {"big": "old", "apart": "new"}
-    assert len({each["planned"] for each in found}) == 1, "both fit on one node, and BinPacking puts them there"
+    found: list[dict[str, Any]] = []
+
+    async def both() -> bool:
+        found[:] = await observed()
+        return len(found) == 2
+
+    await until(both, 60, lambda: f"both pods to be observed; there are {found}")
+    nodes = {each["pod"].rpartition("/")[2]: (each["node"], each["planned"]) for each in found}
+    assert nodes == {"misplaced": ("old", "new"), "right": ("old", "old")}
     status = await answer(plane[0].kubeconfig, "status")
     assert {"observed": "Observe"}.items() <= {each["name"]: each["delivery"] for each in status["policies"]}.items()
     assert status["overview"]["nodes"] == 2
