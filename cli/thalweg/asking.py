@@ -15,7 +15,7 @@ from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
 from thalweg.dump_source import DumpSource
 from thalweg.files import DumpError
-from thalweg.source import Question, Source, SourceError, SourceOptions
+from thalweg.source import AskedOperation, Source, SourceError, SourceOptions
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
@@ -41,7 +41,7 @@ async def opened(options: SourceOptions) -> AsyncIterator[Source]:
 
 def tell(
     options: SourceOptions,
-    question: Question[Any, _Answer],
+    question: AskedOperation[Any, _Answer],
     query: Callable[[str], msgspec.Struct],
     show: Callable[[_Answer], None],
     *,
@@ -82,7 +82,7 @@ def read_scenario(options: SourceOptions) -> Scenario:
 
 async def _tell(
     options: SourceOptions,
-    question: Question[Any, _Answer],
+    question: AskedOperation[Any, _Answer],
     query: Callable[[str], msgspec.Struct],
     put: Callable[[_Answer], None],
     *,

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
-import click
 import msgspec
 from thalweg_operator.api.client import ApiClient, api_path, connect
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
@@ -25,7 +24,7 @@ from thalweg.live_service import ServiceAddress, find_service
 from thalweg.logs import set_up_logging
 from thalweg.option_types import NamespacedName
 from thalweg.reader import read_listing
-from thalweg.source import Question, SourceError, SourceOptions
+from thalweg.source import AskedOperation, SourceError, SourceOptions
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
@@ -75,7 +74,7 @@ class LiveSource:
         #: Token of the service account, and until when it is shown, by the clock of time.monotonic().
         self._lent: tuple[str, float] = ("", 0.0)
 
-    async def ask(self, question: Question[Any, _Answer], query: msgspec.Struct) -> _Answer:
+    async def ask(self, question: AskedOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
         if question.method == "POST":
             answer = await self._request("POST", question.operation, body=msgspec.json.encode(query))
@@ -97,8 +96,6 @@ class LiveSource:
             raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
         scenario = read_listing(listing.objects, self._where)
         scenario.warnings += listing.warnings
-        for warning in scenario.warnings:
-            click.echo(f"Warning: {warning}", err=True)
         return scenario
 
     async def _request(
