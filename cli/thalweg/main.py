@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from importlib.metadata import version
 
 import click
@@ -19,11 +20,23 @@ from thalweg.commands.simulate import simulate
 from thalweg.commands.status import status, top
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
+from thalweg.commands.view import view
 from thalweg.commands.what_if import what_if
 from thalweg.commands.why import why
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Program(click.Group):
+    """A group of commands. Ctrl-C ends each with exit code 130, as shells count it; click's own would be 1."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(128 + signal.SIGINT)
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("thalweg"), prog_name="thalweg")
 def main() -> None:
     """Thalweg, a Kubernetes scheduler that plans all waiting pods at once.
@@ -58,4 +71,5 @@ main.add_command(top)
 main.add_command(uninstall)
 main.add_command(up)
 main.add_command(what_if)
+main.add_command(view)
 main.add_command(why)

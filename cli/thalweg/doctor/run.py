@@ -37,8 +37,6 @@ def run_doctor(kubeconfig: Path | None, context: str | None, request: Request, o
     except (ConnectionLost, Refused, UnreadableJson) as error:
         click.echo(f"Error: cannot use the API server ({source}): {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
     findings = judge(facts)
     if output == "json":
         click.echo(msgspec.json.encode([msgspec.to_builtins(each) for each in findings]))
