@@ -29,8 +29,8 @@ from thalweg.source import AskedOperation, SourceError, SourceOptions
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 TOKEN_HEADER: Final = "X-Thalweg-Token"  # noqa: S105 - the name of a header
-#: Name of the service account that the chart makes for people whose kubeconfig has no token.
-VIEWER: Final = "thalweg-viewer"
+#: Ends of the names that the chart gives the Service, and the service account for people without a token.
+_SERVICE_END, _VIEWER_END = "-view", "-viewer"
 #: Seconds that a token of it is valid: the least that the API server grants.
 _TOKEN_LIFE = 600
 #: Seconds for one answer: longer than the operator gives itself.
@@ -125,7 +125,9 @@ class LiveSource:
             return token
         token, until = self._lent
         if time.monotonic() >= until:
-            account = self._options.service_account or NamespacedName(service.namespace, VIEWER)
+            release = service.name.removesuffix(_SERVICE_END)
+            viewer = NamespacedName(service.namespace, f"{release}{_VIEWER_END}")
+            account = self._options.service_account or viewer
             token, until = await self._account_token(account), time.monotonic() + _TOKEN_LIFE / 2
             self._lent = token, until
         return token
