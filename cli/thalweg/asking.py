@@ -15,6 +15,7 @@ from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
 from thalweg.dump_source import DumpSource
 from thalweg.files import DumpError
+from thalweg.logs import set_up_logging
 from thalweg.source import AskedOperation, Source, SourceError, SourceOptions
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
@@ -35,6 +36,7 @@ async def opened(options: SourceOptions) -> AsyncIterator[Source]:
         return
     from thalweg.live import live_source  # noqa: PLC0415 - a dump needs no client
 
+    set_up_logging("text", "critical")  # the client logs what the command says in one line
     async with live_source(options) as source:
         yield source
 

@@ -21,7 +21,6 @@ from flowcore.scenario import Scenario
 from thalweg.cluster_listing import list_objects
 from thalweg.kubeconfig import users_kubeconfig
 from thalweg.live_service import ServiceAddress, find_service
-from thalweg.logs import set_up_logging
 from thalweg.option_types import NamespacedName
 from thalweg.reader import read_listing
 from thalweg.source import AskedOperation, SourceError, SourceOptions
@@ -155,7 +154,6 @@ async def live_source(options: SourceOptions) -> AsyncIterator[LiveSource]:
     Raises:
         SourceError: the kubeconfig cannot be used.
     """
-    set_up_logging("text", "critical")
     kubeconfig, where = users_kubeconfig(options.kubeconfig)
     try:
         async with connect(kubeconfig, _CONNECTIONS, context=options.context) as client:

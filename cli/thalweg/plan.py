@@ -14,7 +14,7 @@ from thalweg.evictions import some
 from thalweg.source import AskedOperation, SourceOptions
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 
-_QUESTION = AskedOperation("plan", PlanAnswer, answer_plan, method="GET")
+QUESTION = AskedOperation("plan", PlanAnswer, answer_plan, method="GET")
 
 
 def run_plan(source: SourceOptions, policy: str, output: str, *, all_namespaces: bool, watch: bool) -> None:
@@ -22,7 +22,7 @@ def run_plan(source: SourceOptions, policy: str, output: str, *, all_namespaces:
     everywhere = all_namespaces or (source.files and not source.namespace)
     tell(
         source,
-        _QUESTION,
+        QUESTION,
         lambda namespace: PlanQuery("" if everywhere else namespace, policy),
         show,
         output=output,
