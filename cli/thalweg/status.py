@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from rich.console import Console
@@ -96,7 +97,8 @@ def round_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
 
 def proof(row: RoundRow) -> str:
     """How good a round's plan is for sure."""
-    return "certified" if row.certified else f"gap <= {row.gap:.1%}"
+    # Rounded up, so that a plan with a gap never shows none.
+    return "certified" if row.certified else f"gap <= {math.ceil(row.gap * 1000) / 10:.1f} %"
 
 
 def _clock(row: RoundRow) -> str:
