@@ -1,7 +1,7 @@
 """Programs of public Go modules, built at a fixed version. Only Go modules are downloaded, by the `go` tool."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from thalweg_controlplane.cache import Report, Step
@@ -26,7 +26,7 @@ class GoProgram:
     version: str
     ldflags: str = ""
     tags: str = ""
-    main: str = ""
+    main: str = field(default="", repr=False)
 
 
 def build_program(

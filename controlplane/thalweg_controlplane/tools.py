@@ -70,6 +70,6 @@ def find_or_build_tool(name: str, report: Report) -> Path:
         report(f"building {name} {program.version} from source with {go}: some minutes on two cores, the first time")
         build_program(go, program, output, sources, go_environment(), report)
 
-    inputs = f"{platform.system()} {platform.machine()} {program}"
+    inputs = f"{platform.system()} {platform.machine()} {program}{program.main}"
     key = hashlib.sha256(inputs.encode()).hexdigest()[:16]
     return build_once(f"{name}-{key}", name, build, report) / name
