@@ -42,7 +42,7 @@ def test_commands_that_take_input_show_examples(name: str) -> None:
 def test_the_examples_options_exist() -> None:
     """No example uses an option that the command does not have."""
     for name in WITH_INPUT:
-        known = {option for parameter in main.commands[name].params for option in parameter.opts}
+        known = {each for option in main.commands[name].params for each in (*option.opts, *option.secondary_opts)}
         text = (main.commands[name].help or "").partition("Examples:")[2]
         used = [
             option
