@@ -2,7 +2,8 @@
 
 A generated part stands between two marks in a page. The truth is the CRD, the command line's own help, the metrics'
 registry, the chart's values and alerts, the codes of reasons, the table of what makes a cached verdict stale, the
-phases of a reservation, and the comments of the roles. tests/docs/test_reference.py fails when a page is behind.
+phases of a reservation, the comments of the roles, and the types of the view's answers. tests/docs/test_reference.py
+fails when a page is behind.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from thalweg.main import main
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.reservations.transitions import phases_table, transitions_table
 from thalweg_operator.reservations.waiting_codes import ALL_CODES
+from view_operations import operations
 
 from flowcore.classes.invalidation import INVALIDATES
 
@@ -250,6 +252,7 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/reservations.md", "phases", phases_table),
     ("reference/reservations.md", "transitions", transitions_table),
     ("reference/rights.md", "rights", rights),
+    ("reference/view-api.md", "operations", operations),
 )
 
 

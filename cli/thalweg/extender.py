@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 
 import click
 import structlog
 from thalweg_extender import CertificateFiles, Certificates, ExtenderError, listening
-from thalweg_operator.api.endpoint_slice import ExtenderEndpoint
+from thalweg_operator.api.endpoint_slice import LeaderEndpoint
 from thalweg_operator.app import Operator
 
+from thalweg.leader_endpoint import is_loopback, leader_endpoint
 from thalweg.option_types import Address, NamespacedName
 
 _log = structlog.get_logger()
@@ -42,7 +42,7 @@ class ExtenderOptions:
     service: NamespacedName | None = None
 
 
-def extender_endpoint(options: ExtenderOptions, environment: Mapping[str, str]) -> ExtenderEndpoint | None:
+def extender_endpoint(options: ExtenderOptions, environment: Mapping[str, str]) -> LeaderEndpoint | None:
     """What the Service of --extender-endpoints is to lead to; None without that option.
 
     Raises:
@@ -50,22 +50,7 @@ def extender_endpoint(options: ExtenderOptions, environment: Mapping[str, str]) 
     """
     if options.service is None:
         return None
-    hint = "--extender-endpoints"
-    if options.listen is None or _is_loopback(options.listen.host):
-        raise click.UsageError(f"{hint} needs --extender-listen with an address that others reach, such as :8443")
-    text = environment.get("POD_IP", "")
-    advice = "take it from the field status.podIP of the pod"
-    if not text:
-        raise click.UsageError(f"{hint} needs the environment variable POD_IP, the address of this pod: {advice}")
-    try:
-        address = ip_address(text)
-    except ValueError as error:
-        raise click.UsageError(f'the environment variable POD_IP, "{text}", is not an IP address: {advice}') from error
-    if address.is_loopback or address.is_unspecified or address.is_link_local or address.is_multicast:
-        raise click.UsageError(
-            f'the environment variable POD_IP, "{text}", is not an address that others reach: {advice}'
-        )
-    return ExtenderEndpoint(*options.service, address, options.listen.port)
+    return leader_endpoint("extender", options.service, options.listen, environment)
 
 
 def serve_extender(options: ExtenderOptions) -> Callable[[Operator], AbstractAsyncContextManager[object]]:
@@ -83,7 +68,7 @@ def serve_extender(options: ExtenderOptions) -> Callable[[Operator], AbstractAsy
     certificates = _certificates(options)
     if options.insecure and options.client_authority is not None:
         raise click.UsageError("--extender-insecure contradicts --extender-client-ca: give one of them")
-    if not (options.insecure or options.client_authority is not None or _is_loopback(host)):
+    if not (options.insecure or options.client_authority is not None or is_loopback(host)):
         raise click.UsageError(
             f"--extender-listen {options.listen}: any client could steer kube-scheduler. Give --extender-cert, "
             "--extender-key and --extender-client-ca, or listen on loopback, or give --extender-insecure"
@@ -104,13 +89,6 @@ def _certificates(options: ExtenderOptions) -> Certificates | None:
         return Certificates(CertificateFiles(options.certificate, options.key, options.client_authority))
     except ExtenderError as error:
         raise click.UsageError(f"the extender's certificates: {error}") from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _listen(

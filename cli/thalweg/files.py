@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import yaml
 
+from flowcore.scenario.objects import json_type
+
 
 class DumpError(Exception):
     """A file cannot be read; the message names the file, the object and the field."""
@@ -101,9 +103,3 @@ def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
         # The items of typed lists (PodList) have neither kind nor apiVersion.
         type_of_items = {"kind": kind.removesuffix("List"), "apiVersion": document.get("apiVersion", "")}
         yield item if "kind" in item else type_of_items | item
-
-
-def json_type(value: Any) -> str:
-    """The JSON type of a value, for messages."""
-    names = {type(None): "nothing", dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
-    return names.get(type(value), "a number")

@@ -22,3 +22,11 @@ def resolve_kubeconfig(kubeconfig: Path | None, context: str | None) -> tuple[Pa
     if context is not None:
         raise click.UsageError("--context needs a kubeconfig: give --kubeconfig or set KUBECONFIG")
     return None, "service account of the pod"
+
+
+def users_kubeconfig(kubeconfig: Path | None) -> tuple[Path | None, str]:
+    """The kubeconfig of a person as kubectl finds it, and where it comes from; None: the pod's service account."""
+    home = Path.home() / ".kube" / "config"
+    if kubeconfig is None and not os.environ.get("KUBECONFIG") and home.exists():
+        return home, str(home)
+    return resolve_kubeconfig(kubeconfig, None)

@@ -11,12 +11,15 @@ from thalweg.commands.certificates import certificates
 from thalweg.commands.demo import demo
 from thalweg.commands.doctor import doctor
 from thalweg.commands.explain import explain
+from thalweg.commands.plan import plan
 from thalweg.commands.replay import replay
 from thalweg.commands.run import run
 from thalweg.commands.scheduler_config import scheduler_config
 from thalweg.commands.simulate import simulate
+from thalweg.commands.status import status, top
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
+from thalweg.commands.what_if import what_if
 
 
 class Program(click.Group):
@@ -41,6 +44,7 @@ def main() -> None:
       kubectl get nodes,pods,namespaces -A -o json > now.json      (thalweg simulate --help: storage, policies, gangs)
       thalweg simulate -f now.json                   plan the pending pods of your cluster
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
+      thalweg what-if -f now.json --drain worker-3   see what a change would do to the plan
       thalweg up                                     start a local control plane
       thalweg run --kubeconfig ~/.kube/config        run the operator
       thalweg doctor --kubeconfig ~/.kube/config     check the installation in a cluster
@@ -52,9 +56,13 @@ main.add_command(certificates)
 main.add_command(demo)
 main.add_command(doctor)
 main.add_command(explain)
+main.add_command(plan)
 main.add_command(replay)
 main.add_command(run)
 main.add_command(scheduler_config)
 main.add_command(simulate)
+main.add_command(status)
+main.add_command(top)
 main.add_command(uninstall)
 main.add_command(up)
+main.add_command(what_if)

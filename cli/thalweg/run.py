@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import click
@@ -14,17 +14,18 @@ import structlog
 from thalweg_extender import ExtenderError
 from thalweg_operator.api.catch_up import OwnPod
 from thalweg_operator.api.leader_election import LeaseName
-from thalweg_operator.app import run
+from thalweg_operator.app import Operator, run
 from thalweg_operator.errors import OperatorError
-from thalweg_operator.planning.worker.limits import LEAST_MEMORY, format_memory
 from thalweg_operator.settings import Settings, UsageSettings
+from thalweg_view.errors import ViewError
 
-from flowcore.model.errors import ModelError
-from flowcore.model.quantities import nanos, whole_from_nanos
 from flowcore.model.selectors import is_dns_subdomain
 from thalweg.extender import ExtenderOptions, extender_endpoint, serve_extender
 from thalweg.kubeconfig import resolve_kubeconfig
+from thalweg.logs import set_up_logging
+from thalweg.memory_option import memory_limit
 from thalweg.option_types import Address, NamespacedName
+from thalweg.view_live import ViewOptions, serve_view, view_endpoint
 
 
 def run_operator(
@@ -39,12 +40,13 @@ def run_operator(
     worker_memory: str | None,
     lease: NamespacedName,
     extender: ExtenderOptions,
+    view: ViewOptions,
     usage: UsageSettings,
     *,
     replicated: bool,
 ) -> None:
     """Runs the operator until a signal. A failure gives one log line and exit code 1."""
-    serve = serve_extender(extender)
+    serve = _all_of(serve_extender(extender), serve_view(view))
     set_up_logging(log_format, log_level)
     kubeconfig, source = resolve_kubeconfig(kubeconfig, context)
     settings = Settings(
@@ -56,20 +58,39 @@ def run_operator(
         lease=LeaseName(*lease),
         replicated=replicated,
         own_pod=_own_pod(os.environ),
-        endpoint=extender_endpoint(extender, os.environ),
+        endpoints=tuple(
+            each
+            for each in (extender_endpoint(extender, os.environ), view_endpoint(view, os.environ))
+            if each is not None
+        ),
         round_budget=budget,
         records=records,
         dump_directory=dump_directory,
-        worker_memory=None if worker_memory is None else _memory(worker_memory),
+        worker_memory=None if worker_memory is None else memory_limit(worker_memory, "--worker-memory"),
         usage=usage,
     )
     try:
         asyncio.run(run(settings, serve))
-    except (OperatorError, ExtenderError) as error:
+    except (OperatorError, ExtenderError, ViewError) as error:
         structlog.get_logger().error("exiting", problem=str(error))
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _all_of(
+    *companions: Callable[[Operator], AbstractAsyncContextManager[object]],
+) -> Callable[[Operator], AbstractAsyncContextManager[object]]:
+    """What serves all of these."""
+
+    @asynccontextmanager
+    async def serve(operator: Operator) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for companion in companions:
+                await stack.enter_async_context(companion(operator))
+            yield
+
+    return serve
 
 
 def _own_pod(environment: Mapping[str, str]) -> OwnPod | None:
@@ -84,44 +105,3 @@ def _own_pod(environment: Mapping[str, str]) -> OwnPod | None:
                 "name the pod that this process runs in"
             )
     return OwnPod(namespace, name)
-
-
-def _memory(text: str) -> int:
-    """Bytes of --worker-memory."""
-    try:
-        memory = whole_from_nanos(nanos(text))
-    except ModelError as error:
-        raise click.BadParameter(str(error), param_hint="--worker-memory") from error
-    if memory and memory < LEAST_MEMORY:
-        problem = f'"{text}" is too little: give at least {format_memory(LEAST_MEMORY)}, or 0 for no limit'
-        raise click.BadParameter(problem, param_hint="--worker-memory")
-    return memory
-
-
-def set_up_logging(log_format: str, log_level: str) -> None:
-    """Logs one line per event to standard error, also for the log lines of libraries."""
-    level = logging.getLevelNamesMapping()[log_level.upper()]
-    shared: list[structlog.typing.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    render: structlog.typing.Processor
-    if log_format == "json":
-        shared.append(structlog.processors.format_exc_info)
-        render = structlog.processors.JSONRenderer()
-    else:
-        render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        cache_logger_on_first_use=True,
-    )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
-        )
-    )
-    logging.basicConfig(handlers=[handler], level=level, force=True)

@@ -14,8 +14,8 @@ from thalweg_operator.errors import OperatorError
 
 from thalweg.certificates.secrets import CERTIFICATE, KEY, TRUSTED
 from thalweg.kubeconfig import resolve_kubeconfig
+from thalweg.logs import set_up_logging
 from thalweg.option_types import NamespacedName
-from thalweg.run import set_up_logging
 from thalweg.scheduler_config import SchedulerConfig, holds_certificate
 from thalweg.scheduler_config_objects import ServiceProblem, client_certificates, service_url, store
 from thalweg.secret_store import SecretProblem

@@ -18,8 +18,8 @@ from thalweg_operator.errors import LeaseHeld, OperatorError, Refused
 from thalweg_operator.policies.removal import Removed, remove
 
 from thalweg.kubeconfig import resolve_kubeconfig
+from thalweg.logs import set_up_logging
 from thalweg.option_types import NamespacedName
-from thalweg.run import set_up_logging
 
 _API: Final = "/apis/coordination.k8s.io/v1"
 _LEASES: Final = f"{_API}/leases"

@@ -139,6 +139,17 @@ class GangRegistry:
         self._pods[pod.key] = pod
         getattr(self._members.setdefault(pod.gang.key, _Members()), _state_of(pod))[pod.key] = pod
 
+    def order(self, key: GangKey) -> list[str]:
+        """Keys of the pods of a gang: the waiting, the bound and the succeeded ones, each in their order."""
+        return [pod for each in (self._members.get(key) or _Members()).by_state for pod in each]
+
+    def restore_order(self, key: GangKey, pods: Sequence[str]) -> None:
+        """Puts the pods of a gang, the same as when ``order`` was asked, in the order of then."""
+        if self.order(key) != list(pods):
+            for pod in [self._pods[each] for each in pods]:
+                self.drop(pod.key)
+                self.put(pod)
+
     def put_group(self, group: PodGroup) -> bool:
         """Takes a new or changed PodGroup; returns whether pods wait for it."""
         if self.groups.get(group.key) == group:

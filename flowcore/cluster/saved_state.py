@@ -6,6 +6,7 @@ It has what scheduling reads of each object, as the operator keeps it: no enviro
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -20,9 +21,56 @@ from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.queues import Queue
 from flowcore.model.selectors import Labels
+from flowcore.model.usage import MeasuredLoad, UsageSample
 from flowcore.model.volumes import StorageObject
 
-VERSION = 1
+VERSION = 2
+
+
+class AwaitedRoom(msgspec.Struct, frozen=True):
+    """Where a pod is to go once others have left.
+
+    Attributes:
+        victims: keys of the pods that have not left yet.
+    """
+
+    node: str
+    victims: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class BesideCluster:
+    """What a plan reads beside the objects of a cluster.
+
+    Attributes:
+        complete: whether an operator knew the cluster: no object is missing.
+        planned: node of each pod that is expected there and not yet seen bound, by key.
+        awaiting: of pods that have a plan and wait for others to leave, by key.
+        loads: measured loads that the operator plans with, by node.
+        foreseen: cpu (milli-cores) and memory (bytes) that waiting pods are foreseen to use, by key.
+        node_samples, pod_samples: measured usage of a dump, by name and by ``namespace/name``.
+    """
+
+    complete: bool = True
+    planned: Mapping[str, str] = field(default_factory=dict)
+    awaiting: Mapping[str, AwaitedRoom] = field(default_factory=dict)
+    loads: Mapping[str, MeasuredLoad] = field(default_factory=dict)
+    foreseen: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    node_samples: Mapping[str, UsageSample] = field(default_factory=dict)
+    pod_samples: Mapping[str, UsageSample] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ReadState:
+    """What a saved state has beside the objects of a cluster; see ``BesideCluster``."""
+
+    complete: bool = True
+    policies: list[Policy] = field(default_factory=list)
+    awaiting: dict[str, AwaitedRoom] = field(default_factory=dict)
+    loads: dict[str, MeasuredLoad] = field(default_factory=dict)
+    foreseen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    node_samples: dict[str, UsageSample] = field(default_factory=dict)
+    pod_samples: dict[str, UsageSample] = field(default_factory=dict)
 
 
 class UnreadableState(ModelError):
@@ -38,10 +86,12 @@ class Header(_Line, frozen=True, tag="ClusterState"):
 
     Attributes:
         written: seconds since the epoch.
+        complete: see ``BesideCluster``.
     """
 
     version: int
     written: float
+    complete: bool = True
 
 
 class _SavedNode(_Line, frozen=True, tag="Node"):
@@ -49,10 +99,31 @@ class _SavedNode(_Line, frozen=True, tag="Node"):
 
 
 class _SavedPod(_Line, frozen=True, tag="Pod"):
-    """A pod; ``planned_node``: where it is expected and not yet seen bound, "" for most."""
+    """A pod.
+
+    Attributes:
+        planned_node: where it is expected and not yet seen bound, "" for most.
+        awaited, foreseen: see ``BesideCluster``.
+    """
 
     pod: Pod
     planned_node: str = ""
+    awaited: AwaitedRoom | None = None
+    foreseen: tuple[int, int] | None = None
+
+
+class _SavedLoad(_Line, frozen=True, tag="MeasuredLoad"):
+    load: MeasuredLoad
+
+
+class _SavedNodeSample(_Line, frozen=True, tag="NodeSample"):
+    name: str
+    sample: UsageSample
+
+
+class _SavedPodSample(_Line, frozen=True, tag="PodSample"):
+    key: str
+    sample: UsageSample
 
 
 class _SavedNamespace(_Line, frozen=True, tag="Namespace"):
@@ -99,21 +170,27 @@ _Object = (
     | _SavedNumaNode
     | _SavedPolicy
     | _SavedQueue
+    | _SavedLoad
+    | _SavedNodeSample
+    | _SavedPodSample
 )
 _encoder = msgspec.json.Encoder()
 _header = msgspec.json.Decoder(Header)
 _object = msgspec.json.Decoder(_Object)
 
 
-def to_lines(cluster: Cluster, planned: Mapping[str, str], now: float) -> Iterator[bytes]:
+def to_lines(
+    cluster: Cluster, beside: BesideCluster, now: float, policies: Iterable[Policy] | None = None
+) -> Iterator[bytes]:
     """The lines of a cluster's state, each with its line break.
 
     The objects are taken with the first line: the cluster may change while the others are asked for.
 
     Args:
-        planned: node of each pod that is expected there and not yet seen bound, by key.
         now: seconds since the epoch.
+        policies: in force; None: those of the cluster.
     """
+    pods = list(cluster.pods.values())
     objects: list[_Object] = [
         *(_SavedNode(each) for each in cluster.nodes.values()),
         *(_SavedNamespace(name, labels) for name, labels in cluster.namespaces.items()),
@@ -122,13 +199,20 @@ def to_lines(cluster: Cluster, planned: Mapping[str, str], now: float) -> Iterat
         *(_SavedDisruptionBudget(each) for each in cluster.disruption_budgets.values()),
         *(_SavedPodGroup(each) for each in cluster.gangs.groups.values()),
         *(_SavedNumaNode(each) for each in cluster.numa.reports.values()),
-        *(_SavedPolicy(each) for each in cluster.policies.ordered if each != BUILT_IN),
+        *(_SavedPolicy(each) for each in (cluster.policies.ordered if policies is None else policies)
+          if each != BUILT_IN),
         *(_SavedQueue(each) for each in cluster.queues.objects.values()),
-        *(_SavedPod(each, planned.get(each.key, "")) for each in cluster.pods.values()),
-    ]
-    yield _encoder.encode(Header(VERSION, now)) + b"\n"
+        *(_SavedLoad(each) for each in beside.loads.values()),
+        *(_SavedNodeSample(*each) for each in beside.node_samples.items()),
+        *(_SavedPodSample(*each) for each in beside.pod_samples.items()),
+    ]  # fmt: skip
+    yield _encoder.encode(Header(VERSION, now, beside.complete)) + b"\n"
     for each in objects:
         yield _encoder.encode(each) + b"\n"
+    for pod in pods:
+        key = pod.key
+        saved = _SavedPod(pod, beside.planned.get(key, ""), beside.awaiting.get(key), beside.foreseen.get(key))
+        yield _encoder.encode(saved) + b"\n"
 
 
 def is_saved_state(text: str) -> bool:
@@ -136,37 +220,38 @@ def is_saved_state(text: str) -> bool:
     return text.startswith('{"saved":"ClusterState"')
 
 
-def put_lines(lines: Iterable[str], cluster: Cluster) -> list[Policy]:
+def put_lines(lines: Iterable[str], cluster: Cluster) -> ReadState:
     """Puts a saved state into a cluster; a pod that was expected on a node counts as running there.
 
     Returns:
-        the policies in force.
+        what is no object of the cluster.
 
     Raises:
         UnreadableState: a line cannot be read, or another version wrote it.
     """
-    policies: list[Policy] = []
+    state = ReadState()
     for number, line in enumerate(lines, start=1):
         try:
             if number == 1:
-                version = _header.decode(line).version
-                if version != VERSION:
+                header = _header.decode(line)
+                if header.version != VERSION:
                     raise UnreadableState(
-                        "line 1", f"version {version} of the format; this Thalweg reads version {VERSION}"
+                        "line 1", f"version {header.version} of the format; this Thalweg reads version {VERSION}"
                     )
+                state.complete = header.complete
                 continue
-            _put(_object.decode(line), cluster, policies)
+            _put(_object.decode(line), cluster, state)
         except msgspec.DecodeError as error:
             raise UnreadableState(f"line {number}", str(error)) from error
-    return policies
+    return state
 
 
-def _put(line: _Object, cluster: Cluster, policies: list[Policy]) -> None:
+def _put(line: _Object, cluster: Cluster, state: ReadState) -> None:
     match line:
         case _SavedNode():
             cluster.put_node(line.node)
-        case _SavedPod(pod, planned_node):
-            cluster.put_pod(msgspec.structs.replace(pod, node_name=planned_node) if planned_node else pod)
+        case _SavedPod():
+            _put_pod(line, cluster, state)
         case _SavedNamespace():
             cluster.set_namespace(line.name, line.labels)
         case _SavedStorage():
@@ -182,4 +267,21 @@ def _put(line: _Object, cluster: Cluster, policies: list[Policy]) -> None:
         case _SavedQueue(queue):
             cluster.queues.put(queue.name, queue)
         case _SavedPolicy():
-            policies.append(line.policy)
+            state.policies.append(line.policy)
+        case _SavedLoad(load):
+            state.loads[load.node] = load
+        case _SavedNodeSample():
+            state.node_samples[line.name] = line.sample
+        case _SavedPodSample():
+            state.pod_samples[line.key] = line.sample
+
+
+def _put_pod(line: _SavedPod, cluster: Cluster, state: ReadState) -> None:
+    pod = line.pod
+    if line.planned_node:
+        pod = msgspec.structs.replace(pod, node_name=line.planned_node)
+    cluster.put_pod(pod)
+    if line.awaited is not None:
+        state.awaiting[pod.key] = line.awaited
+    if line.foreseen is not None:
+        state.foreseen[pod.key] = line.foreseen

@@ -51,6 +51,9 @@ def measured_usage(scenario: Scenario, policies: Mapping[str, Policy]) -> Measur
     asking = {key for key, policy in policies.items() if policy.cost.utilisation is not Utilisation.REQUESTED}
     if not asking:
         return MeasuredUsage()
+    if scenario.loads:
+        foreseen = {key: scenario.foreseen[key] for key in asking if key in scenario.foreseen}
+        return MeasuredUsage(tuple(scenario.loads.values()), foreseen)
     if not scenario.node_samples:
         return MeasuredUsage(warnings=(_NOTHING_MEASURED,))
     cluster, store = scenario.cluster, UsageStore(samples=1)

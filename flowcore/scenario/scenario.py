@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from flowcore.api.priority_classes import PriorityClass
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.cluster.running import running_pods
+from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.cluster.snapshot import Victim
 from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
 from flowcore.model.gangs import Gang
@@ -17,7 +19,7 @@ from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode
 from flowcore.model.running_pods import RunningPods
-from flowcore.model.usage import UsageSample
+from flowcore.model.usage import MeasuredLoad, UsageSample
 
 
 @dataclass(slots=True)
@@ -30,7 +32,10 @@ class Scenario:
         complete: whether an operator knew it: no object is missing, and pods that no policy governs are not planned.
         warnings: sentences about objects of a dump that were skipped or replaced.
         gaps: sentences about objects that a dump lacks and that another object names.
+        priority_classes: by name, for pods whose priority is not written into their spec; an operator needs none.
         node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
+        awaiting: pods that have a plan and wait for others to leave, by key.
+        loads, foreseen: what the operator that knew the cluster plans with by measurement (``BesideCluster``).
     """
 
     cluster: Cluster = field(default_factory=Cluster)
@@ -38,8 +43,12 @@ class Scenario:
     warnings: list[str] = field(default_factory=list)
     complete: bool = False
     gaps: list[str] = field(default_factory=list)
+    priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     node_samples: dict[str, UsageSample] = field(default_factory=dict)
     pod_samples: dict[str, UsageSample] = field(default_factory=dict)
+    awaiting: dict[str, AwaitedRoom] = field(default_factory=dict)
+    loads: dict[str, MeasuredLoad] = field(default_factory=dict)
+    foreseen: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def running(self) -> list[Pod]:
         """Pods that use a node, also a node that is not known."""

@@ -35,6 +35,7 @@ from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.delivery.queue_status import QueueStatus
+from thalweg_operator.draining import drain
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.find_tracer import find_tracer
 from thalweg_operator.gauges import set_gauges
@@ -42,7 +43,7 @@ from thalweg_operator.health import LEASE, PAGE_LIMITS, STALE, Liveness, kind_pr
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.progress import ProgressLog
-from thalweg_operator.planning.round_loop import RoundLoop
+from thalweg_operator.planning.round_loop import RoundLoop, RoundObserver
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.limits import container_memory, default_memory, resident_memory
 from thalweg_operator.policies.gate_admission import GateAdmission
@@ -51,6 +52,7 @@ from thalweg_operator.policies.resync import PolicyResync
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.events import PoliciesChanged, Synced, TimePassed
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.saved_lines import SavedLines
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Shell
 from thalweg_operator.state_dump import StateDump
@@ -60,8 +62,6 @@ from thalweg_operator.watch_lag import WatchLag
 _log = structlog.get_logger()
 #: Seconds that writes under way may take when the operator is told to stop.
 _DRAIN_SECONDS = 10.0
-#: Seconds that kube-scheduler may take then to bind the pods that were let through last.
-_PASSING_SECONDS = 2.0
 #: Tasks that end first: the others finish what is under way.
 _FIRST_TO_END = frozenset({"rounds", "endpoints"})
 #: Seconds that nominations which are taken back after a restart may take.
@@ -106,11 +106,14 @@ class Operator:
     """All parts of one operator process.
 
     Attributes:
-        plan_view, binder, metrics, bad_input: for what is served beside its own pages.
+        plan_view, binder, metrics, bad_input, saved_lines: for what is served beside its own pages.
+        observers: called after each round.
+        settings, server: its settings, and the URL of the API server.
     """
 
     def __init__(self, settings: Settings, api_client: ApiClient, elector: LeaderElector) -> None:
-        self._settings, self._api_client, self._elector = settings, api_client, elector
+        self.settings, self.server = settings, api_client.server
+        self._api_client, self._elector = api_client, elector
         self.metrics = Metrics()
         self.bad_input = BadInput(self.metrics)
         cluster = Cluster(settings.own_pod.namespace if settings.own_pod else "")
@@ -134,6 +137,7 @@ class Operator:
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
         self._tracer = find_tracer(self.metrics)
         self._usage = UsagePoller(api_client, cluster, settings.usage, self.metrics, self.bad_input)
+        self.observers: list[RoundObserver] = [self._progress, ObserveEvents(self._events)]
         self._round_loop = RoundLoop(
             shell,
             self._policies,
@@ -144,12 +148,13 @@ class Operator:
             settings.round_budget,
             round_timeout=settings.round_timeout,
             liveness=Liveness(settings.round_timeout),
-            observers=(self._progress, ObserveEvents(self._events)),
+            observers=self.observers,
             tracer=self._tracer,
             budgets_known=self._knows_budgets,
             usage=self._usage,
         )
-        self._state_dump = StateDump(settings.dump_directory, shell, self._round_loop.record_next_round)
+        self.saved_lines = SavedLines(shell, self._round_loop.measured, self._usage)
+        self._state_dump = StateDump(settings.dump_directory, self.saved_lines, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
             api_client,
             cluster,
@@ -163,7 +168,7 @@ class Operator:
         self._queue_status = QueueStatus(api_client, cluster, self._round_loop.reports, on_written)
         self._reflectors = make_reflectors(shell, api_client, self.metrics, self.bad_input)
         set_gauges(self.metrics, shell, self._reflectors, elector)
-        self.plan_view = ExtenderView(shell, self._problem)
+        self.plan_view = ExtenderView(shell, self.problem)
         needed = {
             kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS | {DISRUPTION_BUDGETS}
         }
@@ -202,8 +207,8 @@ class Operator:
             return "it could not be renewed"
         return f"standby, {elector.holder} leads" if elector.holder else "not acquired yet"
 
-    def _problem(self) -> str:
-        """Why kube-scheduler cannot be answered now; "": it can."""
+    def problem(self) -> str:
+        """Why nobody can be answered now who asks about the plan; "": they can."""
         problems = (f"{name}: {problem}" for name, problem in self.readiness().items() if problem)
         return next(problems, "")
 
@@ -211,7 +216,7 @@ class Operator:
         """Runs until a signal comes or a part fails for good."""
         on_refused = partial(self.bad_input.refuse, "page request")
         served = pages(self.metrics, self.readiness, self._round_loop.liveness.problem, on_refused)
-        host, port = self._settings.host, self._settings.port
+        host, port = self.settings.host, self.settings.port
         try:
             async with listening(host, port, served, PAGE_LIMITS, on_refused):
                 _log.info("listening", host=host, port=port)
@@ -292,7 +297,7 @@ class Operator:
 
     async def _stand_by(self) -> None:
         """Returns when the lease is held: all that follows writes."""
-        if self._settings.replicated and not self._elector.held.is_set():
+        if self.settings.replicated and not self._elector.held.is_set():
             self._start_task("lease watch", watch_lease(self._elector))
         while not self._elector.held.is_set():
             self._round_loop.discard_changes()
@@ -313,8 +318,8 @@ class Operator:
         self._shell.apply(Synced())
         self._before_leading = ""
         _log.info("leading")
-        if self._settings.endpoint is not None:
-            self._start_task("endpoints", EndpointWriter(self._api_client, self._settings.endpoint).run())
+        for endpoint in self.settings.endpoints:
+            self._start_task("endpoints", EndpointWriter(self._api_client, endpoint).run())
         self._start_task("events", self._events.run())
         self._start_task("progress", self._progress.run())
         self._start_task("binder", self.binder.run())
@@ -381,18 +386,6 @@ class Operator:
         """Ends what is under way; returns what may still be carried out, or "" for nothing."""
         self.binder.end()
         self._shell.ledger.ends = True
-        writers = (self.binder, self._nominator, self._evictor)
-        with suppress(TimeoutError):
-            # Without the lease nothing more is sent: there is nothing to wait for.
-            async with asyncio.timeout(_DRAIN_SECONDS if self._elector.may_write else 0):
-                for each in writers:
-                    await each.drain()
-        # The next leader does not know of the pods that kube-scheduler is binding until it sees them bound.
-        in_flight = self._shell.ledger.in_flight
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PASSING_SECONDS):
-                while in_flight.is_passing:  # noqa: ASYNC110 - the watch shows it
-                    await asyncio.sleep(0.01)
-        if any(each.unanswered for each in writers):  # all of them: one may have begun while others ended
-            return "a binding, nomination or eviction was not answered"
-        return "kube-scheduler may be binding a pod that it was let through with" if in_flight.is_passing else ""
+        # Without the lease nothing more is sent: there is nothing to wait for.
+        seconds = _DRAIN_SECONDS if self._elector.may_write else 0
+        return await drain(self._shell.ledger, (self.binder, self._nominator, self._evictor), seconds)

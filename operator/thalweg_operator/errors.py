@@ -27,14 +27,18 @@ class Refused(OperatorError):
         reason: message of the answer.
         retry_after: seconds of the Retry-After header; 0 without one.
         starting: whether the server may refuse all requests of this account, because it has just started.
+        answer: body of the answer.
     """
 
-    def __init__(self, status: int, reason: str, retry_after: float = 0.0, *, starting: bool = False) -> None:
+    def __init__(
+        self, status: int, reason: str, retry_after: float = 0.0, *, starting: bool = False, answer: bytes = b""
+    ) -> None:
         super().__init__(f"{status}: {reason}")
         self.status = status
         self.reason = reason
         self.retry_after = retry_after
         self.starting = starting
+        self.answer = answer
 
     @property
     def transient(self) -> bool:

@@ -151,6 +151,10 @@ class Metrics:
             buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0),
             registry=r,
         )
+        self.view_requests = Counter(
+            "thalweg_view_requests", "Requests to the view, by operation and HTTP status.", ["operation", "status"],
+            registry=r,
+        )  # fmt: skip
         self.certificate_expiration = Gauge(
             "thalweg_extender_certificate_expiration_timestamp_seconds",
             "When the extender's certificates expire, in seconds since the epoch: of each file the first to expire.",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from thalweg_operator.api.catch_up import OwnPod
-from thalweg_operator.api.endpoint_slice import ExtenderEndpoint
+from thalweg_operator.api.endpoint_slice import LeaderEndpoint
 from thalweg_operator.api.leader_election import LeaseName
 
 
@@ -43,7 +43,7 @@ class Settings:
         lease: lease that the operator holds while it writes; one per cluster.
         replicated: whether to wait as a standby while another process holds the lease, instead of ending.
         own_pod: the pod that this process runs in; None: none.
-        endpoint: what the extender's Service leads to while this process leads; None: that is left alone.
+        endpoints: Services that lead to this process while it leads.
         idle_window: seconds without a change after which a round starts.
         max_window: longest time in seconds from the first change to the start of a round.
         round_timeout: upper limit of a round in seconds; the deadline of a round is usually shorter (deadline.py).
@@ -66,7 +66,7 @@ class Settings:
     lease: LeaseName = field(default_factory=LeaseName)
     replicated: bool = False
     own_pod: OwnPod | None = None
-    endpoint: ExtenderEndpoint | None = None
+    endpoints: tuple[LeaderEndpoint, ...] = ()
     idle_window: float = 0.02
     max_window: float = 0.2
     round_timeout: float = 60.0

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from flowcore.cluster.saved_state import to_lines
-from thalweg_operator.shell import Shell
+from thalweg_operator.saved_lines import SavedLines
 
 _log = structlog.get_logger()
 #: Number of states that are kept; older files are removed.
@@ -26,15 +25,15 @@ MAX_STATES = 5
 class StateDump:
     """Writes dumps into a folder whenever it is asked to."""
 
-    def __init__(self, folder: Path | None, shell: Shell, record_next_round: Callable[[Path], None]) -> None:
+    def __init__(self, folder: Path | None, lines: SavedLines, record_next_round: Callable[[Path], None]) -> None:
         """A writer of dumps.
 
         Args:
             folder: where the files go; None: dumps are turned off.
-            shell: owner of cluster and ledger.
+            lines: of the state.
             record_next_round: has the next round recorded in a folder.
         """
-        self._folder, self._shell, self._record_next_round = folder, shell, record_next_round
+        self._folder, self._lines, self._record_next_round = folder, lines, record_next_round
         self._wanted = asyncio.Event()
 
     def request(self) -> None:
@@ -52,10 +51,7 @@ class StateDump:
                 await self._write(self._folder)
 
     async def _write(self, folder: Path) -> None:
-        cluster, ledger = self._shell.cluster, self._shell.ledger
-        # A pod that waits for another one to leave has no room yet: it is planned again.
-        planned = {key: each.node for key, each in ledger.reservations.items() if key not in ledger.awaiting}
-        lines = to_lines(cluster, planned, time.time())
+        lines = self._lines(time.time())
         first = next(lines)  # from here on the objects are those of this moment
         try:
             path = await asyncio.to_thread(_write_state, folder, first, lines)

@@ -16,6 +16,7 @@ PACKAGES = (
     "operator/thalweg_operator",
     "extender/thalweg_extender",
     "controlplane",
+    "view",
     "cli/thalweg",
 )
 #: Bases that add no attributes of their own.

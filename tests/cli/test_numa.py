@@ -14,7 +14,7 @@ from thalweg.reader import read_dump
 
 from flowcore.api import Interner, WireNodeTopology, to_numa_node
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.saved_state import put_lines, to_lines
+from flowcore.cluster.saved_state import BesideCluster, put_lines, to_lines
 from flowcore.filters import node_resource_topology
 from flowcore.model.numa import NUMA, NumaNeeds, NumaNode
 
@@ -150,5 +150,5 @@ def test_a_saved_state_has_the_reports() -> None:
     cluster, again = Cluster(), Cluster()
     report = read(topology("n", {"cpu": "4", "gpu": "1"}))
     cluster.numa.set_report("n", report)
-    put_lines([line.decode() for line in to_lines(cluster, {}, 0.0)], again)
+    put_lines([line.decode() for line in to_lines(cluster, BesideCluster(), 0.0)], again)
     assert again.numa.reports == {"n": report}

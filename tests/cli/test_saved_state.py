@@ -18,7 +18,7 @@ from thalweg.simulate import plan
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node, to_storage_object
 from flowcore.api.kinds import KINDS
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.saved_state import VERSION, put_lines, to_lines
+from flowcore.cluster.saved_state import VERSION, BesideCluster, put_lines, to_lines
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector
@@ -47,7 +47,7 @@ def cluster_of(case: Case) -> Cluster:
 
 def read_again(cluster: Cluster) -> tuple[Cluster, list[Policy]]:
     again = Cluster()
-    return again, put_lines([line.decode() for line in to_lines(cluster, {}, 0.0)], again)
+    return again, put_lines([line.decode() for line in to_lines(cluster, BesideCluster(), 0.0)], again).policies
 
 
 def test_budgets_are_read_again() -> None:
@@ -101,7 +101,7 @@ def test_policies_and_groups_come_back(tmp_path: Path) -> None:
     before = read_dump((str(dump),))
     before.cluster.policies.replace(before.policies.values())
     file = tmp_path / "state.jsonl"
-    file.write_bytes(b"".join(to_lines(before.cluster, {}, 0.0)))
+    file.write_bytes(b"".join(to_lines(before.cluster, BesideCluster(), 0.0)))
     after = read_dump((str(file),))
     assert after.policies == before.policies
     assert after.cluster.pods == before.cluster.pods
@@ -117,7 +117,7 @@ def state(folder: Path, *manifests: dict[str, object], planned: dict[str, str] |
     dump = folder / "dump.json"
     dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
     file = folder / "state.jsonl"
-    file.write_bytes(b"".join(to_lines(read_dump((str(dump),)).cluster, planned or {}, 0.0)))
+    file.write_bytes(b"".join(to_lines(read_dump((str(dump),)).cluster, BesideCluster(planned=planned or {}), 0.0)))
     return file
 
 

@@ -18,6 +18,7 @@ SOURCES = sorted(
         "extender",
         "cli",
         "controlplane",
+        "view",
         "bench",
         "tests",
         "crds",

@@ -14,6 +14,7 @@ REFERENCE = ROOT / "docs" / "reference"
 NOT_MESSAGES = (
     "operator/thalweg_operator/api",
     "operator/thalweg_operator/app.py",
+    "operator/thalweg_operator/draining.py",
     "operator/thalweg_operator/find_tracer.py",
     "operator/thalweg_operator/health.py",
     "operator/thalweg_operator/metrics.py",
@@ -26,6 +27,7 @@ NOT_MESSAGES = (
     "extender/thalweg_extender/certificates.py",
     "extender/thalweg_extender/listener.py",
     "extender/thalweg_listener",
+    "flowcore/scenario",
     "extender/thalweg_certificates",
     "extender/thalweg_extender/server.py",
     "extender/thalweg_extender/wire.py",

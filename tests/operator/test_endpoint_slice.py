@@ -12,7 +12,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from support.fake_api import serving
 from support.operator import until
-from thalweg_operator.api.endpoint_slice import EndpointWriter, ExtenderEndpoint
+from thalweg_operator.api.endpoint_slice import EndpointWriter, LeaderEndpoint
 
 FITS: dict[str, Any] = {"ports": [{"name": "metrics"}, {"name": "extender"}], "ipFamilies": ["IPv4"]}
 
@@ -40,7 +40,7 @@ async def written(server: Server, folder: Path, address: str, ended: Callable[[l
     async with serving(server.app, folder) as connection:
         with capture_logs() as lines:
             task = asyncio.create_task(
-                EndpointWriter(connection, ExtenderEndpoint("a", "b", ip_address(address), 8443)).run()
+                EndpointWriter(connection, LeaderEndpoint("a", "b", ip_address(address), 8443)).run()
             )
             try:
                 await until(lambda: ended(lines), 10, lambda: f"the end; {lines}")

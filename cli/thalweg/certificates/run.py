@@ -16,7 +16,7 @@ from thalweg_operator.errors import OperatorError
 from thalweg.certificates.rotation import OVERLAP
 from thalweg.certificates.secrets import Outcome, Wanted, bring_up_to_date
 from thalweg.kubeconfig import resolve_kubeconfig
-from thalweg.run import set_up_logging
+from thalweg.logs import set_up_logging
 from thalweg.secret_store import SecretProblem
 from thalweg.tables import print_table, stdout_console
 

@@ -52,6 +52,20 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
 @click.option("--extender-endpoints", type=NAMESPACED_NAME,
               help="Service without a selector, with a port named extender. The leader writes its EndpointSlice with "
                    "the address in the environment variable POD_IP.")  # fmt: skip
+@click.option("--view-listen", type=HOST_PORT,
+              help="Address that serves the view: the web page and what `kubectl thalweg` asks. Default: no "
+                   "view.")  # fmt: skip
+@click.option("--view-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Certificate of the view (PEM). This file and the next one are read again when they change.  "
+                   "[default: no TLS on loopback, else a new certificate that nobody signed]")  # fmt: skip
+@click.option("--view-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Private key of the view (PEM).")  # fmt: skip
+@click.option("--view-endpoints", type=NAMESPACED_NAME,
+              help="Service without a selector, with a port named https. The leader writes its EndpointSlice with the "
+                   "address in the environment variable POD_IP.")  # fmt: skip
+@click.option("--view-memory", metavar="QUANTITY",
+              help="Memory limit of the view's compute process, such as 1Gi. 0 means no limit.  "
+                   "[default: a quarter of the container's limit]")  # fmt: skip
 @click.option("--usage-interval", default=30.0, show_default=True, type=click.FloatRange(1, 3600), metavar="SECONDS",
               help="Time between two polls of measured usage, while a policy has `cost.utilisation` Measured or "
                    "Larger.")  # fmt: skip
@@ -84,6 +98,11 @@ def run(
     extender_bind: bool,  # noqa: FBT001
     extender_endpoints: NamespacedName | None,
     replicated: bool,  # noqa: FBT001
+    view_listen: Address | None,
+    view_cert: Path | None,
+    view_key: Path | None,
+    view_endpoints: NamespacedName | None,
+    view_memory: str | None,
     usage_interval: float,
     usage_samples: int,
     usage_stale_after: float,
@@ -95,7 +114,8 @@ def run(
     The operator plans pods that name the scheduler `thalweg` and binds them. FlowSchedulingPolicy objects can select
     other pods and change how pods are placed. With --extender-listen the operator also answers kube-scheduler (see
     `thalweg scheduler-config`). The extender needs TLS with certificates on both sides, except on loopback or with
-    --extender-insecure. Ctrl-C stops the operator.
+    --extender-insecure. With --view-listen it shows what it does and why pods wait, to callers whose token the API
+    server accepts and who may read what they ask for. Ctrl-C stops the operator.
 
     \b
     Examples:
@@ -107,6 +127,7 @@ def run(
     from thalweg.extender import ExtenderOptions
     from thalweg.run import run_operator
     from thalweg.usage_options import usage_settings
+    from thalweg.view_live import ViewOptions
 
     extender = ExtenderOptions(
         extender_listen,
@@ -117,6 +138,7 @@ def run(
         extender_bind,
         extender_endpoints,
     )
+    view = ViewOptions(view_listen, view_cert, view_key, view_endpoints, view_memory)
     run_operator(
         kubeconfig,
         context,
@@ -129,6 +151,7 @@ def run(
         worker_memory,
         lease,
         extender,
+        view,
         usage_settings(usage_interval, usage_samples, usage_stale_after, prometheus_url, prometheus_queries),
         replicated=replicated,
     )

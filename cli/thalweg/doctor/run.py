@@ -20,7 +20,7 @@ from thalweg.doctor.facts import Facts
 from thalweg.doctor.findings import Finding, Verdict, exit_code
 from thalweg.doctor.gather import gather
 from thalweg.kubeconfig import resolve_kubeconfig
-from thalweg.run import set_up_logging
+from thalweg.logs import set_up_logging
 from thalweg.tables import print_table, stdout_console
 
 #: Connections to the API server at a time.

@@ -35,7 +35,6 @@ APPLY_PATCH = "application/apply-patch+yaml"
 #: Bytes. A watch event holds an object of at most 1.5 MiB, etcd's limit.
 _READ_BUFFER = 2**21
 _SECONDS = 30.0
-_TIMEOUT = aiohttp.ClientTimeout(total=_SECONDS)
 #: Seconds within which the server must accept a watch.
 _WATCH_BEGINS = 30.0
 #: Seconds after which the kernel drops a connection whose peer does not acknowledge what was sent. A write that is sent
@@ -119,29 +118,35 @@ class ApiClient:
         body: bytes | None = None,
         content_type: str = JSON,
         params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float = _SECONDS,
     ) -> bytes:
         """The body of a successful answer.
+
+        Args:
+            headers: beside those of the login and of the body.
+            seconds: longest wait for the answer.
 
         Raises:
             Refused: the server answered with an error.
             ConnectionLost: there was no answer; the server may have carried out a write all the same.
             LeaseLost: the lease is not held, so the write was not sent.
         """
-        headers = await self._headers()
+        sent = {**(headers or {}), **await self._headers()}
         if body is not None:
-            headers["Content-Type"] = content_type
-        timeout, session = _TIMEOUT, self._session
+            sent["Content-Type"] = content_type
+        timeout, session = aiohttp.ClientTimeout(total=seconds), self._session
         fence = self._fence if method != "GET" else None
         if fence is not None:
             session = self._write_session
             # The total includes waiting for a connection and aiohttp's own retry, so no write outlives the lease.
-            timeout = aiohttp.ClientTimeout(total=min(_SECONDS, fence.seconds()))
+            timeout = aiohttp.ClientTimeout(total=min(seconds, fence.seconds()))
         try:
             async with session.request(
                 method,
                 URL(self.server + path, encoded=True),  # encoded: yarl neither unquotes nor resolves it
                 data=body,
-                headers=headers,
+                headers=sent,
                 params=params,
                 timeout=timeout,
                 **self._options(),
@@ -199,7 +204,11 @@ class ApiClient:
             reason = answer[:200].decode(errors="replace")
         starting = response.status in (401, 403) and asyncio.get_running_loop().time() - self._lost_at < _STARTING
         return Refused(
-            response.status, reason, _retry_after(response.headers.get("Retry-After", "")), starting=starting
+            response.status,
+            reason,
+            _retry_after(response.headers.get("Retry-After", "")),
+            starting=starting,
+            answer=answer,
         )
 
     def _note_loss(self, error: BaseException) -> None:
@@ -223,6 +232,11 @@ class ApiClient:
             proxy=_proxy(self.credentials.configuration),
             trace_configs=trace_configs,
         )
+
+    async def token(self) -> str:
+        """The token of the login; "" where a client certificate is the login."""
+        kind, _, token = (await self._headers()).get("authorization", "").partition(" ")
+        return token if kind == "Bearer" else ""
 
     async def _headers(self) -> dict[str, str]:
         await self.credentials.refresh(self.outages)

@@ -29,6 +29,8 @@ _CHECK_INTERVAL = 5.0
 _WAIT, _LONGEST = 2.0, 60.0
 #: A token of an exec plug-in is replaced so long before it expires.
 _EARLY = timedelta(minutes=1)
+#: Where a pod finds the namespace of its service account.
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 _Stamp = tuple[tuple[str, int, int], ...]
 
@@ -56,11 +58,12 @@ class Credentials:
     Attributes:
         context: context of the kubeconfig; "" for the service account. It does not follow the current-context of the
             file.
+        namespace: of the context, or of the service account's pod; "default" where none is named.
         reloads: number of successful reloads.
     """
 
-    def __init__(self, kubeconfig: Path | None, context: str, read: _LoadedCredentials) -> None:
-        self._kubeconfig, self.context, self._read = kubeconfig, context, read
+    def __init__(self, kubeconfig: Path | None, context: str, namespace: str, read: _LoadedCredentials) -> None:
+        self._kubeconfig, self.context, self.namespace, self._read = kubeconfig, context, namespace, read
         self._next_check = self._wait_until = 0.0
         self._reading: asyncio.Task[None] | None = None
         self.reloads = 0
@@ -121,7 +124,9 @@ async def read_credentials(kubeconfig: Path | None, context: str | None = None) 
     """
     if kubeconfig is not None and context is None:
         context = _current_context(_files(kubeconfig))
-    return Credentials(kubeconfig, context or "", await _read(kubeconfig, context))
+    read = await _read(kubeconfig, context)
+    namespace = _pod_namespace() if kubeconfig is None else _context_namespace(_files(kubeconfig), context)
+    return Credentials(kubeconfig, context or "", namespace or "default", read)
 
 
 async def _read(kubeconfig: Path | None, context: str | None) -> _LoadedCredentials:
@@ -180,11 +185,26 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _current_context(files: Sequence[Path]) -> str:
-    """The current-context of the last file that names one, as kubernetes-asyncio merges files."""
+    """The current-context of the first file that names one, as kubectl merges files."""
     named = [context for path in files if (context := _document(path).get("current-context"))]
     if not named:
         raise ConnectionLost(f"kubeconfig {files[0]} names no current-context; choose one with --context")
-    return str(named[-1])
+    return str(named[0])
+
+
+def _context_namespace(files: Sequence[Path], context: str | None) -> str:
+    """The namespace of a context; "" if it names none."""
+    entries = [entry for path in files for entry in _document(path).get("contexts") or [] if entry["name"] == context]
+    found = entries[0].get("context") if entries else None
+    return str(found.get("namespace") or "") if isinstance(found, dict) else ""
+
+
+def _pod_namespace() -> str:
+    """The namespace of the service account's pod; "" if it is not known."""
+    try:
+        return _POD_NAMESPACE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 def _token_files(files: Sequence[Path], context: str | None) -> list[Path]:

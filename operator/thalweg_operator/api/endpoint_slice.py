@@ -1,6 +1,6 @@
-"""Has the extender's Service lead to the leader: an EndpointSlice with the leader's address alone.
+"""Has a Service lead to the leader, the extender's or the view's: an EndpointSlice with the leader's address alone.
 
-kube-scheduler asks whoever the Service leads to, and a standby has no plan. Readiness of the pods cannot say who leads:
+Clients ask whoever the Service leads to, and a standby has no plan. Readiness of the pods cannot say who leads:
 rollouts and disruption budgets would count standbys as broken (docs/decisions/0034). So the Service has no selector,
 and each new leader applies the slice. It is applied again every few seconds, in case somebody changed or deleted it.
 """
@@ -26,9 +26,6 @@ _GROUP: Final = "/apis/discovery.k8s.io/v1/namespaces"
 #: Seconds between two applications.
 _REFRESH: Final = 10.0
 _BACKOFF: Final = Backoff(first=0.2, longest=10.0)
-_TOPIC: Final = "extender endpoints"
-#: Name of the port, as the Service calls it.
-PORT_NAME: Final = "extender"
 
 
 class _Meta(msgspec.Struct):
@@ -54,19 +51,21 @@ _services = JsonReader(_Service)
 
 
 @dataclass(frozen=True, slots=True)
-class ExtenderEndpoint:
-    """Where kube-scheduler reaches this process.
+class LeaderEndpoint:
+    """Where clients of a Service reach this process.
 
     Attributes:
-        namespace, service: the Service, which has no selector and a port named ``extender``.
+        namespace, service: the Service, which has no selector and a port named ``port_name``.
         address: of this pod.
-        port: that the extender listens on.
+        port: that this process listens on.
+        port_name: as the Service calls it.
     """
 
     namespace: str
     service: str
     address: IPv4Address | IPv6Address
     port: int
+    port_name: str = "extender"
 
     def problem_of(self, spec: _ServiceSpec) -> str:
         """Why the Service cannot lead here alone; "": it can."""
@@ -74,8 +73,8 @@ class ExtenderEndpoint:
         family = f"IPv{self.address.version}"
         if spec.selector:
             return f"{name} has spec.selector, so it leads to standbys too: remove the selector"
-        if all(port.name != PORT_NAME for port in spec.ports or ()):
-            return f'{name} has no port "{PORT_NAME}" in spec.ports: give the extender\'s port this name'
+        if all(port.name != self.port_name for port in spec.ports or ()):
+            return f'{name} has no port "{self.port_name}" in spec.ports: give its port this name'
         if spec.ip_families and family not in spec.ip_families:
             return (
                 f"{name} has spec.ipFamilies {', '.join(spec.ip_families)}, but the pod's address {self.address} is "
@@ -104,7 +103,7 @@ class ExtenderEndpoint:
             },
             "addressType": f"IPv{self.address.version}",
             "endpoints": [{"addresses": [str(self.address)], "conditions": {"ready": True}}],
-            "ports": [{"name": PORT_NAME, "port": self.port, "protocol": "TCP"}],
+            "ports": [{"name": self.port_name, "port": self.port, "protocol": "TCP"}],
         }
 
 
@@ -115,8 +114,9 @@ class _UnfitService(Exception):
 class EndpointWriter:
     """Keeps the EndpointSlice as it must be while this process leads."""
 
-    def __init__(self, api_client: ApiClient, endpoint: ExtenderEndpoint) -> None:
+    def __init__(self, api_client: ApiClient, endpoint: LeaderEndpoint) -> None:
         self._api_client, self._endpoint = api_client, endpoint
+        self._topic = f"{endpoint.port_name} endpoints"
         self._path = api_path(_GROUP, endpoint.namespace, "endpointslices", endpoint.slice_name)
         self._service = api_path("/api/v1/namespaces", endpoint.namespace, "services", endpoint.service)
 
@@ -128,22 +128,22 @@ class EndpointWriter:
                 await self._apply()
             except Refused as error:
                 failures += 1
-                self._api_client.outages.failed(_TOPIC, str(error.status), error.reason, transient=error.starting)
+                self._api_client.outages.failed(self._topic, str(error.status), error.reason, transient=error.starting)
             except ConnectionLost:
                 failures += 1  # the client logs it
             except UnreadableJson as error:
                 failures += 1
-                self._api_client.outages.failed(_TOPIC, "not understood", f"not a Service: {error}")
+                self._api_client.outages.failed(self._topic, "not understood", f"not a Service: {error}")
             except _UnfitService as error:
                 failures += 1
-                self._api_client.outages.failed(_TOPIC, "Service", str(error))
+                self._api_client.outages.failed(self._topic, "Service", str(error))
             else:
                 failures = 0
-                self._api_client.outages.recovered(_TOPIC)
+                self._api_client.outages.recovered(self._topic)
                 if not applied:
                     applied = True
                     where = f"{self._endpoint.namespace}/{self._endpoint.service}"
-                    _log.info("extender's Service leads here", service=where, address=str(self._endpoint.address))
+                    _log.info("Service leads here", service=where, address=str(self._endpoint.address))
             await asyncio.sleep(_BACKOFF.pause(failures) if failures else _REFRESH)
 
     async def _apply(self) -> None:

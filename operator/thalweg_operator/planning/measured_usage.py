@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.snapshot import non_zero_requests
@@ -30,6 +30,11 @@ class MeasuredUsageTracker:
         #: Nodes with arrivals in the last request, and the number of polls before it.
         self._with_arrivals: set[str] = set()
         self._polls = 0
+
+    @property
+    def loads(self) -> Mapping[str, MeasuredLoad]:
+        """What the worker plans with, by node."""
+        return self._sent
 
     def foreseen(self, policies: Sequence[Policy]) -> Callable[[Pod, int], tuple[int, int] | None]:
         """What a pod will use, by the pod and the position of its policy in ``policies``.

@@ -95,6 +95,7 @@ class RoundLoop:
     Attributes:
         liveness: whether the loop makes progress.
         reports: reports of the last rounds, for the status of policies.
+        measured: measured usage that rounds plan with.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class RoundLoop:
         self._deadline, self._observers = RoundDeadline(round_timeout, budget), observers
         cluster, ledger = shell.cluster, shell.ledger
         self._running_pods = RunningPodsTracker(cluster, ledger, shell.clock, wall_clock, budgets_known)
+        self.measured = MeasuredUsageTracker(cluster, ledger, usage)
         self._builder = RequestBuilder(
             cluster,
             ledger,
@@ -140,7 +142,7 @@ class RoundLoop:
             shell.clock,
             wall_clock,
             self._running_pods,
-            MeasuredUsageTracker(cluster, ledger, usage),
+            self.measured,
         )
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
         self._worker_in_sync, self._record_in = False, ""

@@ -1,0 +1,113 @@
+"""Asks a question of the command line's source and prints the answer, once or whenever it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from flowcore.model.errors import ModelError
+from flowcore.scenario import Scenario
+from thalweg.dump_source import DumpSource
+from thalweg.files import DumpError
+from thalweg.source import Question, Source, SourceError, SourceOptions
+
+_Answer = TypeVar("_Answer", bound=msgspec.Struct)
+
+#: Seconds between two questions of --watch: the operator makes no newer state in less.
+WATCH_INTERVAL = 2.0
+
+
+@asynccontextmanager
+async def opened(options: SourceOptions) -> AsyncIterator[Source]:
+    """The source that the options name.
+
+    Raises:
+        SourceError: it cannot be used.
+    """
+    if options.files:
+        yield DumpSource(options.files, options.namespace or "default")
+        return
+    from thalweg.live import live_source  # noqa: PLC0415 - a dump needs no client
+
+    async with live_source(options) as source:
+        yield source
+
+
+def tell(
+    options: SourceOptions,
+    question: Question[Any, _Answer],
+    query: Callable[[str], msgspec.Struct],
+    show: Callable[[_Answer], None],
+    *,
+    output: str,
+    watch: bool = False,
+) -> None:
+    """Asks and prints. Where there is no answer: one line of error, and exit code 2.
+
+    Args:
+        options: the source.
+        question: what is asked.
+        query: from the namespace of names without one to the query.
+        show: prints an answer for people.
+        output: ``json`` prints the answer as JSON instead.
+        watch: print again whenever the answer changes, until Ctrl-C.
+    """
+
+    def put(answer: _Answer) -> None:
+        if output == "json":
+            click.echo(msgspec.json.encode(answer))
+        else:
+            show(answer)
+
+    run(_tell(options, question, query, put, watch=watch))
+
+
+def read_scenario(options: SourceOptions) -> Scenario:
+    """The whole cluster of the source. Where it cannot be had: one line of error, and exit code 2."""
+    found: list[Scenario] = []
+
+    async def read() -> None:
+        async with opened(options) as source:
+            found.append(await source.scenario())
+
+    run(read())
+    return found[0]
+
+
+async def _tell(
+    options: SourceOptions,
+    question: Question[Any, _Answer],
+    query: Callable[[str], msgspec.Struct],
+    put: Callable[[_Answer], None],
+    *,
+    watch: bool,
+) -> None:
+    async with opened(options) as source:
+        last: _Answer | None = None
+        while True:
+            answer = await source.ask(question, query(source.namespace))
+            if answer != last:
+                if last is not None:
+                    click.echo()
+                put(answer)
+                last = answer
+            if not watch:
+                return
+            await asyncio.sleep(WATCH_INTERVAL)
+
+
+def run(asked: Coroutine[Any, Any, None]) -> None:
+    """Runs a command of a source. An error gives one line and exit code 2, Ctrl-C exit code 130."""
+    try:
+        asyncio.run(asked)
+    except (SourceError, DumpError, ModelError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

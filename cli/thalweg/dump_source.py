@@ -1,0 +1,52 @@
+"""Questions about a cluster dump."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import redirect_stdout
+from functools import cached_property
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from flowcore.scenario import Scenario
+from flowcore.scenario.context import AnswerContext
+from thalweg.files import DumpError
+from thalweg.reader import read_dump
+from thalweg.source import Question, SourceError
+from thalweg_cost_models import find_models
+
+_Answer = TypeVar("_Answer", bound=msgspec.Struct)
+
+
+class DumpSource:
+    """Answers from files, with the installed cost models. Warnings about the files go to standard error, once.
+
+    Attributes:
+        namespace: of names without a namespace.
+    """
+
+    def __init__(self, files: tuple[str, ...], namespace: str) -> None:
+        self._files, self.namespace = files, namespace
+
+    async def ask(self, question: Question[Any, _Answer], query: msgspec.Struct) -> _Answer:
+        """See ``Source``."""
+        scenario = await self.scenario()
+        with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the answer
+            return question.compute(scenario, query, AnswerContext(time.time(), find_models().usable))
+
+    async def scenario(self) -> Scenario:
+        """See ``Source``."""
+        return self._read
+
+    @cached_property
+    def _read(self) -> Scenario:
+        try:
+            scenario = read_dump(self._files)
+        except DumpError as error:
+            raise SourceError(str(error)) from error
+        for warning in scenario.warnings:
+            click.echo(f"Warning: {warning}", err=True)
+        return scenario

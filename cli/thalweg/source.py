@@ -1,0 +1,115 @@
+"""What a question is asked of: a dump in files, or a running operator. Answers are the same values either way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+if TYPE_CHECKING:  # help must be instant
+    import msgspec
+
+    from flowcore.scenario import Scenario
+    from flowcore.scenario.context import AnswerContext
+    from thalweg.option_types import NamespacedName
+
+_Query = TypeVar("_Query", bound="msgspec.Struct")
+_Answer = TypeVar("_Answer", bound="msgspec.Struct")
+
+#: Kinds that a target may name, by every name that kubectl has for them.
+_KINDS = {
+    name: kind
+    for kind, names in {
+        "pod": ("pod", "pods", "po"),
+        "gang": ("gang", "gangs", "podgroup", "podgroups"),
+        "deployment": ("deployment", "deployments", "deploy"),
+        "job": ("job", "jobs"),
+        "statefulset": ("statefulset", "statefulsets", "sts"),
+        "replicaset": ("replicaset", "replicasets", "rs"),
+    }.items()
+    for name in names
+}
+
+
+class SourceError(Exception):
+    """A question has no answer; the message says why, in one sentence, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What the command line says of the source.
+
+    Attributes:
+        files: of a dump; empty: the operator of a live cluster answers.
+        kubeconfig, context: of the live cluster; None: as kubectl chooses them.
+        namespace: of names without a namespace; "": that of the context, and ``default`` for a dump.
+        service: the view's Service; None: the one with the chart's labels.
+        service_account: whose token is asked for where the kubeconfig has none; None: the chart's.
+        token_file: file of a token to show to the operator; None: the kubeconfig's.
+    """
+
+    files: tuple[str, ...] = ()
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str = ""
+    service: NamespacedName | None = None
+    service_account: NamespacedName | None = None
+    token_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[_Query, _Answer]):
+    """Something that can be asked.
+
+    Attributes:
+        operation: its name at the operator: ``/api/v1/NAME``.
+        answer_type: type of its answer.
+        compute: answers it for a dump; raises ``ModelError``.
+        method: POST sends the query as JSON, GET as parameters.
+    """
+
+    operation: str
+    answer_type: type[_Answer]
+    compute: Callable[[Scenario, _Query, AnswerContext], _Answer]
+    method: Literal["GET", "POST"] = "POST"
+
+
+class Source(Protocol):
+    """A dump or an operator."""
+
+    @property
+    def namespace(self) -> str:
+        """Of names without a namespace."""
+
+    async def ask(self, question: Question[Any, _Answer], query: msgspec.Struct) -> _Answer:
+        """The answer.
+
+        Raises:
+            SourceError: there is none.
+            ModelError: the question names something that is not there, or contradicts itself.
+        """
+
+    async def scenario(self) -> Scenario:
+        """The whole cluster.
+
+        Raises:
+            SourceError: it cannot be had.
+        """
+
+
+def target_of(text: str, namespace: str) -> str:
+    """What a question is about, with its namespace: ``namespace/pod`` or ``kind/namespace/name``.
+
+    Args:
+        text: ``POD``, ``NAMESPACE/POD``, ``KIND/NAME`` as kubectl has it, or ``KIND/NAMESPACE/NAME``.
+        namespace: of names without one.
+    """
+    first, *rest = text.split("/")
+    kind = _KINDS.get(first.lower())
+    if not rest:
+        return f"{namespace}/{first}"
+    if kind is None:
+        return text
+    named = "/".join(rest if len(rest) > 1 else [namespace, *rest])
+    return named if kind == "pod" else f"{kind}/{named}"

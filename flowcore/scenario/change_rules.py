@@ -1,0 +1,32 @@
+"""Hypothetical changes of what policies and queues allow."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.model.constraints import Conflict, Exclusive
+from flowcore.scenario.changes import RaiseCap, RaiseQueueLimit
+from flowcore.scenario.context import UnknownName
+from flowcore.scenario.edits import Edits
+
+
+def raise_cap(edits: Edits, change: RaiseCap) -> None:
+    """Lets more pods into each domain of a constraint."""
+    policy = edits.scenario.policies.get(change.policy)
+    if policy is None:
+        raise UnknownName("", f"there is no FlowSchedulingPolicy {change.policy}")
+    found = next((each for each in policy.constraints if each.name == change.constraint), None)
+    if not isinstance(found, Conflict | Exclusive):
+        raise UnknownName("", f"policy {change.policy} has no constraint {change.constraint} with maxPerDomain")
+    raised = msgspec.structs.replace(found, max_per_domain=change.value)
+    constraints = tuple(raised if each is found else each for each in policy.constraints)
+    edits.put_policy(msgspec.structs.replace(policy, constraints=constraints))
+
+
+def raise_queue_limit(edits: Edits, change: RaiseQueueLimit) -> None:
+    """Lets a queue use more of a resource."""
+    queue = edits.scenario.cluster.queues.objects.get(change.queue)
+    if queue is None:
+        raise UnknownName("", f"there is no FlowQueue {change.queue}")
+    limit = tuple(sorted({**dict(queue.limit), change.resource: change.amount}.items()))
+    edits.put_queue(msgspec.structs.replace(queue, limit=limit))

@@ -1,0 +1,209 @@
+"""Hypothetical changes of a scenario, as commands, requests and answers write them.
+
+``apply_changes.applied`` makes them, and takes them back. Each is JSON with its ``kind``, such as
+``{"kind": "Drain", "node": "worker-3"}``. Pods are named ``namespace/name``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class _Change(msgspec.Struct, frozen=True, tag_field="kind", tag=True, rename="camel", forbid_unknown_fields=True):
+    """One change."""
+
+
+class Cordon(_Change, frozen=True):
+    """Nothing new is placed on a node."""
+
+    node: str
+
+
+class Uncordon(_Change, frozen=True):
+    """Pods are placed on a node again."""
+
+    node: str
+
+
+class Drain(_Change, frozen=True):
+    """A node is cordoned, and its pods wait for another; pods of a DaemonSet and static pods stay."""
+
+    node: str
+
+
+class RemoveNode(_Change, frozen=True):
+    """A node is gone, and its pods wait for another; pods of a DaemonSet and static pods go with it."""
+
+    node: str
+
+
+class FailDomain(_Change, frozen=True):
+    """All nodes with a value of a label are gone.
+
+    Attributes:
+        label: a label, or ``zone`` or ``region`` for ``topology.kubernetes.io/...`` where no node has such a label.
+    """
+
+    label: str
+    value: str
+
+
+class AddNodes(_Change, frozen=True):
+    """New, empty nodes like one that is there.
+
+    They have its labels (another host name), taints of users, allocatable and storage drivers, and the pods that every
+    such node has: those of DaemonSets, and static ones.
+    """
+
+    count: int
+    like: str
+
+
+class SetPriority(_Change, frozen=True):
+    """A pod has another priority."""
+
+    pod: str
+    priority: int
+
+
+class PutPolicy(_Change, frozen=True):
+    """A policy is added or replaced.
+
+    Attributes:
+        policy: the FlowSchedulingPolicy as an object of the API.
+    """
+
+    policy: dict[str, Any]
+
+
+class PutObjects(_Change, frozen=True):
+    """Objects are added or replaced.
+
+    Attributes:
+        objects: objects of the API, of the kinds that plans depend on.
+    """
+
+    objects: list[dict[str, Any]]
+
+
+class EvictPods(_Change, frozen=True):
+    """Running pods leave their nodes and wait for another."""
+
+    pods: list[str]
+
+
+class MovePod(_Change, frozen=True):
+    """A pod, waiting or running, runs on a certain node, whether it fits there or not."""
+
+    pod: str
+    node: str
+
+
+class RemoveTaint(_Change, frozen=True):
+    """A node loses its taints of a key.
+
+    Attributes:
+        effect: of the taint; "": whichever.
+    """
+
+    node: str
+    key: str
+    effect: str = ""
+
+
+class Tolerate(_Change, frozen=True):
+    """A pod tolerates a taint.
+
+    Attributes:
+        value: of the taint.
+        effect: of the taint; "": every effect.
+    """
+
+    pod: str
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class DropNodeSelector(_Change, frozen=True):
+    """A pod no longer asks for a label of its node: in its node selector and its required node affinity.
+
+    Attributes:
+        label: key of the label.
+    """
+
+    pod: str
+    label: str
+
+
+class Request(_Change, frozen=True):
+    """A pod asks for another amount of a resource.
+
+    Attributes:
+        amount: milli-cores of cpu, else whole units; 0: the pod asks for none.
+    """
+
+    pod: str
+    resource: str
+    amount: int
+
+
+class DropPodRules(_Change, frozen=True):
+    """A pod no longer has its required rules about other pods.
+
+    Attributes:
+        rules: ``affinity``, ``antiAffinity`` or ``spread``.
+        topology_key: of the rules to drop; "": whichever.
+    """
+
+    pod: str
+    rules: str
+    topology_key: str = ""
+
+
+class RaiseCap(_Change, frozen=True):
+    """A constraint of a policy lets more pods into a domain.
+
+    Attributes:
+        value: its ``maxPerDomain``.
+    """
+
+    policy: str
+    constraint: str
+    value: int
+
+
+class RaiseQueueLimit(_Change, frozen=True):
+    """A FlowQueue may use more of a resource.
+
+    Attributes:
+        amount: milli-cores of cpu, else whole units.
+    """
+
+    queue: str
+    resource: str
+    amount: int
+
+
+Change = (
+    Cordon
+    | Uncordon
+    | Drain
+    | RemoveNode
+    | FailDomain
+    | AddNodes
+    | SetPriority
+    | PutPolicy
+    | PutObjects
+    | EvictPods
+    | MovePod
+    | RemoveTaint
+    | Tolerate
+    | DropNodeSelector
+    | Request
+    | DropPodRules
+    | RaiseCap
+    | RaiseQueueLimit
+)

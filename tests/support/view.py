@@ -1,0 +1,83 @@
+"""A view of a scenario that a test holds, with everything real but the operator."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from thalweg_view.access import Access, OneToken
+from thalweg_view.limits import DEFAULT_LIMITS, Limits
+from thalweg_view.page_files import PageFile
+from thalweg_view.rounds import RoundPlan
+from thalweg_view.serving import serving
+
+from flowcore.scenario import Scenario
+from flowcore.scenario.saved import state_of
+
+TOKEN = "the-token"  # noqa: S105 - of tests
+
+
+class HeldSource:
+    """A scenario that a test changes."""
+
+    name, version = "a test", "0"
+
+    def __init__(self, scenario: Scenario, kind: str = "live") -> None:
+        self.scenario, self.kind, self.problem = scenario, kind, ""
+        self.listeners: list[Callable[[RoundPlan], None]] = []
+        self.states = 0
+
+    def unavailable(self) -> str:
+        return self.problem
+
+    async def state(self) -> AsyncIterator[bytes]:
+        self.states += 1
+        for line in state_of(self.scenario, 0.0):
+            yield line
+
+    def on_round(self, listener: Callable[[RoundPlan], None]) -> None:
+        self.listeners.append(listener)
+
+    def plan(self, number: int, **fields: Any) -> None:
+        """A round was planned."""
+        plan = RoundPlan(number, 1.0, 0.1, 5, 5, "flow", 1, **fields)
+        for listener in self.listeners:
+            listener(plan)
+
+
+class Client:
+    """Asks a view."""
+
+    def __init__(self, port: int, session: aiohttp.ClientSession, token: str = TOKEN) -> None:
+        self.port, self.session, self.token = port, session, token
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    async def get(
+        self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET", **options: Any
+    ) -> tuple[int, Any, Mapping[str, str]]:
+        """Status, JSON and headers of an answer."""
+        sent = {"Authorization": f"Bearer {self.token}"} if headers is None else headers
+        async with self.session.request(method, self.url(path), headers=sent, **options) as answer:
+            found = await answer.json() if answer.content_type == "application/json" else await answer.text()
+            return answer.status, found, answer.headers
+
+
+@asynccontextmanager
+async def viewed(
+    source: HeldSource,
+    access: Access | None = None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    page: dict[str, PageFile] | None = None,
+    **options: Any,
+) -> AsyncIterator[Client]:
+    """Serves a view; its client has the right token."""
+    async with (
+        serving("127.0.0.1", 0, source, access or OneToken(TOKEN), limits=limits, page=page, **options) as port,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as session,
+    ):
+        yield Client(port, session)

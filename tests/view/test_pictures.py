@@ -1,0 +1,309 @@
+"""Pictures of drawn rounds: their sums agree with the plan, and nobody sees what they may not read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.cli import node, pod
+from support.draw import Case, crowded_cases
+from support.profiles import examples
+from support.scenarios import NOW, drawn_scenario, scenario_of
+from thalweg.view_rounds import planned_scenario
+from thalweg_view.operations import OPERATIONS
+from thalweg_view.pictures import flow
+from thalweg_view.pictures.flow import FlowAnswer, FlowQuery, answer_flow
+from thalweg_view.pictures.gangs import answer_gangs
+from thalweg_view.pictures.nodes import NodesQuery, answer_nodes
+from thalweg_view.pictures.one_pod import PodQuery, answer_pod
+from thalweg_view.pictures.overview import answer_overview
+from thalweg_view.pictures.pending import PendingQuery, answer_pending
+from thalweg_view.pictures.policies import answer_policies
+from thalweg_view.pictures.shapes import RoundQuery
+from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
+from thalweg_view.rounds import KEPT_ROWS, KEPT_WHOLE, RoundHistory, RoundPlan
+from thalweg_view.view_data import SourceInfo, ViewData
+
+from flowcore.model.errors import ModelError
+from flowcore.scenario import Scenario, plan_scenario
+from flowcore.scenario.context import AnswerContext, UnknownName
+
+ALL = AnswerContext(NOW)
+HOSTILE = "<script>alert(1)</script>"
+NEWEST = RoundQuery()
+
+
+def planned(scenario: Scenario) -> tuple[ViewData, RoundPlan]:
+    """What the view of a dump knows; the round has crossed the pipe to the process that answers."""
+    found = planned_scenario(scenario, plan_scenario(scenario, NOW), NOW, 0.5)
+    plan = msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=RoundPlan)
+    data = ViewData(scenario, RoundHistory(), SourceInfo("dump", "now.json", "1"), 7)
+    data.rounds.put(plan)
+    return data, plan
+
+
+def answers(data: ViewData, context: AnswerContext) -> Iterator[msgspec.Struct]:
+    """The answers of all pictures that need no name."""
+    for query in (FlowQuery(), FlowQuery(of="namespace"), FlowQuery(of="queue")):
+        yield answer_flow(data, query, context)
+    yield answer_overview(data, NEWEST, context)
+    yield answer_pending(data, PendingQuery(), context)
+    yield answer_gangs(data, NEWEST, context)
+    yield answer_rounds(data, RoundsQuery(), context)
+
+
+def check_flow(answer: FlowAnswer, plan: RoundPlan) -> None:
+    """All sums of a flow."""
+    sources, groups = {each.id: each for each in answer.classes}, {each.id: each for each in answer.groups}
+    nodes = {each.id: each for each in answer.nodes}
+    left, inwards, outwards, prices = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for each in answer.left:
+        left[each.source] += each.pods
+    for link in answer.links:
+        side = "groups" if link.source in sources else "nodes"
+        assert link.target in (groups if side == "groups" else nodes)
+        prices[side] += link.price
+        outwards[link.source] += link.pods
+        inwards[link.target] += link.pods
+    for source in answer.classes:
+        assert source.pods == outwards[source.id] + left[source.id]
+    for group in answer.groups:
+        assert group.pods == inwards[group.id] == outwards[group.id]
+    for target in answer.nodes:
+        assert target.pods == inwards[target.id]
+        assert target.group in groups
+    total = sum(price for *_, price in plan.placements)
+    assert answer.cost == total
+    assert prices["groups"] == prices["nodes"] == total
+    assert sum(source.pods for source in answer.classes) == len(plan.pending)
+    assert answer.placed == sum(group.pods for group in answer.groups) == len(plan.placements)
+    assert answer.unplaced == sum(left.values()) == len(plan.unplaced)
+
+
+@settings(max_examples=examples(40))
+@given(
+    crowded_cases(),
+    st.sampled_from(("zone", "rack", "zone")),
+    st.sampled_from(("class", "policy", "queue", "priority", "namespace")),
+    st.integers(1, 3),
+)
+def test_the_flow_adds_up(case: Case, by: str, of: str, most: int) -> None:
+    """Pods of the left side are those placed and those left; pods and prices are the same on both layers of links.
+
+    Also where all but a few classes, groups and nodes are summed up as others.
+    """
+    data, plan = planned(drawn_scenario(case))
+    check_flow(answer_flow(data, FlowQuery(by=by, of=of), ALL), plan)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("MAX_SOURCES", "MAX_GROUPS", "MAX_NODES"):
+            patch.setattr(flow, name, most)
+        small = answer_flow(data, FlowQuery(by=by, of=of), ALL)
+    check_flow(small, plan)
+    assert len(small.classes) <= most
+    assert len(small.groups) <= most
+    whole = answer_flow(data, FlowQuery(by=by, of=of), ALL)
+    assert sum(each.summed for each in small.classes) == len(whole.classes)
+    assert sum(each.summed for each in small.groups) == len(whole.groups)
+    assert sum(each.summed for each in small.nodes) == len({name for _, name, _ in plan.placements})
+
+
+@settings(max_examples=examples(40))
+@given(crowded_cases())
+def test_positions_are_the_planners_order(case: Case) -> None:
+    """The planned pods that wait have the positions 1, 2, 3, ...: by priority, then those that wait the longest."""
+    scenario = drawn_scenario(case)
+    data, plan = planned(scenario)
+    answer = answer_pending(data, PendingQuery(limit=1000), ALL)
+    assert answer.total == len(answer.items) == sum(answer.codes.values())
+    counted = [each for each in answer.items if each.position]
+    assert [each.position for each in counted] == list(range(1, len(plan.unplaced) + 1))
+    assert {each.pod for each in counted} == {plan.pending[place].key for place, _ in plan.unplaced}
+    ranks = [(-each.priority, each.since, each.pod) for each in counted]
+    assert ranks == sorted(ranks)
+    # Every pod that waits is placed or in the list, and none is in both.
+    placed = {plan.pending[place].key for place, *_ in plan.placements}
+    assert placed.isdisjoint(each.pod for each in answer.items)
+    assert placed | {each.pod for each in answer.items} == set(scenario.cluster.waiting)
+    assert all(each.reason for each in answer.items)
+
+
+@settings(max_examples=examples(30))
+@given(crowded_cases(), st.sampled_from((1, 2, 5)), st.sampled_from(("position", "pod", "-priority", "-since", "code")))
+def test_pages_of_the_list_are_the_list(case: Case, limit: int, sort: str) -> None:
+    """Offset and limit cut the sorted list; a search finds exactly the pods that contain the text."""
+    data, _ = planned(drawn_scenario(case))
+    whole = answer_pending(data, PendingQuery(sort=sort, limit=1000), ALL)
+    pages = []
+    for offset in range(0, whole.total, limit):
+        pages += answer_pending(data, PendingQuery(sort=sort, offset=offset, limit=limit), ALL).items
+    assert pages == whole.items
+    found = answer_pending(data, PendingQuery(query="P1", sort=sort, limit=1000), ALL)
+    assert [each for each in whole.items if "p1" in f"{each.pod} {each.reason} {each.gang}".casefold()] == found.items
+
+
+@settings(max_examples=examples(40))
+@given(crowded_cases())
+def test_the_map_of_use_agrees_with_the_plan(case: Case) -> None:
+    """Each node has what its pods request; what the plan adds is what the placed pods request."""
+    scenario = drawn_scenario(case)
+    data, plan = planned(scenario)
+    answer = answer_nodes(data, NodesQuery(), ALL)
+    assert answer.names == list(scenario.cluster.nodes)
+    requested: Counter[str] = Counter()
+    for place, _, _ in plan.placements:
+        requested.update({"pods": 1, **dict(plan.classes[plan.pending[place].pod_class].requests)})
+    for name, columns in answer.resources.items():
+        assert sum(columns.planned) == requested[name]
+        assert len(columns.allocatable) == len(columns.used) == len(columns.planned) == len(answer.names)
+    bound = Counter(each.node_name for each in scenario.running())
+    assert answer.pods == [bound[name] for name in answer.names]
+    overview = answer_overview(data, NEWEST, ALL)
+    for each in overview.resources:
+        columns = answer.resources[each.name]
+        assert (each.allocatable, each.used, each.planned) == (
+            sum(columns.allocatable),
+            sum(columns.used),
+            sum(columns.planned),
+        )
+    assert overview.waiting == sum(overview.codes.values())
+
+
+@settings(max_examples=examples(30))
+@given(crowded_cases())
+def test_policies_and_pods_agree_with_the_plan(case: Case) -> None:
+    """Policies count each pending pod once; each pod's page says where it is planned, with the same price."""
+    data, plan = planned(drawn_scenario(case))
+    rows = answer_policies(data, NEWEST, ALL).policies
+    assert sum(row.placed for row in rows) == len(plan.placements)
+    assert sum(row.left for row in rows) == len(plan.unplaced)
+    assert sum(row.price for row in rows) == sum(price for *_, price in plan.placements)
+    nodes = {place: (node, price) for place, node, price in plan.placements}
+    for place, each in enumerate(plan.pending):
+        answer = answer_pod(data, PodQuery(*each.key.split("/")), ALL)
+        if place in nodes:
+            assert (answer.state, answer.node, answer.price) == ("Planned", *nodes[place])
+        else:
+            assert answer.state == "Waiting"
+            assert answer.position
+            assert answer.code
+            assert answer.reason
+
+
+@settings(max_examples=examples(40))
+@given(crowded_cases())
+def test_names_of_other_namespaces_are_not_shown(case: Case) -> None:
+    """Who may read one namespace sees the names, and the reasons, of its pods only; numbers count all pods."""
+    for manifest in [*case.pods, *case.pending]:
+        secret = f"secret-{manifest['metadata']['name']}"
+        if manifest["metadata"]["namespace"] != "default":
+            manifest["metadata"]["name"] = manifest["metadata"]["uid"] = secret
+    data, plan = planned(drawn_scenario(case))
+    one = AnswerContext(NOW, sees=lambda namespace: namespace == "default")
+    text = b"".join(msgspec.json.encode(answer) for answer in answers(data, one)).decode()
+    assert "secret-" not in text
+    assert answer_flow(data, FlowQuery(), one).pods == len(plan.pending)
+    visible = [each.pod for each in answer_pending(data, PendingQuery(), one).items]
+    assert all(key.startswith("default/") for key in visible)
+    for each in data.scenario.cluster.pods.values():
+        query = PodQuery(each.namespace, each.name)
+        if each.namespace == "default":
+            answer_pod(data, query, one)
+            continue
+        with pytest.raises(UnknownName) as hidden:
+            answer_pod(data, query, one)
+        with pytest.raises(UnknownName) as missing:
+            answer_pod(data, PodQuery(each.namespace, "no-such-pod"), one)
+        assert str(hidden.value).replace(each.name, "") == str(missing.value).replace("no-such-pod", "")
+
+
+def test_a_cluster_without_nodes() -> None:
+    """Each picture is empty, and the pending pod has its reason."""
+    data, _ = planned(scenario_of([pod("web-0")]))
+    assert answer_nodes(data, NodesQuery(by="zone"), ALL).names == []
+    flow_answer = answer_flow(data, FlowQuery(by="no-such-label"), ALL)
+    assert (flow_answer.groups, flow_answer.links, flow_answer.unplaced) == ([], [], 1)
+    (item,) = answer_pending(data, PendingQuery(), ALL).items
+    assert item.code == "NoNodes"
+
+
+def test_nothing_is_known_yet() -> None:
+    """Before the first state and round every picture can be asked for."""
+    data = ViewData()
+    for operation in OPERATIONS.values():
+        if operation.answer.__module__.startswith("thalweg_view.pictures") and not operation.segments:
+            operation.answer(data, operation.query(), ALL)
+    with pytest.raises(UnknownName, match="web-0"):
+        answer_pod(data, PodQuery("default", "web-0"), ALL)
+
+
+def test_hostile_names_stay_data() -> None:
+    """Names and labels that look like a page's code come out of the JSON as they went in.
+
+    The API server accepts no such name of a pod. A dump may have anything.
+    """
+    objects = [
+        {**node("n0"), "metadata": {"name": "n0", "labels": {"rack": HOSTILE}}},
+        pod(HOSTILE, "1"),
+        pod(f"{HOSTILE}-large", "100"),
+    ]
+    data, _ = planned(scenario_of(objects))
+    flow_answer = json.loads(msgspec.json.encode(answer_flow(data, FlowQuery(by="rack"), ALL)))
+    assert [each["name"] for each in flow_answer["groups"]] == [HOSTILE]
+    (item,) = json.loads(msgspec.json.encode(answer_pending(data, PendingQuery(), ALL)))["items"]
+    assert item["pod"] == f"default/{HOSTILE}-large"
+    assert answer_pod(data, PodQuery("default", HOSTILE), ALL).node == "n0"
+
+
+def test_gangs_say_how_much_of_them_is_there() -> None:
+    """A gang that is too large for the cluster is left whole, one that fits is planned whole."""
+
+    def member(gang: str, at: int, cpu: str) -> dict[str, object]:
+        annotations = {"scheduling.thalweg/gang": gang, "scheduling.thalweg/gang-min-member": "2"}
+        return pod(f"{gang}-{at}", cpu, metadata={"annotations": annotations})
+
+    pods = [member(gang, at, cpu) for gang, cpu in (("fits", "1"), ("large", "3")) for at in range(2)]
+    data, _ = planned(scenario_of([node("n0", "4"), *pods]))
+    large, fits = answer_gangs(data, NEWEST, ALL).gangs
+    assert (large.gang, large.min_member, large.waiting, large.planned) == ("gang default/large", 2, 2, 0)
+    assert large.code == "GangWithoutRoom"
+    assert (fits.gang, fits.waiting, fits.planned, fits.reason) == ("gang default/fits", 2, 2, "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "query", "said"),
+    [
+        (answer_pending, PendingQuery(sort="colour"), "sort"),
+        (answer_pending, PendingQuery(limit=100_000), "limit"),
+        (answer_flow, FlowQuery(of="colour"), "of"),
+        (answer_flow, FlowQuery(by="colour"), "by"),
+        (answer_nodes, NodesQuery(by="colour"), "by"),
+        (answer_flow, FlowQuery(round=99), "99"),
+    ],
+)
+def test_queries_that_cannot_be_answered(answer: object, query: object, said: str) -> None:
+    """The error names the field."""
+    data, _ = planned(scenario_of([node("n0"), pod("web-0")]))
+    with pytest.raises(ModelError, match=said):
+        answer(data, query, ALL)  # type: ignore[operator]
+
+
+def test_the_timeline_keeps_rows_longer_than_rounds() -> None:
+    """The oldest rounds go: first as a whole, much later from the timeline; a restarted operator begins anew."""
+    data = ViewData()
+    for number in range(1, KEPT_ROWS + 11):
+        data.rounds.put(RoundPlan(number, float(number), 0.1, 10, 5, "flow", 1))
+    answer = answer_rounds(data, RoundsQuery(), ALL)
+    assert answer.number == list(range(11, KEPT_ROWS + 11))
+    assert sum(answer.whole) == KEPT_WHOLE
+    assert all(answer.whole[-KEPT_WHOLE:])
+    assert set(answer.gap) == {0.5}
+    assert answer_rounds(data, RoundsQuery(last=3), ALL).number == answer.number[-3:]
+    with pytest.raises(UnknownName, match="11 is not kept"):
+        data.rounds.find(11)
+    data.rounds.put(RoundPlan(1, 0.0, 0.1, 0, 0, "flow", 1))
+    assert answer_rounds(data, RoundsQuery(), ALL).number == [1]

@@ -1,0 +1,94 @@
+"""Streams of events: what changes, while somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from thalweg_view.errors import RequestRefused
+from thalweg_view.limits import Limits
+from thalweg_view.rounds import RoundPlan, RoundRow
+
+#: Events that a stream may be behind; a slower caller misses the oldest.
+_BEHIND: Final = 32
+
+
+class EventStream:
+    """The events of one caller that were not sent yet."""
+
+    def __init__(self) -> None:
+        self._events: deque[bytes] = deque(maxlen=_BEHIND)
+        self._some = asyncio.Event()
+
+    def put(self, event: bytes) -> None:
+        """Adds an event."""
+        self._events.append(event)
+        self._some.set()
+
+    async def take(self, seconds: float) -> bytes:
+        """The next events; a comment if there is none within so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._some.wait()
+        except TimeoutError:
+            return b": still here\n\n"
+        self._some.clear()
+        events = b"".join(self._events)
+        self._events.clear()
+        return events
+
+
+class Events:
+    """All streams."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._streams: dict[EventStream, None] = {}
+        self._callers: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def round_planned(self, plan: RoundPlan, generation: int) -> None:
+        """Tells of a round."""
+        if self._streams:
+            row = msgspec.to_builtins(RoundRow.of(plan))
+            self._put("round", row | {"generation": generation})
+
+    def state_read(self, generation: int) -> None:
+        """Tells of a new state."""
+        self._put("state", {"generation": generation})
+
+    def _put(self, event: str, value: object) -> None:
+        # JSON has no line breaks: whatever is in the value, it is one line.
+        data = b"event: " + event.encode() + b"\ndata: " + msgspec.json.encode(value) + b"\n\n"
+        for stream in self._streams:
+            stream.put(data)
+
+    @asynccontextmanager
+    async def stream(self, caller: str) -> AsyncIterator[EventStream]:
+        """A stream for as long as the block runs.
+
+        Raises:
+            RequestRefused: there are too many.
+        """
+        limits = self._limits
+        if self._callers[caller] >= limits.streams_per_caller:
+            raise RequestRefused(429, f"you have {limits.streams_per_caller} streams of events already", retry_after=5)
+        if len(self._streams) >= limits.streams:
+            raise RequestRefused(503, f"there are {limits.streams} streams of events already", retry_after=5)
+        stream = EventStream()
+        self._streams[stream] = None
+        self._callers[caller] += 1
+        try:
+            yield stream
+        finally:
+            del self._streams[stream]
+            self._callers[caller] -= 1
+            if not self._callers[caller]:
+                del self._callers[caller]

@@ -1,0 +1,41 @@
+"""Limits of a view: what one caller, and what all of them, may ask of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from thalweg_listener import ConnectionLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Limits(ConnectionLimits):
+    """In seconds, bytes and numbers.
+
+    Attributes:
+        body: size of a request's body.
+        read: time for a body to arrive.
+        write: time for a caller to take a piece of a response.
+        questions: questions that are answered or wait for their turn.
+        questions_per_caller: of these, of one caller.
+        streams: open streams of events.
+        streams_per_caller: of these, of one caller.
+        reviews: questions to the API server about callers that are under way, and that wait.
+        heartbeat: time between two signs of life of a stream; then the caller's token is checked again.
+        namespaces: that are asked about for a caller who may not list pods in all namespaces.
+    """
+
+    connections: int = 256
+    idle: float = 60.0
+    body: int = 4 * 2**20
+    read: float = 10.0
+    write: float = 10.0
+    questions: int = 24
+    questions_per_caller: int = 8
+    streams: int = 64
+    streams_per_caller: int = 8
+    reviews: int = 16
+    heartbeat: float = 15.0
+    namespaces: int = 500
+
+
+DEFAULT_LIMITS = Limits()

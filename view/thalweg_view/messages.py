@@ -1,0 +1,110 @@
+"""Messages between a view and its compute process: MessagePack, each after its length."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, Literal
+
+import msgspec
+
+LENGTH: Final = struct.Struct(">Q")
+#: Kinds that a caller must be allowed to list in the whole cluster.
+Need = Literal["nodes", "policies", "queues"]
+
+
+class Message(msgspec.Struct, frozen=True, tag=True):
+    """One message."""
+
+
+class StatePiece(Message, frozen=True):
+    """Whole lines of a saved state; the last piece puts the state in the place of the one before."""
+
+    lines: bytes
+    last: bool
+
+
+class NewRound(Message, frozen=True):
+    """A round (rounds.py RoundPlan) in MessagePack."""
+
+    plan: bytes
+
+
+class Question(Message, frozen=True):
+    """A question, answered with ``Answered``.
+
+    Attributes:
+        operation: its name.
+        query: the query as a JSON object.
+        strict: whether numbers and booleans must not come as strings.
+        now: seconds since the epoch.
+        namespaces: whose pods the caller may read; None: of all.
+        nodes: whether the caller may read nodes.
+        generation: of what the process knows.
+    """
+
+    operation: str
+    query: bytes
+    strict: bool
+    now: float
+    namespaces: list[str] | None
+    nodes: bool
+    generation: int
+
+
+class OperationShape(msgspec.Struct, frozen=True):
+    """What the server must know of an operation (operations.py ``Operation``).
+
+    Attributes:
+        fields: of its query.
+    """
+
+    method: Literal["GET", "POST"]
+    needs: frozenset[Need]
+    segments: tuple[str, ...]
+    fields: tuple[str, ...]
+
+
+class Ready(Message, frozen=True):
+    """The process is ready, and can be asked this."""
+
+    operations: dict[str, OperationShape]
+
+
+class StateRead(Message, frozen=True):
+    """A state was read.
+
+    Attributes:
+        namespaces: that have pods.
+        problem: why it could not be read; "": it was.
+    """
+
+    namespaces: list[str]
+    problem: str = ""
+
+
+class Answered(Message, frozen=True):
+    """The answer to a question.
+
+    Attributes:
+        status: of the HTTP response.
+        body: JSON.
+    """
+
+    status: int
+    body: bytes
+
+
+encoder = msgspec.msgpack.Encoder()
+request_decoder = msgspec.msgpack.Decoder(StatePiece | NewRound | Question)
+reply_decoder = msgspec.msgpack.Decoder(Ready | StateRead | Answered)
+
+
+def framed(message: Message) -> bytes:
+    """A message after its length."""
+    body = encoder.encode(message)
+    return LENGTH.pack(len(body)) + body
+
+
+def problem(text: str) -> bytes:
+    """The JSON body of an error."""
+    return msgspec.json.encode({"error": text})

@@ -1,0 +1,88 @@
+"""What a view can be asked: by name of the operation, its query and the function that answers it.
+
+An operation is served at ``/api/v1/NAME``. Its query arrives as the parameters of a GET or as the JSON body of a POST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final, Literal
+
+import msgspec
+
+from flowcore.scenario import Scenario
+from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.plan_listing import PlanQuery, answer_plan
+from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
+from thalweg_view.messages import Need, OperationShape
+from thalweg_view.pictures.flow import FlowQuery, answer_flow
+from thalweg_view.pictures.gangs import answer_gangs
+from thalweg_view.pictures.nodes import NodesQuery, answer_nodes
+from thalweg_view.pictures.one_pod import PodQuery, answer_pod
+from thalweg_view.pictures.overview import answer_overview
+from thalweg_view.pictures.pending import PendingQuery, answer_pending
+from thalweg_view.pictures.policies import answer_policies, answer_queues
+from thalweg_view.pictures.shapes import RoundQuery
+from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
+from thalweg_view.status import StatusQuery, answer_status
+from thalweg_view.view_data import ViewData
+
+Answer = Callable[[ViewData, Any, AnswerContext], msgspec.Struct]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One question.
+
+    Attributes:
+        query: type of the query; a query of a GET has fields of simple types only.
+        answer: pure function; raises ``ModelError`` for a query that cannot be answered (status 400), and
+            ``UnknownName`` for a name that is not known or not to be seen (status 404).
+        method: of the request.
+        needs: kinds that the caller must be allowed to list.
+        segments: fields of the query that follow the name in the path.
+    """
+
+    query: type[msgspec.Struct]
+    answer: Answer
+    method: Literal["GET", "POST"] = "GET"
+    needs: frozenset[Need] = frozenset()
+    segments: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> OperationShape:
+        """What the server must know of it: it does not import what computes."""
+        fields = tuple(field.encode_name for field in msgspec.structs.fields(self.query))
+        return OperationShape(self.method, self.needs, self.segments, fields)
+
+
+class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The query of an operation that asks for nothing in particular."""
+
+
+def of_scenario(answer: Callable[[Scenario, Any, AnswerContext], msgspec.Struct]) -> Answer:
+    """An answer that reads the scenario alone."""
+
+    @wraps(answer)
+    def answered(data: ViewData, query: Any, context: AnswerContext) -> msgspec.Struct:
+        return answer(data.scenario, query, context)
+
+    return answered
+
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "overview": Operation(RoundQuery, answer_overview),
+    "flow": Operation(FlowQuery, answer_flow, needs=frozenset({"nodes", "policies"})),
+    "nodes": Operation(NodesQuery, answer_nodes, needs=frozenset({"nodes"})),
+    "pending": Operation(PendingQuery, answer_pending),
+    "gangs": Operation(RoundQuery, answer_gangs),
+    "policies": Operation(RoundQuery, answer_policies, needs=frozenset({"policies"})),
+    "queues": Operation(RoundQuery, answer_queues, needs=frozenset({"queues"})),
+    "plan": Operation(PlanQuery, of_scenario(answer_plan)),
+    "status": Operation(StatusQuery, answer_status, needs=frozenset({"policies", "queues"})),
+    "rounds": Operation(RoundsQuery, answer_rounds),
+    "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
+    "what-if": Operation(WhatIfQuery, of_scenario(answer_what_if), "POST", needs=frozenset({"nodes"})),
+}

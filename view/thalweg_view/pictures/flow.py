@@ -1,0 +1,312 @@
+"""The plan as a flow: what waits goes to groups of nodes and to their nodes, or is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from flowcore.model.errors import ModelError
+from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.names import class_name
+from thalweg_view.pictures.node_list import domain_of, label_of, nodes_of
+from thalweg_view.pictures.shapes import Picture, RoundQuery
+from thalweg_view.rounds import RoundPlan, RoundPod
+from thalweg_view.view_data import ViewData
+
+#: What a picture shows by itself at most; the rest is summed up as others.
+MAX_SOURCES: Final = 40
+MAX_GROUPS: Final = 40
+MAX_NODES: Final = 160
+OTHERS: Final = "others"
+
+
+class FlowQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
+    """How the flow is grouped.
+
+    Attributes:
+        by: label by which nodes are grouped: "zone", "rack" or a key.
+        of: what is on the left: "class" (pods that ask for the same), "policy", "queue", "priority" or "namespace".
+    """
+
+    by: str = "zone"
+    of: str = "class"
+
+
+class FlowSource(msgspec.Struct, frozen=True):
+    """Pods on the left.
+
+    Attributes:
+        pods: how many were planned.
+        policy: name of the policy of all of them; "": there are several.
+        summed: how many classes (or policies, queues, ...) it stands for.
+    """
+
+    id: str
+    name: str
+    pods: int
+    policy: str
+    summed: int = 1
+
+
+class FlowGroup(msgspec.Struct, frozen=True):
+    """Nodes with the same value of the label.
+
+    Attributes:
+        name: the value; "": nodes without the label.
+        nodes: how many there are.
+        pods: how many pods go there.
+        summed: how many groups it stands for.
+    """
+
+    id: str
+    name: str
+    nodes: int
+    pods: int
+    summed: int = 1
+
+
+class FlowNode(msgspec.Struct, frozen=True):
+    """A node that pods go to.
+
+    Attributes:
+        group: id of its group.
+        pods: how many pods go there.
+        summed: how many nodes it stands for.
+    """
+
+    id: str
+    group: str
+    name: str
+    pods: int
+    summed: int = 1
+
+
+class FlowLink(msgspec.Struct, frozen=True):
+    """Pods from a source to a group, or from a group to a node.
+
+    Attributes:
+        source: id of the source or group.
+        target: id of the group or node.
+        pods: number of placements.
+        price: sum of the prices of these placements.
+    """
+
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    pods: int
+    price: int
+
+
+class FlowLeft(msgspec.Struct, frozen=True):
+    """Pods of a source that stay pending.
+
+    Attributes:
+        source: id of the source.
+        code: code of the reason.
+        reason: the sentence of one of them that may be seen; "": none may.
+    """
+
+    source: str = msgspec.field(name="class")
+    code: str
+    reason: str
+    pods: int
+
+
+class FlowAnswer(Picture, frozen=True, rename="camel"):
+    """A plan as a flow.
+
+    The pods of all classes are those of all links to groups plus those that are left. Links from groups have the same
+    sums as links to groups.
+
+    Attributes:
+        label: key of the label that groups the nodes; "": no node has one.
+        pods, placed, unplaced: numbers of pods.
+        cost: sum of all prices of placements.
+        classes: the left side.
+        groups: the middle.
+        nodes: the right side.
+        links: from the left to the middle, and from the middle to the right.
+        left: pods that stay pending.
+    """
+
+    label: str
+    pods: int
+    placed: int
+    unplaced: int
+    cost: int
+    classes: list[FlowSource]
+    groups: list[FlowGroup]
+    nodes: list[FlowNode]
+    links: list[FlowLink]
+    left: list[FlowLeft]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Placements that are drawn as one."""
+
+    pods: int = 0
+    price: int = 0
+
+    def add(self, price: int) -> None:
+        self.pods += 1
+        self.price += price
+
+
+@dataclass(slots=True)
+class _Ids:
+    """Ids of the largest by name; all others share one."""
+
+    letter: str
+    shown: dict[str, str] = field(default_factory=dict)
+    summed: int = 0
+
+    @classmethod
+    def of(cls, letter: str, counts: Mapping[str, int], most: int) -> _Ids:
+        """Ids of the ``most`` largest; of all, if there is at most one more."""
+        ordered = sorted(counts, key=lambda name: (-counts[name], name))
+        kept = ordered if len(ordered) <= most else ordered[: most - 1]
+        return cls(letter, {name: f"{letter}{at}" for at, name in enumerate(kept)}, len(ordered) - len(kept))
+
+    @property
+    def others(self) -> str:
+        return f"{self.letter}-{OTHERS}"
+
+    def __getitem__(self, name: str) -> str:
+        return self.shown.get(name) or self.others
+
+
+def answer_flow(data: ViewData, query: FlowQuery, context: AnswerContext) -> FlowAnswer:
+    """The flow of a round; without a round it is empty.
+
+    Raises:
+        ModelError: ``by`` or ``of`` is unknown.
+        UnknownName: the round is not kept.
+    """
+    plan = data.rounds.find(query.round)
+    nodes = nodes_of(data, plan)
+    label = label_of(query.by, nodes) if nodes else ""
+    domains = {node.name: domain_of(node, label) for node in nodes}
+    if plan is None:
+        plan = RoundPlan(0, 0.0, 0.0, 0, 0, "", 0)
+    names = _source_names(plan, query.of, context)
+    sources = _Ids.of("c", Counter(names), MAX_SOURCES)
+    pods_by_node = Counter(node for _, node, _ in plan.placements)
+    pods_by_group: Counter[str] = Counter()
+    for node, pods in pods_by_node.items():
+        pods_by_group[domains.get(node, "")] += pods
+    groups = _Ids.of("g", pods_by_group, MAX_GROUPS)
+    targets = _Ids.of("n", pods_by_node, MAX_NODES)
+    sums: dict[tuple[str, str], _Sum] = {}
+    for place, node, price in plan.placements:
+        group = groups[domains.get(node, "")]
+        for link in ((sources[names[place]], group), (group, _target(targets, node, group))):
+            sums.setdefault(link, _Sum()).add(price)
+    return FlowAnswer(
+        data.generation,
+        plan.number,
+        label,
+        len(plan.pending),
+        len(plan.placements),
+        len(plan.unplaced),
+        sum(price for *_, price in plan.placements),
+        _sources(plan, names, sources, query.of),
+        _groups(domains, pods_by_group, groups),
+        _nodes(domains, pods_by_node, groups, targets),
+        [FlowLink(start, end, each.pods, each.price) for (start, end), each in sums.items()],
+        _left(plan, names, sources, context),
+    )
+
+
+def _target(targets: _Ids, node: str, group: str) -> str:
+    return targets.shown.get(node) or f"{targets.others}-{group}"
+
+
+def _source_names(plan: RoundPlan, of: str, context: AnswerContext) -> list[str]:
+    """What each pending pod counts as on the left."""
+    match of:
+        case "class":
+            names = [class_name(each.requests) for each in plan.classes]
+            by_class = [
+                f"{name}, priority {each.priority}" if each.priority else name
+                for name, each in zip(names, plan.classes, strict=True)
+            ]
+            return [by_class[pod.pod_class] for pod in plan.pending]
+        case "policy":
+            return [plan.policies[pod.policy].name for pod in plan.pending]
+        case "queue":
+            return [pod.queue or "no queue" for pod in plan.pending]
+        case "priority":
+            return [str(plan.classes[pod.pod_class].priority) for pod in plan.pending]
+        case "namespace":
+            return [_namespace(pod, context) for pod in plan.pending]
+    raise ModelError("of", f'"{of}" is unknown; known are: class, policy, queue, priority, namespace')
+
+
+def _namespace(pod: RoundPod, context: AnswerContext) -> str:
+    return pod.key.partition("/")[0] if context.may_name(pod.key) else "namespaces that you may not read"
+
+
+def _sources(plan: RoundPlan, names: list[str], sources: _Ids, of: str) -> list[FlowSource]:
+    pods: Counter[str] = Counter()
+    policies: dict[str, set[int]] = {}
+    for name, pod in zip(names, plan.pending, strict=True):
+        source = sources[name]
+        pods[source] += 1
+        policies.setdefault(source, set()).add(pod.policy)
+    shown = {found: name for name, found in sources.shown.items()}
+
+    def policy(source: str) -> str:
+        return plan.policies[next(iter(policies[source]))].name if len(policies[source]) == 1 else ""
+
+    found = [FlowSource(each, shown[each], pods[each], policy(each)) for each in shown]
+    if sources.summed:
+        rest = f"{OTHERS} ({sources.summed} {'classes' if of == 'class' else 'more'})"
+        found.append(FlowSource(sources.others, rest, pods[sources.others], policy(sources.others), sources.summed))
+    return found
+
+
+def _groups(domains: dict[str, str], pods: Counter[str], groups: _Ids) -> list[FlowGroup]:
+    nodes: Counter[str] = Counter()
+    pods_by_id: Counter[str] = Counter()
+    for domain, count in Counter(domains.values()).items():
+        if domain in pods:
+            nodes[groups[domain]] += count
+    for domain, count in pods.items():
+        pods_by_id[groups[domain]] += count
+    found = [FlowGroup(each, name, nodes[each], pods_by_id[each]) for name, each in groups.shown.items()]
+    if groups.summed:
+        name = f"{OTHERS} ({groups.summed})"
+        found.append(FlowGroup(groups.others, name, nodes[groups.others], pods_by_id[groups.others], groups.summed))
+    return found
+
+
+def _nodes(domains: dict[str, str], pods: Counter[str], groups: _Ids, targets: _Ids) -> list[FlowNode]:
+    found = [FlowNode(each, groups[domains.get(name, "")], name, pods[name]) for name, each in targets.shown.items()]
+    rest: dict[str, list[int]] = {}
+    for name, count in pods.items():
+        if name not in targets.shown:
+            rest.setdefault(groups[domains.get(name, "")], []).append(count)
+    found.extend(
+        FlowNode(f"{targets.others}-{group}", group, f"{len(counts)} {OTHERS}", sum(counts), len(counts))
+        for group, counts in rest.items()
+    )
+    return found
+
+
+def _left(plan: RoundPlan, names: list[str], sources: _Ids, context: AnswerContext) -> list[FlowLeft]:
+    counts: Counter[tuple[str, str]] = Counter()
+    told: dict[tuple[str, str], str] = {}
+    for place, reason in plan.unplaced:
+        key = sources[names[place]], plan.codes[reason]
+        counts[key] += 1
+        if key not in told and context.may_name(plan.pending[place].key):
+            told[key] = plan.reasons[reason]
+    return [
+        FlowLeft(source, code, told.get((source, code), ""), pods)
+        for (source, code), pods in sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    ]

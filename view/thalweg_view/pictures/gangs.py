@@ -1,0 +1,89 @@
+"""The gangs, whole or not."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.shapes import Picture, RoundQuery
+from thalweg_view.rounds import RoundPlan
+from thalweg_view.view_data import ViewData
+
+
+class GangRow(msgspec.Struct, rename="camel"):
+    """One gang.
+
+    Attributes:
+        gang: as its users know it, such as "PodGroup ml/train".
+        pods: keys of some of its pods that wait, for links.
+        min_member: how many of its pods run at once, or none; null: unknown.
+        running: number of its pods with a node.
+        waiting: number of its pods without one.
+        planned: how many of those that wait are placed by the round.
+        code, reason: why the others wait; "": none waits, or the round did not plan them.
+    """
+
+    gang: str
+    namespace: str
+    pods: list[str]
+    min_member: int | None = None
+    running: int = 0
+    waiting: int = 0
+    planned: int = 0
+    code: str = ""
+    reason: str = ""
+
+
+class GangsAnswer(Picture, frozen=True, rename="camel"):
+    """The gangs of the namespaces that may be seen: those that wait first, then by name."""
+
+    gangs: list[GangRow]
+
+
+#: Keys of pods in one row.
+_SOME = 5
+
+
+def answer_gangs(data: ViewData, query: RoundQuery, context: AnswerContext) -> GangsAnswer:
+    """The gangs.
+
+    Raises:
+        UnknownName: the round is not kept.
+    """
+    plan = data.rounds.find(query.round)
+    rows = _of_state(data, context)
+    if plan is not None:
+        _add_round(rows, plan, context, counts=plan.nodes is not None)
+    ordered = sorted(rows.values(), key=lambda row: (row.waiting <= row.planned, row.gang))
+    return GangsAnswer(data.generation, 0 if plan is None else plan.number, ordered)
+
+
+def _of_state(data: ViewData, context: AnswerContext) -> dict[str, GangRow]:
+    gangs, rows = data.scenario.cluster.gangs, dict[str, GangRow]()
+    keys = {pod.gang.key for pod in data.scenario.cluster.pods.values() if pod.gang is not None}
+    for key in sorted(keys.union(gangs.groups)):
+        if not context.sees(key.namespace):
+            continue
+        state, (waiting, bound) = gangs.state(key), gangs.members(key)
+        row = GangRow(key.display_name, key.namespace, list(waiting)[:_SOME], state.spec.min_member)
+        row.running, row.waiting, row.reason = len(bound), len(waiting), state.unschedulable_reason
+        rows[row.gang] = row
+    return rows
+
+
+def _add_round(rows: dict[str, GangRow], plan: RoundPlan, context: AnswerContext, *, counts: bool) -> None:
+    """Adds what the round says; ``counts``: it alone knows the pods."""
+    placed, reasons = {place for place, *_ in plan.placements}, dict(plan.unplaced)
+    for place, pod in enumerate(plan.pending):
+        if not pod.gangs or not context.may_name(pod.key):
+            continue
+        for name in pod.gangs:
+            row = rows.get(name)
+            if row is None:
+                row = rows[name] = GangRow(name, pod.key.partition("/")[0], [])
+            if counts:
+                row.waiting += 1
+                row.pods += [pod.key] * (len(row.pods) < _SOME)
+            row.planned += place in placed
+            if place in reasons and not row.code:
+                row.code, row.reason = plan.codes[reasons[place]], plan.reasons[reasons[place]]

@@ -1,0 +1,84 @@
+"""The nodes of a picture: those of the round if it brings its own, else those of the newest state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from flowcore.model.errors import ModelError
+from flowcore.model.resources import PODS, Amounts
+from flowcore.model.selectors import value_of
+from thalweg_view.rounds import RoundNode, RoundPlan
+from thalweg_view.view_data import ViewData
+
+#: Words for labels that most clusters have; their keys are tried in this order, then any key with this last part.
+_WORDS: Final = {
+    "zone": ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
+    "rack": ("topology.kubernetes.io/rack",),
+}
+#: A label with more values than this groups nothing that a picture could show.
+_MAX_DOMAINS: Final = 1000
+
+
+def nodes_of(data: ViewData, plan: RoundPlan | None) -> list[RoundNode]:
+    """The nodes in their order."""
+    if plan is not None and plan.nodes is not None:
+        return plan.nodes
+    cluster = data.scenario.cluster
+    found = []
+    for node in cluster.nodes.values():
+        usage = cluster.occupancy.usage_of(node.name)
+        used = tuple(usage.amounts.items())
+        found.append(RoundNode(node.name, node.labels, node.unschedulable, node.allocatable, used, usage.pods))
+    return found
+
+
+def planned_pods(data: ViewData, plan: RoundPlan) -> Iterator[tuple[str, Amounts]]:
+    """Node and requests of each placement that the nodes do not count as used yet."""
+    waiting, classes, pending = data.scenario.cluster.waiting, plan.classes, plan.pending
+    for place, node, _ in plan.placements:
+        pod = pending[place]
+        if plan.nodes is not None or pod.key in waiting:
+            yield node, classes[pod.pod_class].requests
+
+
+def planned_usage(data: ViewData, plan: RoundPlan | None) -> dict[str, Counter[str]]:
+    """What the plan adds on each node, by name of the node and resource; the resource ``pods`` counts the pods."""
+    found: dict[str, Counter[str]] = {}
+    for node, requests in planned_pods(data, plan) if plan is not None else ():
+        sums = found.setdefault(node, Counter())
+        sums[PODS] += 1
+        for resource, amount in requests:
+            sums[resource] += amount
+    return found
+
+
+def label_of(word: str, nodes: Iterable[RoundNode]) -> str:
+    """The label that groups nodes by a word ("zone", "rack") or is named itself; "": no node has such a label.
+
+    Raises:
+        ModelError: no node has the label that is named.
+    """
+    keys = {key for node in nodes for key, _ in node.labels}
+    for key in (*_WORDS.get(word, ()), word):
+        if key in keys:
+            return key
+    found = min((key for key in keys if key.rpartition("/")[2] == word), default="")
+    if not found and word not in _WORDS:
+        raise ModelError("by", f'no node has the label "{word}"')
+    return found
+
+
+def grouping_labels(nodes: list[RoundNode]) -> list[str]:
+    """Keys of labels that put several nodes into one of several groups, sorted."""
+    values: dict[str, set[str]] = {}
+    for node in nodes:
+        for key, value in node.labels:
+            values.setdefault(key, set()).add(value)
+    return sorted(key for key, found in values.items() if 1 < len(found) <= min(_MAX_DOMAINS, len(nodes) - 1))
+
+
+def domain_of(node: RoundNode, label: str) -> str:
+    """A node's value of a label; "" if it has none."""
+    return (value_of(node.labels, label) or "") if label else ""

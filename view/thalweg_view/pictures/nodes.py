@@ -1,0 +1,99 @@
+"""The nodes as columns: the map of use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from flowcore.model.resources import PODS
+from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.names import unit_of
+from thalweg_view.pictures.node_list import domain_of, grouping_labels, label_of, nodes_of, planned_usage
+from thalweg_view.pictures.shapes import Picture, RoundQuery
+from thalweg_view.view_data import ViewData
+
+
+class NodesQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
+    """Which nodes.
+
+    Attributes:
+        by: a label whose values are in the column ``domain``: "zone", "rack" or a key; "": none.
+    """
+
+    by: str = ""
+
+
+class ResourceColumns(msgspec.Struct, frozen=True):
+    """One resource, an entry for each node.
+
+    Attributes:
+        unit: "milli-cores", "bytes", "bits per second", or "" for pods and devices.
+        allocatable: what the node offers.
+        used: what its pods request.
+        planned: what the round's placements add to ``used``.
+    """
+
+    unit: str
+    allocatable: list[int]
+    used: list[int]
+    planned: list[int]
+
+
+class NodesAnswer(Picture, frozen=True, rename="camel"):
+    """All nodes, a list for each property; entries at one position belong to one node.
+
+    Attributes:
+        names: of the nodes.
+        zone, rack: values of the labels; "": the node has none.
+        domain: value of the label ``by``.
+        unschedulable: whether the node is cordoned.
+        labels: keys of labels that group the nodes, for ``by``.
+        pods: numbers of pods that run there.
+        resources: by name, those that any node offers.
+    """
+
+    names: list[str]
+    zone: list[str]
+    rack: list[str]
+    domain: list[str]
+    unschedulable: list[bool]
+    pods: list[int]
+    labels: list[str]
+    resources: dict[str, ResourceColumns]
+
+
+def answer_nodes(data: ViewData, query: NodesQuery, _context: AnswerContext) -> NodesAnswer:
+    """The map of use.
+
+    Raises:
+        ModelError: no node has the label ``by``, or the round is not kept.
+    """
+    plan = data.rounds.find(query.round)
+    nodes = nodes_of(data, plan)
+    zone, rack = label_of("zone", nodes), label_of("rack", nodes)
+    by = label_of(query.by, nodes) if query.by and nodes else ""
+    planned = planned_usage(data, plan)
+    allocatable = [dict(node.allocatable) for node in nodes]
+    used = [{**dict(node.used), PODS: node.pods} for node in nodes]
+    added: list[Mapping[str, int]] = [planned.get(node.name, {}) for node in nodes]
+    return NodesAnswer(
+        data.generation,
+        0 if plan is None else plan.number,
+        [node.name for node in nodes],
+        [domain_of(node, zone) for node in nodes],
+        [domain_of(node, rack) for node in nodes],
+        [domain_of(node, by) for node in nodes],
+        [node.unschedulable for node in nodes],
+        [node.pods for node in nodes],
+        grouping_labels(nodes),
+        {
+            name: ResourceColumns(
+                unit_of(name),
+                [each.get(name, 0) for each in allocatable],
+                [each.get(name, 0) for each in used],
+                [each.get(name, 0) for each in added],
+            )
+            for name in sorted({name for each in allocatable for name in each})
+        },
+    )

@@ -1,0 +1,118 @@
+"""One pod: where it runs, where it is planned to go, or why it waits."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.model.pods import Pod
+from flowcore.scenario import GovernedScenario
+from flowcore.scenario.context import AnswerContext, UnknownName
+from thalweg_view.pictures.waiting import waiting_pods
+from thalweg_view.rounds import RoundPlan
+from thalweg_view.view_data import ViewData
+
+
+class PodQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which pod; ``round``: number of a round; 0: the newest."""
+
+    namespace: str
+    name: str
+    round: int = 0
+
+
+class PodAnswer(msgspec.Struct, rename="camel"):
+    """A pod.
+
+    Attributes:
+        pod: ``namespace/name``.
+        state: "Running" (it has a node), "Planned" (the round has a node for it), "Waiting", or "Finished".
+        requests: amounts by resource (flowcore/model/resources.py).
+        since: seconds since the epoch since when it could be placed; 0: unknown.
+        node: where it runs, or is planned to go; "": nowhere.
+        price: of the planned placement.
+        position, code, reason: see ``waiting.WaitingPod``.
+        victims: keys of the pods that leave for it and that may be seen; ``other_victims``: how many others.
+        leaves: why the pod itself leaves its node ("Preemption", ...); "": it does not.
+        leaves_to: the node where room for its replacement is reserved; "": none.
+    """
+
+    generation: int
+    round: int
+    pod: str
+    state: str = "Waiting"
+    requests: dict[str, int] = {}
+    priority: int = 0
+    policy: str = ""
+    queue: str = ""
+    gangs: list[str] = []
+    created: float = 0.0
+    since: float = 0.0
+    node: str = ""
+    price: int = 0
+    position: int = 0
+    code: str = ""
+    reason: str = ""
+    victims: list[str] = []
+    other_victims: int = 0
+    leaves: str = ""
+    leaves_to: str = ""
+
+
+def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAnswer:
+    """A pod that may be seen.
+
+    Raises:
+        UnknownName: there is none of that name, or the round is not kept.
+    """
+    key = f"{query.namespace}/{query.name}"
+    plan = data.rounds.find(query.round)
+    known = data.scenario.cluster.pods.get(key) if plan is None or plan.nodes is None else None
+    place = None if plan is None else next((at for at, pod in enumerate(plan.pending) if pod.key == key), None)
+    evicted = None if plan is None else next((each for each in plan.evictions if each.key == key), None)
+    if not context.sees(query.namespace) or (known is None and place is None and evicted is None):
+        raise UnknownName("pod", f'"{key}" is not known')
+    answer = PodAnswer(data.generation, 0 if plan is None else plan.number, key)
+    if known is not None:
+        _add_known(answer, known, data)
+    if plan is not None and place is not None:
+        _add_planned(answer, plan, place, context)
+    if evicted is not None:
+        answer.state, answer.node = "Running", evicted.node
+        answer.leaves, answer.leaves_to, answer.reason = evicted.kind.value, evicted.to, evicted.reason
+    if answer.state == "Waiting":
+        found = next((each for each in waiting_pods(data, plan, newest=not query.round) if each.pod == key), None)
+        if found is not None:
+            answer.position, answer.code, answer.reason = found.position, found.code, found.reason
+    return answer
+
+
+def _add_known(answer: PodAnswer, pod: Pod, data: ViewData) -> None:
+    cluster = data.scenario.cluster
+    answer.requests = dict(pod.pod_class.requests)
+    answer.priority = pod.pod_class.priority
+    governed = GovernedScenario(data.scenario)
+    answer.policy = governed.policy_of(pod).name if governed.governs(pod) else ""
+    answer.queue = cluster.queues.of(pod, cluster.namespaces)
+    answer.gangs = [] if pod.gang is None else [pod.gang.key.display_name]
+    answer.created, answer.since, answer.node = pod.created, pod.unschedulable_since, pod.node_name
+    if pod.terminal:
+        answer.state = "Finished"
+    elif pod.node_name:
+        answer.state = "Running"
+
+
+def _add_planned(answer: PodAnswer, plan: RoundPlan, place: int, context: AnswerContext) -> None:
+    pod = plan.pending[place]
+    answer.requests = dict(plan.classes[pod.pod_class].requests)
+    answer.priority = plan.classes[pod.pod_class].priority
+    answer.policy, answer.queue, answer.gangs = plan.policies[pod.policy].name, pod.queue, list(pod.gangs)
+    answer.created, answer.since = pod.created, pod.since or pod.created
+    found = next((each for each in plan.placements if each[0] == place), None)
+    if found is None:
+        return
+    _, planned_node, answer.price = found
+    if answer.state == "Waiting":
+        answer.state, answer.node = "Planned", planned_node
+    victims = [each.key for each in plan.evictions if place in each.for_pods]
+    answer.victims = context.visible(victims)
+    answer.other_victims = len(victims) - len(answer.victims)

@@ -1,0 +1,91 @@
+"""What is looked at, in a few numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from flowcore.model.resources import PODS
+from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.names import unit_of
+from thalweg_view.pictures.node_list import nodes_of, planned_usage
+from thalweg_view.pictures.shapes import RoundQuery
+from thalweg_view.pictures.waiting import waiting_pods
+from thalweg_view.rounds import RoundRow
+from thalweg_view.view_data import ViewData
+
+
+class ResourceSum(msgspec.Struct, frozen=True):
+    """One resource over all nodes; see ``nodes.ResourceColumns``."""
+
+    name: str
+    unit: str
+    allocatable: int
+    used: int
+    planned: int
+
+
+class OverviewAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """A cluster and a round.
+
+    Attributes:
+        source: "live", "dump" or "record".
+        name: of the cluster, the file or the folder.
+        version: of Thalweg.
+        nodes, running, waiting: numbers of nodes and pods.
+        codes: how many pods wait for which code of reason, the most first.
+        round: the round in the timeline; None: there was none yet.
+        rounds: number of rounds in the timeline.
+    """
+
+    generation: int
+    source: str
+    name: str
+    version: str
+    nodes: int
+    running: int
+    waiting: int
+    codes: dict[str, int]
+    resources: list[ResourceSum]
+    round: RoundRow | None
+    rounds: int
+
+
+def answer_overview(data: ViewData, query: RoundQuery, _context: AnswerContext) -> OverviewAnswer:
+    """The overview.
+
+    Raises:
+        UnknownName: the round is not kept.
+    """
+    plan = data.rounds.find(query.round)
+    nodes = nodes_of(data, plan)
+    allocatable: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    for node in nodes:
+        for name, amount in node.allocatable:
+            allocatable[name] += amount
+        for name, amount in node.used:
+            used[name] += amount
+        used[PODS] += node.pods
+    planned: Counter[str] = Counter()
+    for added in planned_usage(data, plan).values():
+        planned.update(added)
+    waiting = waiting_pods(data, plan, newest=not query.round)
+    codes = Counter(each.code for each in waiting)
+    return OverviewAnswer(
+        data.generation,
+        data.source.kind,
+        data.source.name,
+        data.source.version,
+        len(nodes),
+        used[PODS],
+        len(waiting),
+        dict(sorted(codes.items(), key=lambda each: (-each[1], each[0]))),
+        [
+            ResourceSum(name, unit_of(name), allocatable[name], used[name], planned[name])
+            for name in sorted(allocatable)
+        ],
+        None if plan is None else data.rounds.row(plan.number),
+        len(data.rounds.rows),
+    )

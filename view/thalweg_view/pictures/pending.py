@@ -1,0 +1,91 @@
+"""The pods that wait, with reasons and positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from flowcore.model.errors import ModelError
+from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.shapes import Picture, RoundQuery
+from thalweg_view.pictures.waiting import WaitingPod, waiting_pods
+from thalweg_view.view_data import ViewData
+
+#: Items of one answer at most.
+MAX_ITEMS: Final = 1000
+_SORTS: Final[dict[str, Callable[[WaitingPod], Any]]] = {
+    "position": lambda each: (each.position or float("inf"), each.pod),
+    "pod": lambda each: each.pod,
+    "code": lambda each: (each.code, each.position),
+    "since": lambda each: each.since,
+    "priority": lambda each: each.priority,
+    "policy": lambda each: each.policy,
+    "queue": lambda each: each.queue,
+    "gang": lambda each: each.gang,
+}
+
+
+class PendingQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
+    """Which waiting pods.
+
+    Attributes:
+        offset, limit: which part of the list; at most 1000 items.
+        query: text that the pod, its code, policy, queue, gang or reason contains, without regard to case; "": any.
+        sort: "position", "pod", "code", "since", "priority", "policy", "queue" or "gang"; with "-" in front: the
+            other way round.
+    """
+
+    offset: int = 0
+    limit: int = 100
+    query: str = ""
+    sort: str = "position"
+
+
+class PendingAnswer(Picture, frozen=True, rename="camel"):
+    """A part of the list.
+
+    Attributes:
+        total: how many pods match and may be seen.
+        codes: how many of these wait for which code of reason, the most first.
+    """
+
+    total: int
+    codes: dict[str, int]
+    items: list[WaitingPod]
+
+
+def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) -> PendingAnswer:
+    """The waiting pods that may be seen.
+
+    Raises:
+        ModelError: the list cannot be sorted so, or offset or limit is out of range.
+        UnknownName: the round is not kept.
+    """
+    downwards, key = query.sort.startswith("-"), _SORTS.get(query.sort.removeprefix("-"))
+    if key is None:
+        raise ModelError("sort", f'"{query.sort}" is unknown; known are: {", ".join(_SORTS)}')
+    if query.offset < 0 or not 0 <= query.limit <= MAX_ITEMS:
+        raise ModelError("limit", f"offset must be at least 0, limit between 0 and {MAX_ITEMS}")
+    plan = data.rounds.find(query.round)
+    text = query.query.casefold()
+    found = [
+        each
+        for each in waiting_pods(data, plan, newest=not query.round)
+        if context.may_name(each.pod) and (not text or _contains(each, text))
+    ]
+    codes: dict[str, int] = {}
+    for each in found:
+        codes[each.code] = codes.get(each.code, 0) + 1
+    found.sort(key=key, reverse=downwards)
+    return PendingAnswer(
+        data.generation,
+        0 if plan is None else plan.number,
+        len(found),
+        dict(sorted(codes.items(), key=lambda each: (-each[1], each[0]))),
+        found[query.offset : query.offset + query.limit],
+    )
+
+
+def _contains(each: WaitingPod, text: str) -> bool:
+    fields = (each.pod, each.code, each.policy, each.queue, each.gang, each.reason)
+    return any(text in field.casefold() for field in fields)

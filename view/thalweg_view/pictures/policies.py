@@ -1,0 +1,186 @@
+"""Policies and the pods that they govern; queues and their shares."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.model.constraints import Constraint
+from flowcore.model.policies import Policy
+from flowcore.model.resources import Amounts
+from flowcore.model.selectors import LabelSelector
+from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.shapes import Picture, RoundQuery
+from thalweg_view.rounds import RoundPlan
+from thalweg_view.view_data import ViewData
+
+
+class PolicyRow(msgspec.Struct, rename="camel"):
+    """One policy.
+
+    Attributes:
+        selects: which pods it governs, in words.
+        constraints: kind, name and topology key, in words.
+        running: number of pods with a node that it governs; None: unknown.
+        waiting: number of pods without a node.
+        placed, left: of these, how many the round placed, and how many stay pending.
+        price: sum of the prices of the placements.
+    """
+
+    name: str
+    precedence: int | None = None
+    delivery: str = ""
+    selects: str = ""
+    constraints: list[str] = []
+    running: int | None = None
+    waiting: int = 0
+    placed: int = 0
+    left: int = 0
+    price: int = 0
+
+
+class PoliciesAnswer(Picture, frozen=True, rename="camel"):
+    """All policies in force, those of the highest precedence first; the built-in default is the last."""
+
+    policies: list[PolicyRow]
+
+
+class QueueRow(msgspec.Struct, rename="camel"):
+    """One queue; shares as in ``flowcore.model.queues.QueueShare``, with the plan carried out.
+
+    Attributes:
+        parent: name of the queue above it; "": none.
+        guarantee, limit, used: amounts by resource.
+        waiting, left: numbers of its own pods that the round planned, and of those that stay pending.
+    """
+
+    name: str
+    parent: str = ""
+    weight: int = 1
+    guarantee: dict[str, int] = {}
+    limit: dict[str, int] = {}
+    used: dict[str, int] = {}
+    used_share: float = 0.0
+    fair_share: float = 0.0
+    borrowed_share: float = 0.0
+    problem: str = ""
+    waiting: int = 0
+    left: int = 0
+
+
+class QueuesAnswer(Picture, frozen=True, rename="camel"):
+    """All queues, parents before those below them."""
+
+    queues: list[QueueRow]
+
+
+def answer_policies(data: ViewData, query: RoundQuery, _context: AnswerContext) -> PoliciesAnswer:
+    """The policies.
+
+    Raises:
+        UnknownName: the round is not kept.
+    """
+    plan = data.rounds.find(query.round)
+    known = plan is None or plan.nodes is None
+    rows = _of_state(data) if known else {}
+    if plan is not None:
+        _add_round(rows, plan, counts=not known)
+    return PoliciesAnswer(data.generation, 0 if plan is None else plan.number, list(rows.values()))
+
+
+def _of_state(data: ViewData) -> dict[str, PolicyRow]:
+    cluster = data.scenario.cluster
+    index = PolicyIndex(data.scenario.policies.values())
+    rows = {policy.name: _row(policy) for policy in index.ordered}
+    default = index.ordered[-1]
+    for (namespace, labels, scheduler_name), population in cluster.populations.items():
+        matching = index.governing(scheduler_name, labels, cluster.namespaces.get(namespace, ()))
+        if not matching and data.scenario.complete:
+            continue
+        row = rows[(matching or [default])[0].name]
+        # Pods of other schedulers are planned in a dump, but they do not run under a policy.
+        row.running = (row.running or 0) + (population.placed if matching else 0)
+        row.waiting += population.waiting
+    return rows
+
+
+def _row(policy: Policy) -> PolicyRow:
+    selects = policy.selects
+    parts = [f"scheduler {' or '.join(selects.scheduler_names)}"]
+    if selects.pods is not None:
+        parts.append(f"pods with {selector_text(selects.pods)}")
+    if selects.namespaces is not None:
+        parts.append(f"namespaces with {selector_text(selects.namespaces)}")
+    text = "nothing" if selects.nothing else ", ".join(parts)
+    constraints = [_constraint_text(each) for each in policy.constraints]
+    return PolicyRow(policy.name, policy.precedence, policy.delivery.value, text, constraints, 0)
+
+
+def selector_text(selector: LabelSelector) -> str:
+    """A selector as kubectl writes it."""
+    texts = []
+    for each in selector.requirements:
+        match each.operator:
+            case "In" if len(each.values) == 1:
+                texts.append(f"{each.key}={each.values[0]}")
+            case "In" | "NotIn":
+                texts.append(f"{each.key} {each.operator.lower()} ({','.join(each.values)})")
+            case "DoesNotExist":
+                texts.append(f"!{each.key}")
+            case _:
+                texts.append(each.key)
+    return ",".join(texts) or "any labels"
+
+
+def _constraint_text(constraint: Constraint) -> str:
+    key = getattr(constraint, "topology_key", "")
+    return f"{type(constraint).__name__} {constraint.name}" + (f" by {key}" if key else "")
+
+
+def _add_round(rows: dict[str, PolicyRow], plan: RoundPlan, *, counts: bool) -> None:
+    """Adds what the round says; ``counts``: it alone knows the pods."""
+    for policy in plan.policies:
+        rows.setdefault(policy.name, PolicyRow(policy.name, delivery=policy.delivery.value))
+    names = [plan.policies[pod.policy].name for pod in plan.pending]
+    if counts:
+        for name in names:
+            rows[name].waiting += 1
+    for place, _, price in plan.placements:
+        row = rows[names[place]]
+        row.placed += 1
+        row.price += price
+    for place, _ in plan.unplaced:
+        rows[names[place]].left += 1
+
+
+def answer_queues(data: ViewData, query: RoundQuery, _context: AnswerContext) -> QueuesAnswer:
+    """The queues.
+
+    Raises:
+        UnknownName: the round is not kept.
+    """
+    plan = data.rounds.find(query.round)
+    rows: dict[str, QueueRow] = {}
+    for queue in data.scenario.cluster.queues.tree.queues.values():
+        amounts = _amounts(queue.guarantee), _amounts(queue.limit)
+        rows[queue.name] = QueueRow(queue.name, queue.parent, queue.weight, *amounts)
+    for name, problem in data.scenario.cluster.queues.tree.problems.items():
+        rows[name] = QueueRow(name, problem=problem.message)
+    if plan is None:
+        return QueuesAnswer(data.generation, 0, list(rows.values()))
+    for share in plan.queue_shares:
+        row = rows.setdefault(share.name, QueueRow(share.name))
+        row.used, row.used_share = _amounts(share.used), share.used_share
+        row.fair_share, row.borrowed_share = share.fair_share, share.borrowed_share
+        row.problem = row.problem or share.problem[1]
+    waiting = Counter(pod.queue for pod in plan.pending)
+    left = Counter(plan.pending[place].queue for place, _ in plan.unplaced)
+    for row in rows.values():
+        row.waiting, row.left = waiting[row.name], left[row.name]
+    return QueuesAnswer(data.generation, plan.number, list(rows.values()))
+
+
+def _amounts(amounts: Amounts) -> dict[str, int]:
+    return dict(amounts)

@@ -1,0 +1,94 @@
+"""The pods that wait after a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from flowcore.scenario import GovernedScenario
+from thalweg_view.rounds import RoundPlan
+from thalweg_view.view_data import ViewData
+
+#: Codes of pods that were not planned, beside those of rounds (flowcore/explain/codes.py).
+NOT_PLANNED: Final = "NotPlanned"
+NEW: Final = "New"
+
+
+class WaitingPod(msgspec.Struct, frozen=True):
+    """A pod without a node.
+
+    Attributes:
+        pod: ``namespace/name``.
+        position: its place among the pods that the round left, in the planner's order, from 1; 0: it was not planned.
+        since: seconds since the epoch since when it could be placed.
+        gang: name of its first gang; "": none.
+    """
+
+    position: int
+    pod: str
+    code: str
+    reason: str
+    since: float
+    priority: int
+    policy: str
+    queue: str = ""
+    gang: str = ""
+
+
+def waiting_pods(data: ViewData, plan: RoundPlan | None, *, newest: bool) -> list[WaitingPod]:
+    """The pods that a round left, in the planner's order, then those that it did not plan.
+
+    Args:
+        newest: also the pods that the newest state has and the round did not know.
+    """
+    found = list(_left(plan)) if plan is not None else []
+    found.extend(_not_planned(data, plan, newest=newest))
+    return found
+
+
+def _left(plan: RoundPlan) -> Iterator[WaitingPod]:
+    reasons = dict(plan.unplaced)
+    position = 0
+    for place in plan.order():
+        reason = reasons.get(place)
+        if reason is None:
+            continue
+        position += 1
+        pod = plan.pending[place]
+        yield WaitingPod(
+            position,
+            pod.key,
+            plan.codes[reason],
+            plan.reasons[reason],
+            pod.since or pod.created,
+            plan.classes[pod.pod_class].priority,
+            plan.policies[pod.policy].name,
+            pod.queue,
+            pod.gangs[0] if pod.gangs else "",
+        )
+
+
+def _not_planned(data: ViewData, plan: RoundPlan | None, *, newest: bool) -> Iterator[WaitingPod]:
+    scenario, skipped = data.scenario, {} if plan is None else plan.skipped
+    if data.source.kind == "record" or not (newest or skipped):
+        return
+    governed = GovernedScenario(scenario)
+    planned = set() if plan is None else {pod.key for pod in plan.pending}
+    for key, pod in scenario.cluster.waiting.items():
+        if key in planned:
+            continue
+        policy = governed.policy_of(pod)
+        reason = skipped.get(key, "")
+        if not reason and (not newest or (scenario.complete and not governed.governs(pod))):
+            continue
+        code = NOT_PLANNED
+        if not reason:
+            reason = pod.skip_reason(policy.delivery)
+        if not reason:
+            code, reason = NEW, "it waits for the next round"
+        queue = scenario.cluster.queues.of(pod, scenario.cluster.namespaces)
+        gang = pod.gang.key.display_name if pod.gang is not None else ""
+        since = pod.unschedulable_since or pod.created
+        yield WaitingPod(0, key, code, reason, since, pod.pod_class.priority, policy.name, queue, gang)

@@ -1,0 +1,31 @@
+"""What an answer of the view reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from flowcore.scenario import Scenario
+from thalweg_view.rounds import RoundHistory
+
+
+@dataclass(slots=True)
+class SourceInfo:
+    """Of ``ViewSource``: kind, name and version."""
+
+    kind: str = "dump"
+    name: str = ""
+    version: str = ""
+
+
+@dataclass(slots=True)
+class ViewData:
+    """The newest state and the last rounds.
+
+    Attributes:
+        generation: grows with each new state and each new round.
+    """
+
+    scenario: Scenario = field(default_factory=Scenario)
+    rounds: RoundHistory = field(default_factory=RoundHistory)
+    source: SourceInfo = field(default_factory=SourceInfo)
+    generation: int = 0
