@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from importlib.metadata import version
 
 import click
@@ -20,17 +19,7 @@ from thalweg.commands.status import status, top
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
 from thalweg.commands.what_if import what_if
-
-
-class Program(click.Group):
-    """A group of commands. Ctrl-C ends each with exit code 130, as shells count it; click's own would be 1."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Runs the command."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(128 + signal.SIGINT)
+from thalweg.program import Program
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})

@@ -24,6 +24,7 @@ from flowcore.scenario.comparison import Comparison, compare_one_by_one
 from thalweg import evictions
 from thalweg.files import DumpError
 from thalweg.print_comparison import print_comparison
+from thalweg.progress import passing
 from thalweg.reader import read_dump
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 from thalweg_cost_models import find_models
@@ -109,11 +110,13 @@ def run_simulation(
     except DumpError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    if sys.stderr.isatty():
-        pods, on = counted(len(dump.waiting()), "pending pod"), counted(len(dump.cluster.nodes), "node")
-        click.echo(f"planning {pods} on {on} ...", err=True)
-    simulation = plan(dump, time.time(), reschedule=reschedule)
-    comparison = compare(dump, simulation) if with_comparison else None
+    pods, on = counted(len(dump.waiting()), "pending pod"), counted(len(dump.cluster.nodes), "node")
+    with passing(f"planning {pods} on {on}"):
+        simulation = plan(dump, time.time(), reschedule=reschedule)
+    comparison = None
+    if with_comparison:
+        with passing(f"placing {pods} on {on} one by one"):
+            comparison = compare(dump, simulation)
     warnings = [*dump.warnings, *simulation.warnings, *simulation.gaps]
     for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)
