@@ -7,6 +7,7 @@ token: then a short-lived one of a service account is asked for, and the operato
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
@@ -71,6 +72,8 @@ class LiveSource:
         self._client, self._options, self._where = client, options, where
         self.namespace = options.namespace or client.credentials.namespace
         self._service: ServiceAddress | None = None
+        #: Token of the service account, and until when it is shown, by the clock of time.monotonic().
+        self._lent: tuple[str, float] = ("", 0.0)
 
     async def ask(self, question: Question[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
@@ -123,7 +126,12 @@ class LiveSource:
                 raise SourceError(f"--token-file {file} cannot be read: {error}") from error
         if self._options.service_account is None and (token := await self._client.token()):
             return token
-        return await self._account_token(self._options.service_account or NamespacedName(service.namespace, VIEWER))
+        token, until = self._lent
+        if time.monotonic() >= until:
+            account = self._options.service_account or NamespacedName(service.namespace, VIEWER)
+            token, until = await self._account_token(account), time.monotonic() + _TOKEN_LIFE / 2
+            self._lent = token, until
+        return token
 
     async def _account_token(self, account: NamespacedName) -> str:
         wanted = {

@@ -18,7 +18,9 @@ from thalweg.commands.simulate import simulate
 from thalweg.commands.status import status, top
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
+from thalweg.commands.view import view
 from thalweg.commands.what_if import what_if
+from thalweg.commands.why import why
 from thalweg.program import Program
 
 
@@ -32,8 +34,10 @@ def main() -> None:
       thalweg demo                                   see the gain on built-in scenes, without a cluster
       kubectl get nodes,pods,namespaces -A -o json > now.json      (thalweg simulate --help: storage, policies, gangs)
       thalweg simulate -f now.json                   plan the pending pods of your cluster
+      thalweg simulate -f now.json --compare         see what that gains over one pod after the other
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
       thalweg what-if -f now.json --drain worker-3   see what a change would do to the plan
+      thalweg why shop/cart-0 -f now.json            say why one pod waits, and what would place it
       thalweg up                                     start a local control plane
       thalweg run --kubeconfig ~/.kube/config        run the operator
       thalweg doctor --kubeconfig ~/.kube/config     check the installation in a cluster
@@ -55,3 +59,5 @@ main.add_command(top)
 main.add_command(uninstall)
 main.add_command(up)
 main.add_command(what_if)
+main.add_command(view)
+main.add_command(why)

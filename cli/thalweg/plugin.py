@@ -14,6 +14,7 @@ from click.shell_completion import ShellComplete
 
 from thalweg.commands.plan import plan
 from thalweg.commands.status import status, top
+from thalweg.commands.why import why
 from thalweg.program import Program
 
 #: How cobra, kubectl's library, is told that no file names follow, and that they may.
@@ -31,13 +32,14 @@ def main() -> None:
 
     \b
     Examples:
+      kubectl thalweg why cart-0 -n shop
       kubectl thalweg plan -n shop
       kubectl thalweg status
       kubectl thalweg top
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
-for _command in (plan, status, top):
+for _command in (plan, status, top, why):
     main.add_command(_command)
 
 

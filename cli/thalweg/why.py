@@ -1,13 +1,38 @@
-"""``thalweg why``: an answer as lines for people."""
+"""``thalweg why``: why a pod waits, in at most ten lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flowcore.diagnosis.answers import Fix, WhyAnswer
+from flowcore.diagnosis.answers import WhyAnswer, WhyQuery
+from flowcore.diagnosis.why import answer_why
+from thalweg.asking import tell
+from thalweg.source import Question, SourceOptions, target_of
+from thalweg.tables import stdout_console
+
+_QUESTION = Question("why", WhyAnswer, answer_why)
 
 #: Ten lines at most: the reason, how many wait for it, what to do, and these.
 _MAX_EVIDENCE, _MAX_FIXES = 4, 3
+
+
+def run_why(source: SourceOptions, target: str, output: str, *, fixes: bool, watch: bool) -> None:
+    """Asks why and prints it."""
+    tell(
+        source,
+        _QUESTION,
+        lambda namespace: WhyQuery(target_of(target, namespace), fixes),
+        show,
+        output=output,
+        watch=watch,
+    )
+
+
+def show(answer: WhyAnswer) -> None:
+    """Prints an answer."""
+    console = stdout_console()
+    for line in to_lines(answer):
+        console.print(line, markup=False)
 
 
 def to_lines(answer: WhyAnswer) -> list[str]:
@@ -24,11 +49,4 @@ def _lines(answer: WhyAnswer) -> Iterator[str]:
     if answer.next:
         yield f"Next: {answer.next}"
     for fix in answer.fixes[:_MAX_FIXES]:
-        yield f"Fix: {_fix(fix)}"
-
-
-def _fix(fix: Fix) -> str:
-    if not fix.loses:
-        return f"{fix.text} Nobody loses a node."
-    others = f" and {len(fix.loses) - 1} more" if len(fix.loses) > 1 else ""
-    return f"{fix.text} {fix.loses[0]}{others} would lose."
+        yield f"Fix: {fix.text}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,18 +13,17 @@ from flowcore.diagnosis.finding import Finding, UnplacedPod
 from flowcore.diagnosis.lists import listed
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
-from flowcore.problem.result import Placement
 from flowcore.scenario import Scenario
 
 _NEXT = "Wait until they have left. If one does not terminate, look at its finalizers and its grace period."
 
 
-def waits_for_victims(scenario: Scenario, placement: Placement) -> Finding | None:
-    """For a pod that is placed once others have left; None: nobody has to leave for it."""
-    if not placement.victims:
-        return None
-    begun = [key for key in placement.victims if (pod := scenario.cluster.pods.get(key)) is not None and pod.deleting]
-    text = f"Its room is on {placement.node}, once {listed(placement.victims)} {_has(placement.victims)} left."
+def waits_for_victims(scenario: Scenario, node: str, victims: Sequence[str]) -> Finding:
+    """For a pod that has a node once others have left."""
+    begun = [key for key in victims if (pod := scenario.cluster.pods.get(key)) is not None and pod.deleting]
+    text = (
+        f"Its room is on {node}, once {listed(victims)} {_has(victims)} left." if victims else f"Its room is on {node}."
+    )
     state = f"{len(begun)} of them {'is' if len(begun) == 1 else 'are'} terminating." if begun else ""
     return Finding(WhyKind.VICTIMS_LEAVING, text, (state,) if state else (), _NEXT)
 
@@ -60,5 +59,5 @@ def _without(snapshot: Snapshot, pods: list[Pod], signature_of: Callable[[Pod], 
     return replace(snapshot, used=used, ports=ports, pod_index=index)
 
 
-def _has(keys: list[str] | tuple[str, ...]) -> str:
+def _has(keys: Sequence[str]) -> str:
     return "has" if len(keys) == 1 else "have"

@@ -6,6 +6,7 @@ from collections import Counter
 
 from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.diagnosis.finding import Finding, UnplacedPod
+from flowcore.diagnosis.fixes import find_fixes
 from flowcore.diagnosis.leaving import waits_for_victims
 from flowcore.diagnosis.redaction import redacted
 from flowcore.diagnosis.targets import waiting_pods
@@ -26,10 +27,12 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
     plan = plan_scenario(scenario, context.now, context.models)
     pod, alike = _first_of_most(plan, pods)
     found = diagnose(scenario, plan, pod, context)
+    keys = [each.key for each in pods]
     return WhyAnswer(
         pod=pod.key,
         kind=found.kind,
         text=redacted(found.text, scenario, context),
+        fixes=find_fixes(scenario, plan, keys, context) if query.fixes else [],
         evidence=[redacted(each, scenario, context) for each in found.evidence],
         next=redacted(found.next, scenario, context),
         waiting=len(pods),
@@ -44,11 +47,15 @@ def diagnose(scenario: Scenario, plan: ScenarioPlan, pod: Pod, context: AnswerCo
         plan: for the scenario.
     """
     governed = GovernedScenario(scenario)
+    if awaited := scenario.awaiting.get(pod.key):
+        return waits_for_victims(scenario, awaited.node, awaited.victims)
     if pod.key in plan.skipped:
         return _skipped(plan.skipped[pod.key], pod, governed)
     for placement in plan.result.placements:
         if placement.pod.key == pod.key:
-            return waits_for_victims(scenario, placement) or _placed(placement, pod, governed)
+            if placement.victims:
+                return waits_for_victims(scenario, placement.node, placement.victims)
+            return _placed(placement, pod, governed)
     unplaced = next(each for each in plan.result.unplaced if each.pod.key == pod.key)
     return why_unplaced(UnplacedPod(scenario, governed, plan, unplaced, context))
 

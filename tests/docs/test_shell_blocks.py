@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^( *)```sh\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 #: A word that stands for something of the reader's.
-PLACEHOLDER = re.compile(r"\b[A-Z]{2,}(/|$)|\[OPTIONS\]|\.\.\.$|^[A-Z]+$")
+PLACEHOLDER = re.compile(r"\b[A-Z]{2,}(/|$)|\.\.\.$")
 
 #: Programs that no line of this test runs, and why.
 CANNOT_RUN = {
@@ -40,6 +40,7 @@ CANNOT_RUN = {
     "echo": "goes with kubectl",
     **dict.fromkeys(("sleep", "cut", "grep", "head", "base64"), "goes with others"),
 }
+UNKNOWN = "nobody said how to run it, or why not"
 #: Commands that ask a live operator where no dump is given.
 ASK = {"plan", "what-if", "why", "headroom"}
 #: The same for commands of ours.
@@ -63,6 +64,8 @@ def commands() -> Iterator[tuple[str, str, tuple[str, ...]]]:
         for indent, block in BLOCK.findall(page.read_text()):
             text = re.sub(rf"^{indent}", "", block, flags=re.MULTILINE).replace("\\\n", " ")
             for line in filter(None, map(str.strip, text.splitlines())):
+                if "[OPTIONS]" in line:  # how a command is called
+                    continue
                 for words in _split(line):
                     yield str(page.relative_to(ROOT)), line, words
 
@@ -87,7 +90,7 @@ def why_not(words: tuple[str, ...]) -> str:
     if program.startswith(("kubectl-thalweg", "test_")):
         return "needs a live operator"
     if program != "thalweg":
-        return CANNOT_RUN[program]
+        return CANNOT_RUN.get(program, UNKNOWN)
     if any(PLACEHOLDER.search(word) for word in words[1:]):
         return "has a placeholder"
     if "-" in words:
@@ -107,17 +110,26 @@ RUNNABLE = sorted({words[1:] for _, _, words in FOUND if not why_not(words)})
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files with the names that the pages use, and a small cluster in them."""
     shop = {"namespace": "shop"}
-    waiting = [pod(name, "9", metadata={**shop, "name": name}) for name in ("cart-0", "urgent-0")]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart-5d9f8", "uid": "u", "controller": True}
+    of_cart = {"ownerReferences": [owner], "labels": {"pod-template-hash": "5d9f8"}}
+    gang = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "2"}
+    waiting = [
+        pod("cart-0", "9", metadata={**shop, "name": "cart-0"}),
+        pod("cart", "9", metadata={**shop, **of_cart, "name": "cart-5d9f8-b2c4d"}),
+        pod("urgent-0", "9", metadata={**shop, "name": "urgent-0"}),
+        pod("train-0", "9", metadata={"namespace": "ml", "name": "train-0", "annotations": gang}),
+    ]
     nodes = [node(name) for name in ("worker-1", "worker-2", "worker-3")]
     for at, each in enumerate(nodes):
         each["metadata"]["labels"]["topology.kubernetes.io/zone"] = "ab"[at % 2]
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    shop_object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    namespaces = [shop_object, {**shop_object, "metadata": {"name": "ml"}}]
     policy: Manifest = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy"}
     policy |= {"metadata": {"name": "web"}, "spec": {"selects": {"podSelector": {}}}}
-    dump = {"apiVersion": "v1", "kind": "List", "items": [*nodes, namespace, *waiting]}
+    dump = {"apiVersion": "v1", "kind": "List", "items": [*nodes, *namespaces, *waiting]}
     (tmp_path / "now.json").write_text(json.dumps(dump))
     (tmp_path / "nodes.json").write_text(json.dumps({"kind": "List", "items": nodes}))
-    (tmp_path / "used.json").write_text(json.dumps({"kind": "List", "items": [namespace]}))
+    (tmp_path / "used.json").write_text(json.dumps({"kind": "List", "items": namespaces}))
     (tmp_path / "cluster.yaml").write_text(to_yaml(*nodes, *waiting))
     for name in ("new-pods.yaml", "urgent-pods.yaml"):
         (tmp_path / name).write_text(to_yaml(pod("new", "1")))
@@ -135,9 +147,15 @@ def test_commands_run(words: tuple[str, ...], folder: Path) -> None:
     assert done.exit_code == 0, (words, done.stderr, done.exception)
 
 
+def test_every_command_is_known() -> None:
+    """It runs, or its program is in the list of those that cannot."""
+    assert [(page, line) for page, line, words in FOUND if why_not(words) == UNKNOWN] == []
+
+
 def test_reasons_are_used() -> None:
     """Each reason why a command does not run is that of a command that is shown; and enough run."""
     reasons = Counter(why_not(words) for _, _, words in FOUND)
     programs = {words[0].rpartition("/")[2] for _, _, words in FOUND}
     assert CANNOT_RUN.keys() - programs == set()
+    assert CANNOT_RUN_OURS.keys() - {words[1] for _, _, words in FOUND if words[0].endswith("thalweg")} == set()
     assert reasons[""] >= 15

@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from support.large_snapshots import large_snapshots
 from support.model import node, pod, snapshot
 from support.profiles import examples
+from support.recorded_rounds import CLAIM, MOUNTED, request_of
 from thalweg.main import main
 from thalweg_operator.planning import record
 from thalweg_operator.planning.worker import messages as wire
 from thalweg_operator.planning.worker.main import serve
 from thalweg_operator.planning.worker.messages import (
     LENGTH,
-    NodeReport,
-    NodeUsage,
-    PendingEntry,
     RoundReply,
     RoundRequest,
     reply_decoder,
@@ -30,39 +28,7 @@ from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.cluster.snapshot import Snapshot
-from flowcore.model.pod_index import PodSignature
-from flowcore.model.policies import BUILT_IN
-from flowcore.model.volumes import Claim, ClaimVolume, CsiNode, PersistentVolume, StorageClass
-
-CLAIM, MOUNTED = Claim("default", "data", storage_class="late"), (ClaimVolume("default", "data"),)
-
-
-def _request(crowd: Snapshot, number: int = 1) -> RoundRequest:
-    classes: dict[object, int] = {}
-    waiting = [
-        PendingEntry(pod.key, classes.setdefault(pod.pod_class, len(classes)), 0, pod.created, 0)
-        for pod in crowd.pending
-    ]
-    return RoundRequest(
-        number=number,
-        generation=7,
-        now=1000.0,
-        reset=number == 1,
-        nodes=list(crowd.table.nodes),
-        removed_nodes=[],
-        usage=[NodeUsage(node.name, (), 1, 0, 0, (), MOUNTED) for node in crowd.table.nodes] if number == 1 else [],
-        storage=[CLAIM, CsiNode("n0"), StorageClass("late")] if number == 1 else [PersistentVolume("v")],
-        removed_storage=[] if number == 1 else [("CSINode", "", "n0")],
-        policies=[BUILT_IN],
-        classes=list(classes),  # type: ignore[arg-type]
-        namespaces={"default": ()},
-        signatures=[PodSignature("default", ())],
-        pod_deltas=[],
-        images=[("big:v1", 2**30)] if number == 1 else [],
-        reports=[NodeReport(node.name, (0,), 7) for node in crowd.table.nodes] if number == 1 else [],
-        pending=waiting,
-        budget=0.05,
-    )
+from flowcore.model.volumes import PersistentVolume, StorageClass
 
 
 def _served(requests: list[RoundRequest], folder: Path) -> list[RoundReply]:
@@ -78,8 +44,8 @@ def _served(requests: list[RoundRequest], folder: Path) -> list[RoundReply]:
 def test_a_recorded_round_replays_to_the_same_plan(tmp_path_factory: pytest.TempPathFactory, crowd: Snapshot) -> None:
     """Whenever the clock stopped it, and though later rounds only told the worker what changed."""
     folder = tmp_path_factory.mktemp("rounds")
-    first = _request(crowd)
-    second = msgspec.structs.replace(_request(crowd, 2), nodes=[])
+    first = request_of(crowd)
+    second = msgspec.structs.replace(request_of(crowd, 2), nodes=[])
     replies = _served([first, second], folder)
     for path, reply in zip(sorted(folder.glob("round-*")), replies, strict=True):
         kept = record.read_record(path)
@@ -93,7 +59,7 @@ def test_a_recorded_round_replays_to_the_same_plan(tmp_path_factory: pytest.Temp
 
 def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:
     """The folder does not grow for ever."""
-    request = _request(snapshot([node("a")], [pod("p")]))
+    request = request_of(snapshot([node("a")], [pod("p")]))
     reply = run_request(Replica(), request)
     writer = record.RecordWriter(tmp_path, datetime(2026, 11, 22, 10, 15, 2, 7, UTC))
     for number in range(1, record.MAX_RECORDS + 4):
@@ -105,7 +71,7 @@ def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:
 
 def test_records_of_earlier_processes_go_first(tmp_path: Path) -> None:
     """Round numbers begin at 1 with each process: what it writes is the newest all the same, and overwrites nothing."""
-    request = _request(snapshot([node("a")], [pod("p")]))
+    request = request_of(snapshot([node("a")], [pod("p")]))
     reply = run_request(Replica(), request)
     (tmp_path / "round-000001000.msgpack").write_bytes(b"of a version whose names had no time")
     first = record.RecordWriter(tmp_path, datetime(2026, 11, 22, 10, 0, 0, 0, UTC))
@@ -122,7 +88,7 @@ def test_records_of_earlier_processes_go_first(tmp_path: Path) -> None:
 
 def test_records_are_for_nobody_else(tmp_path: Path) -> None:
     """They tell what runs in the cluster. A folder that was there keeps its mode."""
-    request = _request(snapshot([node("a")], [pod("p")]))
+    request = request_of(snapshot([node("a")], [pod("p")]))
     path = record.RecordWriter(tmp_path / "new").write(request, run_request(Replica(), request))
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -134,7 +100,7 @@ def test_records_are_for_nobody_else(tmp_path: Path) -> None:
 
 def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:
     """Exit code 0 for the same, 1 for another plan, 2 for a file that is none."""
-    request = _request(snapshot([node("a")], [pod("p")]))
+    request = request_of(snapshot([node("a")], [pod("p")]))
     reply = run_request(Replica(), request)
     writer = record.RecordWriter(tmp_path)
     path = writer.write(request, reply)
@@ -155,7 +121,7 @@ def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:
 @given(large_snapshots(), st.integers(1, 9))
 def test_a_request_that_is_cut_is_whole_again(crowd: Snapshot, size: int) -> None:
     """Nothing is lost on the way to the worker, and nothing comes twice."""
-    request = _request(crowd)
+    request = request_of(crowd)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wire, "_CHUNK_SIZE", size)
         parts = list(wire.split_request(request))

@@ -7,11 +7,11 @@ from typing import Any
 
 from support.draw import Case
 
-from flowcore.cluster.saved_state import to_lines
 from flowcore.costs import BUILT_IN_MODELS
 from flowcore.scenario import Scenario
 from flowcore.scenario.edits import Edits
 from flowcore.scenario.objects import ObjectReader
+from flowcore.scenario.saved import state_of as lines_of
 
 #: Seconds since the epoch, when the drawn pods have waited for a while.
 NOW = 1_770_000_000.0
@@ -44,12 +44,42 @@ def drawn_scenario(case: Case) -> Scenario:
     return scenario_of({"kind": kind, **each} for kind, objects in kinds.items() for each in objects)
 
 
+def manifest_node(name: str, zone: str, cpu: str = "4", pods: int = 10, kind: str = "") -> dict[str, Any]:
+    """A node; ``kind`` is the value of its label "kind"."""
+    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone, "kind": kind}
+    allocatable = {"cpu": cpu, "memory": "16Gi", "pods": str(pods)}
+    return {"kind": "Node", "metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}}
+
+
+def manifest_pod(
+    name: str, node: str = "", cpu: str = "1", owner: str = "ReplicaSet", kind: str = "", **metadata: Any
+) -> dict[str, Any]:
+    """A pod with its own controller, unless ``owner`` is ""; further words are fields of its metadata.
+
+    Args:
+        kind: value of the label "kind" that it wants of its node; "": any.
+    """
+    owners = [{"kind": owner, "uid": f"of-{name}", "controller": True, "apiVersion": "v1", "name": owner}]
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "uid": name, "labels": {"app": name}, "ownerReferences": owners if owner else []}
+        | metadata,
+        "spec": {
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+            "priority": 0,
+            "preemptionPolicy": "PreemptLowerPriority",
+            "nodeName": node,
+            "nodeSelector": {"kind": kind} if kind else {},
+        },
+    }
+
+
 def state_of(scenario: Scenario) -> dict[str, Any]:
     """All that a plan reads of a scenario, with the order of what has one."""
     cluster = scenario.cluster
     gangs = sorted({pod.gang.key for pod in cluster.pods.values() if pod.gang is not None})
     return {
-        "objects": list(to_lines(cluster, {}, NOW)),
+        "objects": list(lines_of(scenario, NOW)),
         "waiting": list(cluster.waiting.items()),
         "usage": {name: sums.to_usage(name) for name, sums in sorted(_stripped(cluster).items())},
         "signatures": sorted(map(repr, cluster.occupancy.pod_index.counts())),

@@ -12,6 +12,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from flowcore.diagnosis.answers import WhyQuery
+from flowcore.diagnosis.why import answer_why
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.plan_listing import PlanQuery, answer_plan
@@ -81,6 +83,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "policies": Operation(RoundQuery, answer_policies, needs=frozenset({"policies"})),
     "queues": Operation(RoundQuery, answer_queues, needs=frozenset({"queues"})),
     "plan": Operation(PlanQuery, of_scenario(answer_plan)),
+    "why": Operation(WhyQuery, of_scenario(answer_why), method="POST"),
     "status": Operation(StatusQuery, answer_status, needs=frozenset({"policies", "queues"})),
     "rounds": Operation(RoundsQuery, answer_rounds),
     "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),

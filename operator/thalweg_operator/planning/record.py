@@ -18,14 +18,26 @@ from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 MAX_RECORDS = 20
 
 
+#: Of the format. It rises when requests or replies change, so that no record is misread.
+VERSION = 1
+
+
+class _Header(msgspec.Struct):
+    """What tells a record from other files; 0: written before records had a version."""
+
+    version: int = 0
+
+
 class RoundRecord(msgspec.Struct):
     """The request and the reply of a round."""
 
     request: RoundRequest
     reply: RoundReply
+    version: int = VERSION
 
 
 _encoder = msgspec.msgpack.Encoder()
+_header = msgspec.msgpack.Decoder(_Header)
 _decoder = msgspec.msgpack.Decoder(RoundRecord)
 
 
@@ -67,7 +79,7 @@ class RecordWriter:
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
             file.write(_encoder.encode(RoundRecord(request, reply)))
         unfinished.rename(path)
-        for old in sorted(self._folder.glob("round-*.msgpack"), key=_age_key)[:-MAX_RECORDS]:
+        for old in record_paths(self._folder)[:-MAX_RECORDS]:
             old.unlink(missing_ok=True)
         return path
 
@@ -81,14 +93,26 @@ def read_record(path: Path) -> RoundRecord:
     """Reads a record.
 
     Raises:
-        UnreadableRecord: the file cannot be read, or is no record.
+        UnreadableRecord: the file cannot be read, is no record, or another version wrote it.
     """
     try:
-        return _decoder.decode(path.read_bytes())
+        content = path.read_bytes()
+        version = _header.decode(content).version
+        if version != VERSION:
+            raise UnreadableRecord(
+                f"{path}: a record of version {version} of the format; this Thalweg reads version {VERSION}. "
+                "Use the version of Thalweg that wrote it"
+            )
+        return _decoder.decode(content)
     except OSError as error:
         raise UnreadableRecord(f"{path}: {error.strerror}") from error
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise UnreadableRecord(f"{path}: not the record of a round: {error}") from error
+
+
+def record_paths(folder: Path) -> list[Path]:
+    """The records in a folder, the oldest first."""
+    return sorted(folder.glob("round-*.msgpack"), key=_age_key)
 
 
 def differences(recorded: RoundReply, again: RoundReply) -> list[str]:

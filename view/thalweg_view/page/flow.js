@@ -1,0 +1,103 @@
+// The flow: classes of pods to groups of nodes to nodes. Width is pods, colour is price.
+import { useMemo, useState } from "./vendor/preact-hooks.js";
+import { useData } from "./data.js";
+import { compact, count } from "./format.js";
+import { layFlow } from "./flow-layout.js";
+import { html } from "./html.js";
+import { viridis } from "./colours.js";
+import { Choice, Empty, Problem, Scale, Tip, useSize, useTheme } from "./parts.js";
+import { link } from "./route.js";
+
+const ruler = document.createElement("canvas").getContext("2d");
+
+function widthOf(text) {
+  ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
+
+const SOURCES = [["class", "requests"], ["policy", "policy"], ["queue", "queue"], ["priority", "priority"], ["namespace", "namespace"]];
+const GROUPINGS = [["zone", "zone"], ["rack", "rack"]];
+
+export function Flow() {
+  const [of, setOf] = useState("class");
+  const [by, setBy] = useState("zone");
+  const { data, error, loading } = useData("flow", { of, by });
+  const [box, size] = useSize();
+  useTheme();
+  const laid = useMemo(() => (data && size.width ? layFlow(data, size.width, size.height, widthOf) : null), [data, size]);
+  return html`
+    <div class="tools">
+      <h1>Flow</h1>
+      <${Choice} title="Pods by" value=${of} choices=${SOURCES} choose=${setOf} />
+      <${Choice} title="Nodes by" value=${by} choices=${GROUPINGS} choose=${setBy} />
+      ${laid && !laid.empty ? html`
+        <${Scale} title="price" from=${compact(laid.prices[0])} to=${compact(laid.prices[1])} />
+        <span class="scale"><span class="swatch left" aria-hidden="true"></span> left out</span>
+        <span class="quiet">width: pods</span>` : null}
+    </div>
+    <${Problem} error=${error} loading=${loading} data=${data} />
+    <div class="flow" ref=${box}>
+      ${laid?.empty ? html`<${Empty}>No pod was planned in this round.<//>` : null}
+      ${laid && !laid.empty ? html`<${Picture} laid=${laid} size=${size} />` : null}
+    </div>`;
+}
+
+function Picture({ laid, size }) {
+  const [over, setOver] = useState(null);
+  const [tip, setTip] = useState(null);
+  const lit = over === null ? null : laid.reach(over);
+  const enter = (id) => (event) => {
+    setOver(id);
+    setTip(event.clientX ? { x: event.clientX, y: event.clientY } : null);
+  };
+  const leave = () => {
+    setOver(null);
+    setTip(null);
+  };
+  const keys = (event) => {
+    const next = laid.neighbour(event.target.dataset?.id, event.key);
+    if (!next) return;
+    event.preventDefault();
+    event.currentTarget.querySelector(`[data-id="${CSS.escape(next)}"]`)?.focus();
+  };
+  const told = over === null ? null : laid.find(over);
+  return html`
+    <svg width=${size.width} height=${size.height} viewBox=${`0 0 ${size.width} ${size.height}`} role="group"
+      aria-label=${laid.summary} onKeyDown=${keys} onMouseLeave=${leave}>
+      <defs>
+        <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+          <rect class="hatch-ground" width="6" height="6" /><line class="hatch-line" x1="0" y1="0" x2="0" y2="6" />
+        </pattern>
+      </defs>
+      <g class="links" aria-hidden="true">
+        ${laid.links.map((each) => html`
+          <path key=${each.id} d=${each.path} class=${`link${each.left ? " left" : ""}${lit && !lit.has(each.id) ? " dim" : ""}`}
+            stroke=${each.left ? "url(#hatch)" : viridis(each.part)} stroke-width=${each.width}
+            onMouseEnter=${enter(each.id)} onMouseMove=${enter(each.id)} />`)}
+      </g>
+      <g class="columns" aria-hidden="true">
+        ${laid.columns.map((each) => html`<text x=${each.x} y="14" text-anchor=${each.anchor}>${each.title}</text>`)}
+      </g>
+      ${laid.nodes.map((each, index) => html`<${Block} key=${each.id} node=${each} first=${index === 0} dim=${lit && !lit.has(each.id)} enter=${enter(each.id)} leave=${leave} />`)}
+    </svg>
+    <p class="unseen" role="status">${told && !tip ? told.words.join(", ") : ""}</p>
+    <${Tip} at=${tip && told ? tip : null}>${told?.words.map((line, index) => (index ? html`<div>${line}</div>` : html`<b>${line}</b>`))}<//>`;
+}
+
+function Block({ node, first, dim, enter, leave }) {
+  const open = () => {
+    if (node.opens) window.location.hash = link("pending") + node.opens;
+  };
+  return html`
+    <g class=${`block ${node.kind}${dim ? " dim" : ""}${node.opens ? " opens" : ""}`} tabindex=${first ? 0 : -1} data-id=${node.id}
+      role=${node.opens ? "link" : "img"} aria-label=${node.words.join(", ")} onFocus=${enter} onBlur=${leave}
+      onMouseEnter=${enter} onMouseMove=${enter} onMouseLeave=${leave} onClick=${open}
+      onKeyDown=${(event) => event.key === "Enter" && open()}>
+      <rect x=${node.x0} y=${node.y0} width=${node.x1 - node.x0} height=${Math.max(1, node.y1 - node.y0)}
+        fill=${node.kind === "left" ? "url(#hatch)" : undefined} />
+      ${node.label ? html`
+        <text x=${node.labelX} y=${(node.y0 + node.y1) / 2} dy="0.35em" text-anchor=${node.anchor}>
+          ${node.label} <tspan class="number">${count(node.pods)}</tspan>
+        </text>` : null}
+    </g>`;
+}

@@ -1,0 +1,160 @@
+// The page: what stands around the views, and which round all of them show.
+import { render } from "./vendor/preact.js";
+import { useCallback, useEffect, useMemo, useRef, useState } from "./vendor/preact-hooks.js";
+import { get, hasToken, listen, Refused, setToken, takeTokenFromAddress } from "./api.js";
+import { Shown } from "./data.js";
+import { html } from "./html.js";
+import { link, useRoute } from "./route.js";
+import { Strip } from "./strip.js";
+import { Summary } from "./summary.js";
+import { TokenForm } from "./token.js";
+import { Flow } from "./flow.js";
+import { Gangs } from "./gangs.js";
+import { Nodes } from "./nodes.js";
+import { Pending } from "./pending.js";
+import { Pod } from "./pod.js";
+import { Policies } from "./policies.js";
+import { Rounds } from "./rounds.js";
+import { WhatIf } from "./what-if.js";
+
+const VIEWS = [
+  ["flow", "Flow", Flow],
+  ["nodes", "Nodes", Nodes],
+  ["pending", "Pending", Pending],
+  ["gangs", "Gangs", Gangs],
+  ["policies", "Policies", Policies],
+  ["rounds", "Rounds", Rounds],
+  ["what-if", "What if", WhatIf],
+];
+/** Rounds may come several times a second; people read no faster than this, in milliseconds. */
+const REDRAW = 1000;
+
+function App() {
+  const route = useRoute();
+  const [asking, setAsking] = useState(null);
+  const [overview, setOverview] = useState(null);
+  const [rounds, setRounds] = useState(null);
+  const [problem, setProblem] = useState("");
+  const [stream, setStream] = useState("");
+  const [round, setRound] = useState(0);
+  const [generation, setGeneration] = useState(0);
+  const [session, setSession] = useState(0);
+
+  const refused = useCallback((error) => {
+    if (error instanceof Refused && error.status === 401) setAsking(hasToken() ? error.message : "");
+  }, []);
+
+  const load = useCallback(async () => {
+    try {
+      const [nextOverview, nextRounds] = await Promise.all([get("overview"), get("rounds")]);
+      setOverview(nextOverview);
+      setRounds(nextRounds);
+      setProblem("");
+      setAsking(null);
+    } catch (error) {
+      refused(error);
+      setProblem(error.message);
+    }
+  }, [refused]);
+
+  useEffect(() => {
+    load();
+  }, [load, session, generation]);
+
+  // Updates are taken together: at most one redraw for each REDRAW.
+  const timer = useRef(0);
+  const live = asking === null;
+  useEffect(() => {
+    if (!live) return undefined;
+    const changed = () => {
+      if (timer.current) return;
+      timer.current = setTimeout(() => {
+        timer.current = 0;
+        setGeneration((before) => before + 1);
+      }, REDRAW);
+    };
+    let lost = false;
+    const stop = listen(changed, (state) => {
+      setStream(state);
+      if (state === "live" && lost) changed();
+      lost = state !== "live";
+    });
+    return () => {
+      stop();
+      clearTimeout(timer.current);
+      timer.current = 0;
+    };
+  }, [live, session]);
+
+  // Without a stream, and while a standby or a restart answers, it is asked again.
+  useEffect(() => {
+    if (!problem || asking !== null) return undefined;
+    const again = setTimeout(load, 5000);
+    return () => clearTimeout(again);
+  }, [problem, asking, load, generation]);
+
+  const enter = (value) => {
+    setToken(value);
+    setAsking(null);
+    setProblem("");
+    setSession((before) => before + 1);
+  };
+
+  const isLive = overview?.source === "live";
+  const now = isLive && !round ? Date.now() / 1000 : timeOf(rounds, round) || overview?.round?.time || Date.now() / 1000;
+  const shown = useMemo(
+    () => ({ round, setRound, generation, overview, rounds, now, refused, isLive }),
+    [round, generation, overview, rounds, refused],
+  );
+
+  if (asking !== null) return html`<${TokenForm} problem=${asking} enter=${enter} />`;
+  const [name = "flow", ...parts] = route.parts;
+  const View = name === "pod" ? Pod : VIEWS.find(([each]) => each === name)?.[2] ?? Flow;
+  return html`
+    <${Shown.Provider} value=${shown}>
+      <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
+      <${Header} name=${name} overview=${overview} stream=${stream} />
+      ${problem ? html`<p class="problem banner" role="alert">${problem}</p>` : null}
+      ${overview ? html`<${Summary} /><${Strip} />` : null}
+      <main id="main" tabindex="-1" class=${`view view-${name}`}>
+        ${overview ? html`<${View} key=${name === "pod" ? parts.join("/") : name} parts=${parts} query=${route.query} />` : null}
+      </main>
+    <//>`;
+}
+
+function Header({ name, overview, stream }) {
+  return html`
+    <header>
+      <a class="brand" href=${link("flow")}><img src="icon.svg" alt="" width="24" height="24" />Thalweg</a>
+      <nav aria-label="Views">
+        ${VIEWS.map(([each, title]) => html`
+          <a href=${link(each)} aria-current=${each === name ? "page" : undefined}>${title}</a>`)}
+      </nav>
+      ${overview ? html`<${Source} overview=${overview} stream=${stream} />` : null}
+    </header>`;
+}
+
+const STREAMS = { live: "live", lost: "connection lost, trying again", refused: "not live" };
+
+function Source({ overview, stream }) {
+  const kind = { live: "operator", dump: "dump", record: "recorded rounds" }[overview.source] ?? overview.source;
+  const state = overview.source === "live" ? STREAMS[stream] ?? "connecting" : "";
+  return html`
+    <p class="source" role="status">
+      <span class=${`dot ${overview.source === "live" ? stream : ""}`} aria-hidden="true"></span>
+      ${kind} <b>${overview.name}</b> ${state ? html`<span class="quiet">${state}</span>` : null}
+    </p>`;
+}
+
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("main").focus();
+}
+
+function timeOf(rounds, number) {
+  const at = rounds && number ? rounds.number.indexOf(number) : -1;
+  return at < 0 ? 0 : rounds.time[at];
+}
+
+takeTokenFromAddress();
+render(html`<${App} />`, document.getElementById("app"));

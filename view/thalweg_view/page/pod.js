@@ -1,0 +1,117 @@
+// One pod: what is known of it, why it waits and what would help.
+import { useEffect, useState } from "./vendor/preact-hooks.js";
+import { post } from "./api.js";
+import { useData, useShown } from "./data.js";
+import { age, count } from "./format.js";
+import { html } from "./html.js";
+import { PodLink, Problem } from "./parts.js";
+import { link } from "./route.js";
+import { tryChanges } from "./what-if.js";
+
+export function Pod({ parts }) {
+  const [namespace = "", name = ""] = parts;
+  const { data, error, loading } = useData(`pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
+  return html`
+    <div class="tools"><h1 class="pod"><span class="namespace">${namespace}/</span>${name}</h1>
+      ${data ? html`<span class=${`badge state-${data.state}`}>${data.state}</span>` : null}
+      <a class="back" href=${link("pending")}>All pending pods</a>
+    </div>
+    <${Problem} error=${error} loading=${loading} data=${data} />
+    ${data ? html`
+      <div class="pod-page">
+        <${Facts} pod=${data} />
+        ${data.state === "Waiting" ? html`<${Why} pod=${data.pod} />` : html`<${Placed} pod=${data} />`}
+      </div>` : null}`;
+}
+
+const Fact = ({ name, children }) => html`<div><dt>${name}</dt><dd>${children}</dd></div>`;
+
+function Facts({ pod }) {
+  const { now } = useShown();
+  return html`
+    <dl class="facts card">
+      ${pod.node ? html`<${Fact} name=${pod.state === "Planned" ? "Planned node" : "Node"}>${pod.node}<//>` : null}
+      ${pod.state === "Planned" ? html`<${Fact} name="Price">${count(pod.price)}<//>` : null}
+      ${pod.position ? html`<${Fact} name="Position">${count(pod.position)}<//>` : null}
+      <${Fact} name="Requests">
+        ${Object.entries(pod.requests).map(([resource, value]) => html`<div>${resource}: ${requested(resource, value)}</div>`)}
+        ${Object.keys(pod.requests).length ? null : "none"}
+      <//>
+      <${Fact} name="Priority">${pod.priority}<//>
+      <${Fact} name="Policy">${pod.policy || "none"}<//>
+      ${pod.queue ? html`<${Fact} name="Queue">${pod.queue}<//>` : null}
+      ${pod.gangs.length ? html`<${Fact} name="Gangs">${pod.gangs.join(", ")}<//>` : null}
+      <${Fact} name="Age">${age(pod.created, now)}<//>
+      ${pod.state === "Waiting" ? html`<${Fact} name="Waits">${age(pod.since || pod.created, now)}<//>` : null}
+    </dl>`;
+}
+
+function Placed({ pod }) {
+  return html`
+    <section class="card">
+      ${pod.leaves ? html`<p>It leaves its node: <b class="code">${pod.leaves}</b> ${pod.reason}${pod.leavesTo ? ` Room is reserved on ${pod.leavesTo}.` : ""}</p>` : null}
+      ${pod.state === "Planned" ? html`<p>The round places it on <b>${pod.node}</b> at a price of ${count(pod.price)}.</p>` : null}
+      ${pod.state === "Running" && !pod.leaves ? html`<p>It runs on <b>${pod.node}</b>.</p>` : null}
+      ${pod.victims.length || pod.otherVictims ? html`
+        <h2>Pods that leave for it</h2>
+        <ul>${pod.victims.map((each) => html`<li><${PodLink} pod=${each} /></li>`)}
+          ${pod.otherVictims ? html`<li>${pod.otherVictims} of namespaces that you may not read</li>` : null}</ul>` : null}
+    </section>`;
+}
+
+function Why({ pod }) {
+  const { refused } = useShown();
+  const [state, setState] = useState({ answer: null, error: null, loading: true });
+  useEffect(() => {
+    const abort = new AbortController();
+    post("why", { target: pod }, abort.signal).then(
+      (answer) => setState({ answer, error: null, loading: false }),
+      (error) => {
+        if (error.name === "AbortError") return;
+        refused(error);
+        setState({ answer: null, error, loading: false });
+      },
+    );
+    return () => abort.abort();
+  }, [pod]);
+  const { answer, error, loading } = state;
+  return html`
+    <section class="card why" aria-label="Why it waits" aria-busy=${loading}>
+      <h2>Why it waits</h2>
+      ${loading ? html`<p class="quiet" role="status">Looking for the reason and for fixes…</p>` : null}
+      ${error ? html`<p class="problem" role="alert">${error.message}</p>` : null}
+      ${answer ? html`
+        <p class="headline"><b class="code">${answer.kind}</b> ${answer.text}</p>
+        ${answer.evidence?.length ? html`<ul class="plain">${answer.evidence.map((each) => html`<li>${each}</li>`)}</ul>` : null}
+        ${answer.next ? html`<p class="next">${answer.next}</p>` : null}
+        <${Fixes} fixes=${answer.fixes ?? []} />` : null}
+    </section>`;
+}
+
+function Fixes({ fixes }) {
+  if (!fixes.length) return null;
+  return html`
+    <h2>What would place it</h2>
+    <ol class="fixes">
+      ${fixes.map((fix) => html`
+        <li>
+          <p>${fix.text}</p>
+          <p class="quiet">
+            ${fix.loses.length ? html`Loses: <${Keys} keys=${fix.loses} />` : "Nobody loses."}
+            ${fix.places.length > 1 ? html` Places ${count(fix.places.length)} pods.` : null}
+          </p>
+          <button type="button" onClick=${() => tryChanges(fix.change)}>Ask what if</button>
+        </li>`)}
+    </ol>`;
+}
+
+const Keys = ({ keys }) => html`${keys.slice(0, 5).map((key, index) => html`${index ? ", " : ""}<${PodLink} pod=${key} />`)}${keys.length > 5 ? ` and ${keys.length - 5} more` : ""}`;
+
+const BYTES = /^(memory|ephemeral-storage|hugepages-.*)$/;
+
+function requested(resource, value) {
+  if (resource === "cpu") return value % 1000 ? `${value}m` : count(value / 1000);
+  if (!BYTES.test(resource)) return count(value);
+  const power = Math.min(4, Math.floor(Math.log2(Math.max(1, value)) / 10));
+  return `${Math.round((value / 1024 ** power) * 100) / 100}${["", "Ki", "Mi", "Gi", "Ti"][power]}`;
+}

@@ -1,0 +1,66 @@
+// Policies and the pods that they govern; queues and their shares.
+import { useData } from "./data.js";
+import { compact, count, percent, plural } from "./format.js";
+import { html } from "./html.js";
+import { Bar, Empty, Problem } from "./parts.js";
+
+export function Policies() {
+  const policies = useData("policies");
+  const queues = useData("queues");
+  return html`
+    <div class="tools"><h1>Policies</h1></div>
+    <${Problem} ...${policies} />
+    ${policies.data && !policies.data.policies.length ? html`<${Empty}>No policy governs a pod of this round.<//>` : null}
+    ${policies.data?.policies.length ? html`
+      <div class="cards">${policies.data.policies.map((each) => html`<${Policy} key=${each.name} policy=${each} />`)}</div>` : null}
+    <div class="tools"><h1>Queues and shares</h1></div>
+    <${Problem} ...${queues} />
+    ${queues.data && !queues.data.queues.length ? html`<${Empty}>There are no queues: all pods share the cluster by priority and age.<//>` : null}
+    ${queues.data?.queues.length ? html`<${Queues} queues=${queues.data.queues} />` : null}`;
+}
+
+function Policy({ policy }) {
+  const planned = policy.placed + policy.left;
+  return html`
+    <section class="card" aria-label=${`Policy ${policy.name}`}>
+      <h2>${policy.name} ${policy.delivery ? html`<span class="badge">${policy.delivery}</span>` : null}</h2>
+      <p class="quiet">${policy.selects}</p>
+      <dl class="small">
+        ${policy.running === null ? null : html`<div><dt>Running</dt><dd>${count(policy.running)}</dd></div>`}
+        <div><dt>Waiting</dt><dd>${count(policy.waiting)}</dd></div>
+        <div><dt>Placed</dt><dd>${count(policy.placed)}</dd></div>
+        <div><dt>Left</dt><dd>${count(policy.left)}</dd></div>
+        <div><dt>Price</dt><dd title=${count(policy.price)}>${compact(policy.price)}</dd></div>
+      </dl>
+      ${planned ? html`<${Bar} part=${policy.placed / planned} label=${`${policy.placed} of ${plural(planned, "pod")} placed`} />` : null}
+      ${policy.constraints.length ? html`<ul class="plain">${policy.constraints.map((each) => html`<li>${each}</li>`)}</ul>` : null}
+    </section>`;
+}
+
+function Queues({ queues }) {
+  const depths = new Map();
+  for (const each of queues) depths.set(each.name, each.parent ? (depths.get(each.parent) ?? 0) + 1 : 0);
+  return html`
+    <div class="scroll">
+      <table class="wide">
+        <thead><tr>
+          <th>Queue</th><th class="number">Weight</th><th>Dominant share, fair share marked</th><th class="number">Has</th>
+          <th class="number">Fair</th><th class="number">Borrowed</th><th class="number">Planned pods</th><th class="number">Left</th><th>Problem</th>
+        </tr></thead>
+        <tbody>
+          ${queues.map((each) => html`
+            <tr key=${each.name}>
+              <td class="name"><span style=${{ paddingLeft: `${depths.get(each.name) * 16}px` }}>${each.name}</span></td>
+              <td class="number">${each.weight}</td>
+              <td><${Bar} part=${each.usedShare} tick=${each.fairShare} label=${`has ${percent(each.usedShare)}, fair share ${percent(each.fairShare)}`} /></td>
+              <td class="number">${percent(each.usedShare)}</td>
+              <td class="number">${percent(each.fairShare)}</td>
+              <td class="number">${each.borrowedShare ? percent(each.borrowedShare) : "–"}</td>
+              <td class="number">${count(each.waiting)}</td>
+              <td class="number">${count(each.left)}</td>
+              <td class="text">${each.problem}</td>
+            </tr>`)}
+        </tbody>
+      </table>
+    </div>`;
+}

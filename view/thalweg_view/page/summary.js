@@ -1,0 +1,35 @@
+// The cluster and the round in one line of figures.
+import { useShown } from "./data.js";
+import { compact, count, duration, percent } from "./format.js";
+import { html } from "./html.js";
+
+const Figure = ({ name, value, note, title }) => html`
+  <div class="figure" title=${title}>
+    <dt>${name}</dt>
+    <dd>${value}${note ? html` <small>${note}</small>` : null}</dd>
+  </div>`;
+
+export function Summary() {
+  const { overview, rounds, round } = useShown();
+  const row = rowOf(rounds, round) ?? overview.round;
+  return html`
+    <dl class="summary" aria-label="Cluster and round">
+      <${Figure} name="Nodes" value=${count(overview.nodes)} />
+      <${Figure} name="Running" value=${count(overview.running)} />
+      <${Figure} name="Waiting" value=${count(row ? row.waiting : overview.waiting)} />
+      ${row ? html`
+        <${Figure} name="Placed" value=${count(row.placed)} note=${`in ${duration(row.seconds)}`} />
+        <${Figure} name="Cost" value=${compact(row.cost)} title=${count(row.cost)} />
+        <${Figure} name="Lower bound" value=${compact(row.lowerBound)} title=${count(row.lowerBound)} />
+        <${Figure} name="Gap" value=${percent(row.gap)} note=${row.gap === 0 ? "certified" : ""}
+          title="the part of the cost above the lower bound" />` : null}
+    </dl>`;
+}
+
+/** The row of a round of the timeline's columns; 0: the newest. */
+export function rowOf(rounds, number) {
+  if (!rounds || !rounds.number.length) return null;
+  const at = number ? rounds.number.indexOf(number) : rounds.number.length - 1;
+  if (at < 0) return null;
+  return Object.fromEntries(Object.entries(rounds).filter(([, column]) => Array.isArray(column)).map(([name, column]) => [name, column[at]]));
+}
