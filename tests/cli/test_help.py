@@ -30,6 +30,13 @@ def test_every_command_has_help(name: str, option: str) -> None:
         assert parameter.help or isinstance(parameter.type, click.Choice)
 
 
+def test_the_list_of_commands_is_whole() -> None:
+    """At 80 columns no line of it ends in "..."."""
+    listed = thalweg("--help", columns=80).stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == COMMANDS
+    assert [line for line in listed if line.endswith("...")] == []
+
+
 @pytest.mark.parametrize("name", WITH_INPUT)
 def test_commands_that_take_input_show_examples(name: str) -> None:
     """Lines to copy, each with the command's own name, left as they were written."""

@@ -8,7 +8,7 @@ from thalweg import options
 from thalweg.source import SourceOptions
 
 
-@click.command()
+@click.command(short_help="Say why a pod waits, and what would place it.")
 @click.argument("target", metavar="POD|KIND/NAME")
 @options.source
 @click.option("--no-fixes", is_flag=True,
