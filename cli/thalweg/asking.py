@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -65,7 +65,7 @@ def tell(
         else:
             show(answer)
 
-    _run(_tell(options, question, query, put, watch=watch))
+    run(_tell(options, question, query, put, watch=watch))
 
 
 def read_scenario(options: SourceOptions) -> Scenario:
@@ -76,7 +76,7 @@ def read_scenario(options: SourceOptions) -> Scenario:
         async with opened(options) as source:
             found.append(await source.scenario())
 
-    _run(read())
+    run(read())
     return found[0]
 
 
@@ -102,7 +102,8 @@ async def _tell(
             await asyncio.sleep(WATCH_INTERVAL)
 
 
-def _run(asked: Any) -> None:
+def run(asked: Coroutine[Any, Any, None]) -> None:
+    """Runs a command of a source. An error gives one line and exit code 2, Ctrl-C exit code 130."""
     try:
         asyncio.run(asked)
     except (SourceError, DumpError, ModelError) as error:

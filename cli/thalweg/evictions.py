@@ -7,11 +7,10 @@ from itertools import islice
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning import Eviction
-from thalweg.tables import MAX_ROWS, print_truncated
+from thalweg.tables import MAX_ROWS, print_table, print_truncated
 
 _WHY = {
     EvictionKind.PREEMPTION: "a pod of a higher priority needs its room",
@@ -44,13 +43,17 @@ def print_evictions(console: Console, title: str, evictions: Sequence[Eviction])
     """
     if not evictions:
         return
-    table = Table(title, "NODE", "FOR", "TO", "WHY", box=None, pad_edge=False)
-    for each in islice(evictions, MAX_ROWS):
-        why = f"{each.kind.value}: {each.reason or _WHY[each.kind]}"
-        table.add_row(each.pod.key, each.pod.node, some(each.for_pods) or "-", each.to or "-", why)
-    console.print(table)
+    rows = (
+        (each.pod.key, each.pod.node, some(each.for_pods) or "-", each.to or "-", _why(each))
+        for each in islice(evictions, MAX_ROWS)
+    )
+    print_table(console, (title, "NODE", "FOR", "TO", "WHY"), rows)
     print_truncated(console, len(evictions))
     console.print()
+
+
+def _why(eviction: Eviction) -> str:
+    return f"{eviction.kind.value}: {eviction.reason or _WHY[eviction.kind]}"
 
 
 def some(keys: Sequence[str]) -> str:

@@ -11,9 +11,6 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from flowcore.classes import group
 from flowcore.cluster.assembly import to_snapshot
@@ -34,7 +31,7 @@ from thalweg import evictions
 from thalweg.files import DumpError
 from thalweg.reader import read_dump
 from thalweg.simulate import plan
-from thalweg.tables import MAX_ROWS, print_truncated
+from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
 
 class UnknownPodError(Exception):
@@ -181,34 +178,34 @@ def run_explanation(names: tuple[str, ...], files: tuple[str, ...], output: str)
 
 
 def _print_pods(explanations: Iterator[Explanation], count: int) -> None:
-    console = Console()
+    console = stdout_console()
     if not count:
         console.print("no pod waits")
         return
-    table = Table("POD", "VERDICT", box=None, pad_edge=False)
-    for explanation in islice(explanations, MAX_ROWS):
-        table.add_row(explanation.pod.key, escape(_sentence(explanation)))
-    console.print(table)
+    rows = ((explanation.pod.key, _sentence(explanation)) for explanation in islice(explanations, MAX_ROWS))
+    print_table(console, ("POD", "VERDICT"), rows)
     print_truncated(console, count)
 
 
 def _print_nodes(explanations: Iterator[Explanation]) -> None:
-    console = Console()
+    console = stdout_console()
     for index, explanation in enumerate(explanations):
         if index:
             console.print()
-        console.print(f"{explanation.pod.key}: {_sentence(explanation)}", markup=False, highlight=False)
-        table = Table("NODE", "FITS", "FILTER", "REASON", box=None, pad_edge=False)
+        console.print(f"{explanation.pod.key}: {_sentence(explanation)}", markup=False)
         nodes = explanation.verdicts.table.nodes
-        for row, node in enumerate(nodes[:MAX_ROWS]):
-            filter_name, reason = explanation.verdicts.of_node(row)
-            table.add_row(node.name, "no" if filter_name else "yes", filter_name, escape(reason))
         if nodes:
-            console.print(table)
+            print_table(console, ("NODE", "FITS", "FILTER", "REASON"), _node_rows(explanation.verdicts))
         print_truncated(console, len(nodes))
         if explanation.nobody_leaves:
             console.print(f"no running pod would leave for it: {explanation.nobody_leaves}", markup=False)
         evictions.print_evictions(console, "WOULD LEAVE", explanation.evictions)
+
+
+def _node_rows(verdicts: Verdicts) -> Iterator[tuple[str, ...]]:
+    for row, node in enumerate(verdicts.table.nodes[:MAX_ROWS]):
+        filter_name, reason = verdicts.of_node(row)
+        yield node.name, "no" if filter_name else "yes", filter_name, reason
 
 
 def _sentence(explanation: Explanation) -> str:

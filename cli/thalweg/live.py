@@ -7,21 +7,24 @@ token: then a short-lived one of a service account is asked for, and the operato
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
+import click
 import msgspec
 from thalweg_operator.api.client import ApiClient, api_path, connect
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.errors import ConnectionLost, Refused
 
 from flowcore.scenario import Scenario
-from flowcore.scenario.saved import read_state
+from thalweg.cluster_listing import list_objects
 from thalweg.kubeconfig import users_kubeconfig
 from thalweg.live_service import ServiceAddress, find_service
 from thalweg.logs import set_up_logging
 from thalweg.option_types import NamespacedName
+from thalweg.reader import read_listing
 from thalweg.source import Question, SourceError, SourceOptions
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
@@ -69,6 +72,8 @@ class LiveSource:
         self._client, self._options, self._where = client, options, where
         self.namespace = options.namespace or client.credentials.namespace
         self._service: ServiceAddress | None = None
+        #: Token of the service account, and until when it is shown, by the clock of time.monotonic().
+        self._lent: tuple[str, float] = ("", 0.0)
 
     async def ask(self, question: Question[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
@@ -85,9 +90,16 @@ class LiveSource:
             ) from error
 
     async def scenario(self) -> Scenario:
-        """See ``Source``."""
-        lines = (await self._request("GET", "state")).decode().rstrip("\n").split("\n")
-        return read_state(lines)
+        """See ``Source``. The API server lists the objects: the caller's own rights decide what is read."""
+        try:
+            listing = await list_objects(self._client)
+        except ConnectionLost as error:
+            raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
+        scenario = read_listing(listing.objects, self._where)
+        scenario.warnings += listing.warnings
+        for warning in scenario.warnings:
+            click.echo(f"Warning: {warning}", err=True)
+        return scenario
 
     async def _request(
         self, method: str, operation: str, *, body: bytes | None = None, params: Mapping[str, str] | None = None
@@ -114,7 +126,12 @@ class LiveSource:
                 raise SourceError(f"--token-file {file} cannot be read: {error}") from error
         if self._options.service_account is None and (token := await self._client.token()):
             return token
-        return await self._account_token(self._options.service_account or NamespacedName(service.namespace, VIEWER))
+        token, until = self._lent
+        if time.monotonic() >= until:
+            account = self._options.service_account or NamespacedName(service.namespace, VIEWER)
+            token, until = await self._account_token(account), time.monotonic() + _TOKEN_LIFE / 2
+            self._lent = token, until
+        return token
 
     async def _account_token(self, account: NamespacedName) -> str:
         wanted = {

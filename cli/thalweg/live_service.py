@@ -8,12 +8,17 @@ from typing import Final
 import msgspec
 from thalweg_operator.api.client import ApiClient, api_path
 from thalweg_operator.api.json_reading import JsonReader
+from thalweg_operator.errors import Refused
 
 from thalweg.option_types import NamespacedName
 from thalweg.source import SourceError
 
 #: Labels that the chart gives the Service.
 SELECTOR: Final = "app.kubernetes.io/name=thalweg,app.kubernetes.io/component=view"
+
+#: The Service of a release named as the documentation does, and its port.
+_CHARTS: Final = NamespacedName("thalweg-system", "thalweg-view")
+_CHARTS_PORT: Final = 443
 
 
 class _Metadata(msgspec.Struct):
@@ -67,17 +72,23 @@ class ServiceAddress:
 
 
 async def find_service(client: ApiClient, named: NamespacedName | None) -> ServiceAddress:
-    """The Service of this name, or the one with the chart's labels.
+    """The Service of this name, or the one with the chart's labels; as the chart makes it for who may not read it.
 
     Raises:
         SourceError: there is none, or more than one.
         Refused: the API server does not say.
         ConnectionLost: it does not answer.
     """
-    if named is not None:
-        path = api_path("/api/v1/namespaces", named.namespace, "services", named.name)
-        return _address(_one.read(await client.request("GET", path)))
-    found = _many.read(await client.request("GET", "/api/v1/services", params={"labelSelector": SELECTOR})).items
+    try:
+        if named is not None:
+            path = api_path("/api/v1/namespaces", named.namespace, "services", named.name)
+            return _address(_one.read(await client.request("GET", path)))
+        found = _many.read(await client.request("GET", "/api/v1/services", params={"labelSelector": SELECTOR})).items
+    except Refused as error:
+        if error.status != 403:
+            raise
+        # Who may use the proxy need not be allowed to read Services.
+        return ServiceAddress(*(named or _CHARTS), _CHARTS_PORT, secure=True)
     if not found:
         raise SourceError(
             f"no Service has the labels {SELECTOR}: install the chart with view.enabled=true, name the Service with "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from importlib.metadata import version
 
 import click
@@ -10,16 +11,31 @@ from thalweg.commands.certificates import certificates
 from thalweg.commands.demo import demo
 from thalweg.commands.doctor import doctor
 from thalweg.commands.explain import explain
+from thalweg.commands.plan import plan
 from thalweg.commands.replay import replay
 from thalweg.commands.run import run
 from thalweg.commands.scheduler_config import scheduler_config
 from thalweg.commands.simulate import simulate
+from thalweg.commands.status import status, top
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
 from thalweg.commands.view import view
+from thalweg.commands.what_if import what_if
+from thalweg.commands.why import why
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Program(click.Group):
+    """A group of commands. Ctrl-C ends each with exit code 130, as shells count it; click's own would be 1."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(128 + signal.SIGINT)
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("thalweg"), prog_name="thalweg")
 def main() -> None:
     """Thalweg, a Kubernetes scheduler that plans all waiting pods at once.
@@ -30,6 +46,8 @@ def main() -> None:
       kubectl get nodes,pods,namespaces -A -o json > now.json      (thalweg simulate --help: storage, policies, gangs)
       thalweg simulate -f now.json                   plan the pending pods of your cluster
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
+      thalweg what-if -f now.json --drain worker-3   see what a change would do to the plan
+      thalweg why shop/cart-0 -f now.json            say why one pod waits, and what would place it
       thalweg up                                     start a local control plane
       thalweg run --kubeconfig ~/.kube/config        run the operator
       thalweg doctor --kubeconfig ~/.kube/config     check the installation in a cluster
@@ -41,10 +59,15 @@ main.add_command(certificates)
 main.add_command(demo)
 main.add_command(doctor)
 main.add_command(explain)
+main.add_command(plan)
 main.add_command(replay)
 main.add_command(run)
 main.add_command(scheduler_config)
 main.add_command(simulate)
+main.add_command(status)
+main.add_command(top)
 main.add_command(uninstall)
 main.add_command(up)
+main.add_command(what_if)
 main.add_command(view)
+main.add_command(why)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import click
+
+from flowcore.api.kinds import POLICY, QUEUE
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
@@ -31,10 +35,47 @@ def read_dump(files: tuple[str, ...]) -> Scenario:
     reader = _Reader()
     for name in files:
         reader.read_file(name)
-    scenario = reader.dump()
+    return _checked(reader.dump())
+
+
+def read_listing(objects: Iterable[dict[str, Any]], shown: str) -> Scenario:
+    """A scenario of the objects that an API server lists.
+
+    Args:
+        objects: each with its kind and version.
+        shown: what names the API server in messages.
+
+    Raises:
+        DumpError: an object does not match its kind, or there is no node.
+    """
+    reader = _Reader()
+    reader.read_objects(objects, shown)
+    return _checked(reader.dump())
+
+
+def _checked(scenario: Scenario) -> Scenario:
     if problem := unknown_namespace(scenario):
         raise DumpError(problem)
     return scenario
+
+
+def read_objects(name: str) -> list[dict[str, Any]]:
+    """The objects of one file that plans depend on, validated; policies and queues with the defaults of their schema.
+
+    Warnings about the others go to standard error.
+
+    Raises:
+        DumpError: the file cannot be read, or an object does not match its kind.
+    """
+    reader = _Reader()
+    found = reader.read_file(name)
+    for warning in reader.skip_warnings():
+        click.echo(f"Warning: {warning}", err=True)
+    if not found:
+        raise DumpError(f"{display_name(name)}: contains no object that plans depend on")
+    return [
+        each | {"spec": checked_spec(each)} if each["kind"] in (POLICY.kind, QUEUE.kind) else each for each in found
+    ]
 
 
 class _Reader:
@@ -49,15 +90,19 @@ class _Reader:
         self._skipped: Counter[str] = Counter()
         self._first_seen_in: dict[str, str] = {}
 
-    def read_file(self, name: str) -> None:
-        """Reads all objects of a file."""
+    def read_file(self, name: str) -> list[dict[str, Any]]:
+        """Reads all objects of a file; returns those of kinds that are read, none of a saved state."""
         file, text = display_name(name), read_text(name)
         if is_saved_state(text):
             self._read_state(file, text)
-            return
+            return []
+        return self.read_objects(parse_objects(text, file), file)
+
+    def read_objects(self, objects: Iterable[dict[str, Any]], file: str) -> list[dict[str, Any]]:
+        """Reads the objects of a file; returns those of kinds that are read."""
         here: dict[_Key, dict[str, Any]] = {}
         replaced: dict[str, list[str]] = {}
-        for item in parse_objects(text, file):
+        for item in objects:
             kind, group = item["kind"], api_group(item)
             _check_is_object(item, file)
             if unread := unread_kind(item):
@@ -81,6 +126,7 @@ class _Reader:
         for kind, names in replaced.items():
             which = f"{kind} {names[0]} replaces" if len(names) == 1 else f"{len(names)} {kind} objects replace"
             self._dump.warnings.append(f"{file}: {which} the version of an earlier file")
+        return [*here.values()]
 
     def _read_state(self, file: str, text: str) -> None:
         """Reads what ``thalweg run --dump-directory`` wrote."""
@@ -103,10 +149,14 @@ class _Reader:
             raise DumpError(f"{', '.join(self._files)}: no Node found. Dump the cluster with: {DUMP_COMMAND}")
         dump.gaps += self._objects.resolve_priorities()
         dump.warnings += self._objects.warnings
+        dump.warnings += self.skip_warnings()
+        return dump
+
+    def skip_warnings(self) -> Iterator[str]:
+        """Sentences about objects that plans do not depend on."""
         for kind, count in sorted(self._skipped.items()):
             which = f"{count} {kind} {'object' if count == 1 else 'objects'}"
-            dump.warnings.append(f"{which} ignored, such as {self._first_seen_in[kind]}: {why_ignored(kind)}")
-        return dump
+            yield f"{which} ignored, such as {self._first_seen_in[kind]}: {why_ignored(kind)}"
 
     def _put(self, item: dict[str, Any], shown: str) -> None:
         try:

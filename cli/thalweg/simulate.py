@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from itertools import islice
@@ -14,20 +15,18 @@ from typing import Any
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from flowcore.classes import group
-from flowcore.cluster.snapshot import Snapshot
 from flowcore.explain import node_reasons
 from flowcore.planning import Placement
 from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
+from flowcore.scenario.comparison import Comparison, compare_one_by_one
 from thalweg import evictions
 from thalweg.files import DumpError
+from thalweg.print_comparison import print_comparison
 from thalweg.reader import read_dump
-from thalweg.tables import MAX_ROWS, print_truncated
+from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 from thalweg_cost_models import find_models
-
-_UNGOVERNED = "no policy governs it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +41,35 @@ def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Coll
     started = time.perf_counter()
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
         found = plan_scenario(scenario, now, find_models().usable, reschedule=reschedule, only=only)
-    return Simulation(found.result, found.before, found.skipped, found.gaps, found.warnings, time.perf_counter() - started)
+    return Simulation(
+        found.result, found.before, found.skipped, found.gaps, found.warnings, time.perf_counter() - started
+    )
 
 
-def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, Any]:
+def compare(scenario: Scenario, simulation: Simulation) -> Comparison:
+    """The plan beside the same pods one by one, with the installed cost models."""
+    with redirect_stdout(sys.stderr):
+        return compare_one_by_one(scenario, simulation, find_models().usable)
+
+
+def as_json(simulation: Simulation, warnings: Sequence[str] = (), *, nodes: bool = False) -> dict[str, Any]:
     """The output of ``-o json``.
 
     Args:
         simulation: the plan.
         warnings: sentences about the files.
+        nodes: with the reason of each node for each pending pod.
     """
     result = simulation.result
-    nodes: dict[str, dict[str, str]] = {}
-    for pod_group in group([unplaced.pod for unplaced in result.unplaced], result.after.pod_index):
-        reasons = node_reasons(pod_group.pod_class, result.after, pod_group.signature)
-        nodes.update(dict.fromkeys((pod.key for pod in pod_group.pods), reasons))
-    pending: dict[str, Any] = {
-        unplaced.pod.key: {"reason": unplaced.reason, "nodes": nodes[unplaced.pod.key]} for unplaced in result.unplaced
-    }
-    names = [node.name for node in result.after.table.nodes]
-    # Pods with a victim may use the victim's node only: all nodes get the reason of the pod.
-    with_victim = {unplaced.pod.key: unplaced.reason for unplaced in result.unplaced if unplaced.pod.victim is not None}
-    for key, reason in (simulation.skipped | with_victim).items():
-        pending[key] = {"reason": reason, "nodes": dict.fromkeys(names, reason)}
+    waits = simulation.skipped | {unplaced.pod.key: unplaced.reason for unplaced in result.unplaced}
+    pending: dict[str, Any] = {key: {"reason": reason} for key, reason in waits.items()}
+    if nodes:
+        for key, by_node in _reasons_by_node(simulation):
+            pending[key]["nodes"] = by_node
     return {
         "placements": {placement.pod.key: placement.node for placement in result.placements},
         "pending": pending,
+        "reasons": dict(Counter(waits.values()).most_common()),
         "evictions": evictions.as_json(result.evictions),
         "proposals": evictions.as_json(result.proposals),
         "cost": result.cost,
@@ -80,52 +82,78 @@ def as_json(simulation: Simulation, warnings: Sequence[str] = ()) -> dict[str, A
     }
 
 
-def run_simulation(files: tuple[str, ...], output: str, *, reschedule: bool) -> None:
+def _reasons_by_node(simulation: Simulation) -> Iterator[tuple[str, msgspec.Raw]]:
+    """Key of each pending pod, and node -> reason as JSON. Equal pods share it: it is as large as the cluster."""
+    result = simulation.result
+    # Pods with a victim may use the victim's node only, and pods that are skipped none: all nodes get their reason.
+    own = simulation.skipped | {each.pod.key: each.reason for each in result.unplaced if each.pod.victim is not None}
+    names = [node.name for node in result.after.table.nodes]
+    same = {reason: _encoded(dict.fromkeys(names, reason)) for reason in set(own.values())}
+    yield from ((key, same[reason]) for key, reason in own.items())
+    others = [unplaced.pod for unplaced in result.unplaced if unplaced.pod.key not in own]
+    for pod_group in group(others, result.after.pod_index):
+        reasons = _encoded(node_reasons(pod_group.pod_class, result.after, pod_group.signature))
+        yield from ((pod.key, reasons) for pod in pod_group.pods)
+
+
+def _encoded(reasons: dict[str, str]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(reasons))
+
+
+def run_simulation(
+    files: tuple[str, ...], output: str, *, reschedule: bool, with_comparison: bool, nodes: bool
+) -> None:
     """Reads the files, plans and prints. An unreadable file gives one line of error and exit code 2."""
     try:
         dump = read_dump(files)
     except DumpError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    waiting = len(dump.waiting())
     if sys.stderr.isatty():
-        click.echo(f"planning {waiting} pending pods on {len(dump.cluster.nodes)} nodes ...", err=True)
+        pods, on = counted(len(dump.waiting()), "pending pod"), counted(len(dump.cluster.nodes), "node")
+        click.echo(f"planning {pods} on {on} ...", err=True)
     simulation = plan(dump, time.time(), reschedule=reschedule)
+    comparison = compare(dump, simulation) if with_comparison else None
     warnings = [*dump.warnings, *simulation.warnings, *simulation.gaps]
     for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)
     if output == "json":
-        click.echo(msgspec.json.encode(as_json(simulation, warnings)))
+        added = {} if comparison is None else {"comparison": comparison}
+        click.echo(msgspec.json.encode(as_json(simulation, warnings, nodes=nodes) | added))
         return
-    _print(simulation, simulation.result.after)
+    console = stdout_console()
+    if comparison is None:
+        _print(console, simulation)
+    else:
+        print_comparison(console, comparison)
+    console.print(_closing_line(simulation))
 
 
-def _print(simulation: Simulation, after: Snapshot) -> None:
-    console, result = Console(), simulation.result
+def _print(console: Console, simulation: Simulation) -> None:
+    result = simulation.result
     if result.placements:
-        table = Table("POD", "NODE", "COST", box=None, pad_edge=False)
-        for placement in result.placements[:MAX_ROWS]:
-            table.add_row(placement.pod.key, _where(placement), str(placement.price))
-        console.print(table)
+        rows = ((each.pod.key, _where(each), str(each.price)) for each in result.placements[:MAX_ROWS])
+        print_table(console, ("POD", "NODE", "COST"), rows)
         print_truncated(console, len(result.placements))
         console.print()
-    pending = {**simulation.skipped, **{unplaced.pod.key: unplaced.reason for unplaced in result.unplaced}}
+    pending = simulation.skipped | {unplaced.pod.key: unplaced.reason for unplaced in result.unplaced}
     if pending:
-        table = Table("PENDING", "REASON", box=None, pad_edge=False)
-        for key, reason in islice(pending.items(), MAX_ROWS):
-            table.add_row(key, reason)
-        console.print(table)
+        print_table(console, ("PENDING", "REASON"), islice(pending.items(), MAX_ROWS))
         print_truncated(console, len(pending))
         console.print()
     evictions.print_evictions(console, "LEAVES", result.evictions)
     evictions.print_evictions(console, "WOULD LEAVE", result.proposals)
-    nodes = f"{len(after.table.nodes)} nodes"
-    leaving = f"{len(result.evictions)} evicted, " if result.evictions else ""
+
+
+def _closing_line(simulation: Simulation) -> str:
+    result = simulation.result
+    on = counted(len(result.after.table.nodes), "node")
+    leaving = f"{len(result.evictions):,} evicted, " if result.evictions else ""
+    pending = len(simulation.skipped) + len(result.unplaced)
     if not result.placements and not pending:
-        console.print(f"{leaving}no pending pods on {nodes}")
-        return
-    console.print(
-        f"{len(result.placements)} placed, {leaving}{len(pending)} pending on {nodes}; "
+        return f"{leaving}no pending pods on {on}"
+    return (
+        f"{len(result.placements):,} placed, {leaving}{pending:,} pending on {on}; "
         f"{_proof(simulation)}, {simulation.seconds:.3f} s"
     )
 

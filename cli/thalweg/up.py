@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from thalweg_controlplane.certificates import Authority
@@ -15,9 +15,13 @@ from thalweg_controlplane.cluster import ControlPlane
 from thalweg_controlplane.components import SCHEDULER
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.up import serve
+from thalweg_controlplane.work_folders import work_folder
 
 from thalweg.crds import custom_resource_definitions, gate_admission
+from thalweg.files import DumpError
 from thalweg.scheduler_config import SchedulerConfig
+from thalweg.up_nodes import made_up_nodes, nodes_of_dump
+from thalweg.up_report import reporting
 
 _LOOPBACK = "127.0.0.1"
 
@@ -71,13 +75,23 @@ spec:
 """
 
 
-def run_up(nodes: int) -> None:
-    """Serves until Ctrl-C. A failure gives one line of error and exit code 1."""
-    with tempfile.TemporaryDirectory(prefix="thalweg-certificates-") as folder:
-        _serve(nodes, Path(folder))
+def run_up(count: int, dumps: tuple[str, ...]) -> None:
+    """Serves until Ctrl-C. A failure gives one line of error and exit code 1; an unreadable dump gives 2.
+
+    Args:
+        count: of made-up nodes, where there is no dump.
+        dumps: files with the nodes to simulate.
+    """
+    try:
+        nodes = nodes_of_dump(dumps) if dumps else made_up_nodes(count)
+    except DumpError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    with work_folder("thalweg-certificates-") as folder:
+        _serve(nodes, folder)
 
 
-def _serve(nodes: int, folder: Path) -> None:
+def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
     port, extender = _free_port(), f"{_LOOPBACK}:{_free_port()}"
     authority = Authority(folder, "ca")
     ours, theirs = authority.server("thalweg", _LOOPBACK), authority.client(SCHEDULER)
@@ -110,21 +124,20 @@ def _serve(nodes: int, folder: Path) -> None:
         )
 
     try:
-        asyncio.run(
-            serve(
-                lambda line: click.echo(line, err=True),
-                nodes=nodes,
-                crds=[*custom_resource_definitions(), *gate_admission()],
-                scheduler_config=str(config),
-                start_operator=operator,
-                try_these=try_these,
+        with reporting() as report:
+            asyncio.run(
+                serve(
+                    report,
+                    nodes=nodes,
+                    crds=[*custom_resource_definitions(), *gate_admission()],
+                    scheduler_config=str(config),
+                    start_operator=operator,
+                    try_these=try_these,
+                )
             )
-        )
     except ControlPlaneError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def _free_port() -> int:

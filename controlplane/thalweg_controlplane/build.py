@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from thalweg_controlplane.cache import Report, build_once, cache_root
+from thalweg_controlplane.cache import Report, Step, build_once, cache_root
 from thalweg_controlplane.programs import GoProgram, build_program
 from thalweg_controlplane.toolchain import BuildProgress, clock, find_go, go_environment, run_go
 
@@ -49,7 +49,8 @@ def find_or_build(report: Report) -> Binaries:
         go, environment = find_go(), go_environment()
         report(
             f"building Kubernetes {KUBERNETES_VERSION} and KWOK {KWOK.version} from source with {go}: "
-            f"the first time takes 6 to 15 minutes on two cores; the result is kept in {cache_root() / key}"
+            f"the first time takes 6 to 15 minutes on two cores; the result is kept in {cache_root() / key}. "
+            "Go also fills its own cache with about 3.5 GB; `go clean -cache -modcache` empties it"
         )
         # A copy: an installed package may be read-only, and a checkout should not get Go's temporary files.
         shutil.copytree(_SOURCES, sources / "controlplane")
@@ -78,7 +79,13 @@ def _build_controlplane(go: Path, sources: Path, output: Path, environment: Mapp
         cwd=sources,
         environment=environment,
         on_line=needed,
-        every_ten_seconds=lambda seconds: report(f"fetching Go modules: {needed.fetched} so far, {clock(seconds)}"),
+        every_few_seconds=lambda seconds: report(
+            Step(
+                "fetching Go modules",
+                f"fetching Go modules: {needed.fetched} so far, {clock(seconds)}",
+                needed.fetched,
+            )
+        ),
     )
     compiled = BuildProgress()
     seconds = run_go(
@@ -86,8 +93,13 @@ def _build_controlplane(go: Path, sources: Path, output: Path, environment: Mapp
         cwd=sources,
         environment=environment,
         on_line=compiled,
-        every_ten_seconds=lambda seconds: report(
-            f"compiled {compiled.packages:,} of at most {needed.packages:,} packages, {clock(seconds)}"
+        every_few_seconds=lambda seconds: report(
+            Step(
+                "compiling Kubernetes",
+                f"compiled {compiled.packages:,} of at most {needed.packages:,} packages, {clock(seconds)}",
+                compiled.packages,
+                needed.packages,
+            )
         ),
     )
     report(f"built the control plane in {clock(seconds)}")

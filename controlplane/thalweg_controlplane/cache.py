@@ -7,10 +7,31 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Self, TypeAlias
+
+
+class Step(str):
+    """A line of progress that also says how far the work is.
+
+    Attributes:
+        what: the work, for a progress bar.
+        done: how much of it is done.
+        total: how much it is at most; 0: unknown.
+    """
+
+    __slots__ = ("done", "total", "what")
+    what: str
+    done: int
+    total: int
+
+    def __new__(cls, what: str, line: str, done: int, total: int = 0) -> Self:
+        made = super().__new__(cls, line)
+        made.what, made.done, made.total = what, done, total
+        return made
+
 
 Report: TypeAlias = Callable[[str], None]
-"""Takes one line of progress for people."""
+"""Takes one line of progress for people, every few seconds a `Step`."""
 
 
 def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
@@ -37,6 +58,8 @@ def build_once(name: str, what: str, build: Callable[[Path, Path], None], report
     if not (root / name).exists():
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root / f"{name}.lock", what, report):
+            for left in root.glob(f"{name}.*/"):  # of a build that was killed
+                shutil.rmtree(left, ignore_errors=True)
             # Another process may have built it while this one waited for the lock.
             if not (root / name).exists():
                 _build(root, name, build)

@@ -1,10 +1,8 @@
 """A control plane on loopback. Tests can kill and restart its components."""
 
 import asyncio
-import shutil
 import socket
 import ssl
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -29,6 +27,7 @@ from thalweg_controlplane.components import (
 )
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.processes import Child, until_ready
+from thalweg_controlplane.work_folders import WorkFolder
 
 _READY_SECONDS: Final = 120.0
 """A few seconds are usual; the rest is for busy machines."""
@@ -39,7 +38,8 @@ class ControlPlane:
 
     `async with ControlPlane(binaries) as plane:` enters when all components are ready. The components are named `etcd`,
     `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` and `kwok`. Each keeps its port until the plane stops,
-    and writes `<name>.log` into the workdir. A given workdir is kept; a temporary workdir is removed.
+    and writes `<name>.log` into the workdir. A given workdir is kept, a temporary one removed
+    (`WorkFolder`).
     `scheduler_config` is a KubeSchedulerConfiguration in which `{kubeconfig}`, quoted or not, stands for the path.
     `audit` makes the API server write `audit_log`; `scheduler_gates` are feature gates of kube-scheduler.
     Raises ComponentFailed when a component does not become ready.
@@ -72,12 +72,17 @@ class ControlPlane:
         ]
         self._scheduler_config = scheduler_config
         self._features = Features(controller_manager, audit, tuple(scheduler_gates))
+        self._temporary: WorkFolder | None = None
         self._layout: Layout | None = None
         self._children: dict[str, Child] = {}
 
     async def __aenter__(self) -> Self:
-        workdir = self._given_workdir or Path(tempfile.mkdtemp(prefix="thalweg-"))
-        workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._given_workdir is None:
+            self._temporary = WorkFolder("thalweg-plane-")
+            workdir = self._temporary.path
+        else:
+            workdir = self._given_workdir
+            workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._layout = layout = Layout(workdir.resolve(), _free_ports())
         try:
             layout.prepare(self._binaries, self._scheduler_config)
@@ -185,9 +190,9 @@ class ControlPlane:
         for children in [clients, *reversed(servers)]:
             await asyncio.gather(*(child.stop() for child in children))
         self._children.clear()
-        layout, self._layout = self._layout, None
-        if layout is not None and self._given_workdir is None:
-            shutil.rmtree(layout.workdir, ignore_errors=True)
+        self._layout = None
+        if self._temporary is not None:
+            self._temporary.remove()
 
     @property
     def _open(self) -> Layout:

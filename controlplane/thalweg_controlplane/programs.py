@@ -1,10 +1,10 @@
 """Programs of public Go modules, built at a fixed version. Only Go modules are downloaded, by the `go` tool."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from thalweg_controlplane.cache import Report
+from thalweg_controlplane.cache import Report, Step
 from thalweg_controlplane.toolchain import BuildProgress, clock, run_go
 
 
@@ -32,28 +32,33 @@ def build_program(
 ) -> None:
     """Builds the executable `program.name` in the folder `output`. `sources` is an empty folder to work in.
 
-    `report` gets a line about every ten seconds, and one at the end. Raises BuildError.
+    `report` gets a `Step` about every ten seconds, and one at the end. Raises BuildError.
     """
-    fetched, compiled = BuildProgress(), BuildProgress()
+    fetched, needed, compiled = BuildProgress(), BuildProgress(), BuildProgress()
     what = f"{program.name} {program.version}"
 
-    # A module of its own, not `go install`: that refuses modules that replace others in their go.mod.
-    def prepare(*words: str) -> float:
-        return run_go(
-            [go, *words],
-            cwd=sources,
-            environment=environment,
-            on_line=fetched,
-            every_ten_seconds=lambda seconds: report(f"{what}: {fetched.fetched} Go modules fetched, {clock(seconds)}"),
-        )
+    def say(seconds: float) -> None:
+        line = f"{what}: {fetched.fetched} Go modules fetched, {clock(seconds)}"
+        report(Step(f"fetching Go modules of {program.name}", line, fetched.fetched))
 
+    def say_compiled(seconds: float) -> None:
+        done, most = compiled.packages, needed.packages
+        line = f"{what}: compiled {done:,} of at most {most:,} packages, {clock(seconds)}"
+        report(Step(f"compiling {program.name}", line, done, most))
+
+    # A module of its own, not `go install`: that refuses modules that replace others in their go.mod.
+    def prepare(*words: str, on_line: Callable[[str], None] = fetched) -> float:
+        return run_go([go, *words], cwd=sources, environment=environment, on_line=on_line, every_few_seconds=say)
+
+    tags = f"-tags={program.tags}"
     seconds = prepare("mod", "init", "program") + prepare("get", f"{program.package}@{program.version}")
-    flags = ["-v", "-trimpath", f"-tags={program.tags}", f"-ldflags=-s -w {program.ldflags}"]
+    seconds += prepare("list", "-deps", tags, program.package, on_line=needed)
+    flags = ["-v", "-trimpath", tags, f"-ldflags=-s -w {program.ldflags}"]
     seconds += run_go(
         [go, "build", *flags, "-o", output / program.name, program.package],
         cwd=sources,
         environment=environment,
         on_line=compiled,
-        every_ten_seconds=lambda seconds: report(f"{what}: compiled {compiled.packages:,} packages, {clock(seconds)}"),
+        every_few_seconds=say_compiled,
     )
     report(f"built {what} in {clock(seconds)}")

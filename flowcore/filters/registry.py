@@ -60,6 +60,13 @@ PORTS = Filter(
     state=lambda snapshot: snapshot.ports,
 )
 
+RESOURCES = Filter(
+    node_resources_fit.NAME,
+    lambda pod_class, _signature, _snapshot: node_resources_fit.reads(pod_class),
+    lambda pod_class, _signature, snapshot: node_resources_fit.rejections(pod_class, snapshot),
+    state=lambda snapshot: snapshot.used,
+)
+
 RUNNING_TERMS = Filter(
     inter_pod_affinity.NAME,
     lambda _class, signature, snapshot: inter_pod_affinity.reads(signature, snapshot.pod_index),
@@ -114,12 +121,7 @@ IN_ORDER = (
         lambda pod_class, _signature, snapshot: node_affinity.rejections(pod_class, snapshot.table),
     ),
     PORTS,
-    Filter(
-        node_resources_fit.NAME,
-        lambda pod_class, _signature, _snapshot: node_resources_fit.reads(pod_class),
-        lambda pod_class, _signature, snapshot: node_resources_fit.rejections(pod_class, snapshot),
-        state=lambda snapshot: snapshot.used,
-    ),
+    RESOURCES,
     *(_of_volumes(name) for name in volume_filters.NAMES),
     Filter(
         pod_topology_spread.NAME,

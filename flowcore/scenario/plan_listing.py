@@ -72,7 +72,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         observed: pods of policies with delivery Observe that another scheduler placed, with the planned node.
-        hidden: waiting pods that the asker may not see.
+        hidden: number of waiting pods that the asker may not see; 0 where one namespace is asked for.
         nodes: number of nodes that were planned for.
         cost, lower_bound: of the whole plan, of pods that are not listed too.
         certified: whether no plan costs less.
@@ -109,7 +109,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
         placed=[
             PlannedPod(
                 each.pod.key,
-                each.node,
+                context.node(each.node),
                 each.price,
                 _named(each.victims, context),
                 _shown(policies[each.pod.key].name),
@@ -131,7 +131,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
             and query.namespace in ("", _namespace(each.pod))
             and query.policy in ("", each.policy)
         ],
-        hidden=sum(not context.may_name(key) for key in policies),
+        hidden=0 if query.namespace else sum(not context.may_name(key) for key in policies),
         nodes=len(scenario.cluster.nodes),
         cost=plan.result.cost,
         lower_bound=plan.result.lower_bound,
@@ -142,9 +142,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
 
 def _listed(query: PlanQuery, context: AnswerContext, policy_of: Callable[[str], str]) -> Callable[[str], bool]:
     return lambda key: (
-        context.may_name(key)
-        and query.namespace in ("", _namespace(key))
-        and query.policy in ("", policy_of(key))
+        context.may_name(key) and query.namespace in ("", _namespace(key)) and query.policy in ("", policy_of(key))
     )
 
 
@@ -154,9 +152,7 @@ def _leaving(plan: ScenarioPlan, query: PlanQuery, context: AnswerContext) -> li
         return any(context.may_name(key) and query.namespace in ("", _namespace(key)) for key in keys)
 
     return [
-        LeavingPod(
-            context.name(each.pod.key), each.pod.node, each.kind.value, _named(each.for_pods, context), each.to
-        )
+        LeavingPod(context.name(each.pod.key), each.pod.node, each.kind.value, _named(each.for_pods, context), each.to)
         for each in plan.result.evictions
         if concerns(each)
     ]

@@ -144,8 +144,12 @@ def answer_what_if(scenario: Scenario, query: WhatIfQuery, context: AnswerContex
 
 
 def outcome(scenario: Scenario, context: AnswerContext) -> Outcome:
-    """Plans a scenario; nothing of the outcome changes when the scenario does."""
-    plan = plan_scenario(scenario, context.now, context.models)
+    """Plans a scenario and reads the plan."""
+    return outcome_of(scenario, plan_scenario(scenario, context.now, context.models))
+
+
+def outcome_of(scenario: Scenario, plan: ScenarioPlan) -> Outcome:
+    """Reads a plan; nothing of the outcome changes when the scenario does."""
     result = plan.result
     waiting = dict.fromkeys(scenario.cluster.waiting, "")
     waiting |= {each.pod.key: each.node for each in result.placements}

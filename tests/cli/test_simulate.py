@@ -1,6 +1,7 @@
 """``thalweg simulate``, the real command, on dumps good and bad."""
 
 import json
+from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -30,13 +31,13 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 
 #: What ``-o json`` prints.
 _ANSWER = {
-    "placements", "pending", "evictions", "proposals", "cost", "lowerBound", "gap", "certified", "bound", "seconds",
-    "warnings",
+    "placements", "pending", "reasons", "evictions", "proposals", "cost", "lowerBound", "gap", "certified", "bound",
+    "seconds", "warnings",
 }  # fmt: skip
 
 
 def check_shape(answer: dict[str, Any], nodes: set[str], pending: set[str]) -> None:
-    """The answer is exactly of the shape that is promised."""
+    """The answer of ``--nodes`` is exactly of the shape that is promised."""
     assert set(answer) == _ANSWER
     assert isinstance(answer["cost"], int)
     assert answer["bound"] == len(answer["placements"])
@@ -44,6 +45,7 @@ def check_shape(answer: dict[str, Any], nodes: set[str], pending: set[str]) -> N
     assert set(answer["placements"]).isdisjoint(answer["pending"])
     assert set(answer["placements"]) | set(answer["pending"]) == pending
     assert set(answer["placements"].values()) <= nodes
+    assert answer["reasons"] == dict(Counter(waiting["reason"] for waiting in answer["pending"].values()))
     for waiting in answer["pending"].values():
         assert set(waiting) == {"reason", "nodes"}
         assert waiting["reason"]
@@ -58,6 +60,17 @@ def test_the_answers_shape() -> None:
     assert answer["placements"] == {"default/p": "a"}
     assert answer["pending"]["default/q"]["nodes"] == {"a": "Insufficient cpu", "b": "Insufficient cpu"}
     assert answer["pending"]["default/q"]["reason"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+
+
+def test_nodes_only_by_request() -> None:
+    """Without ``--nodes`` the answer has a reason for each pod and a count for each reason, whatever the cluster."""
+    objects = json.dumps({"kind": "List", "items": [node("a"), *(pod(name, "5") for name in "pqr")]})
+    done = thalweg("simulate", "-f", "-", "-o", "json", stdin=objects)
+    answer = json.loads(done.stdout)
+    assert set(answer) == _ANSWER
+    (reason,) = {waiting["reason"] for waiting in answer["pending"].values()}
+    assert answer["pending"] == {f"default/{name}": {"reason": reason} for name in "pqr"}
+    assert answer["reasons"] == {reason: 3}
 
 
 def test_a_pod_in_the_place_of_another() -> None:
@@ -106,7 +119,7 @@ def test_every_form_that_kubectl_prints(write: Any, from_stdin: bool, tmp_path: 
     text = write(OBJECTS)
     (tmp_path / "dump").write_text(text)
     source = "-" if from_stdin else str(tmp_path / "dump")
-    done = thalweg("simulate", "-f", source, "-o", "json", stdin=text if from_stdin else None)
+    done = thalweg("simulate", "-f", source, "-o", "json", "--nodes", stdin=text if from_stdin else None)
     assert done.returncode == 0, done.stderr
     check_shape(json.loads(done.stdout), {"a"}, {"default/p", "default/q"})
     assert json.loads(done.stdout)["bound"] == 1
@@ -128,7 +141,7 @@ def test_the_table_says_the_same() -> None:
     assert lines[0].split() == ["POD", "NODE", "COST"]
     assert any(line.startswith("default/p") and " a " in line for line in lines)
     assert any(line.startswith("default/q") and "Insufficient cpu" in line for line in lines)
-    assert lines[-1].startswith("1 placed, 1 pending on 1 nodes; cost ")
+    assert lines[-1].startswith("1 placed, 1 pending on 1 node; cost ")
     assert done.stderr == ""
 
 
@@ -137,10 +150,10 @@ def test_no_pending_pods() -> None:
     answer = simulate(node("a"))
     nothing = {"cost": 0, "lowerBound": 0, "gap": 0.0, "certified": True, "bound": 0, "seconds": 0, "warnings": []}
     assert {**answer, "seconds": 0} == {
-        "placements": {}, "pending": {}, "evictions": {}, "proposals": {}, **nothing
+        "placements": {}, "pending": {}, "reasons": {}, "evictions": {}, "proposals": {}, **nothing
     }  # fmt: skip
     done = thalweg("simulate", "-f", "-", stdin=as_list([node("a"), pod("r", nodeName="a")]))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 nodes\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 node\n", "")
 
 
 # -- which pods count --------------------------------------------------------------------------------------------------
@@ -514,7 +527,7 @@ def test_a_bound_pod_with_unreadable_requests_fills_its_node() -> None:
     running["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00"
     only = {"metadata": {"name": "n"}, "kind": "Node", "status": {"allocatable": {"cpu": "4", "pods": "10"}}}
     dump = json.dumps({"kind": "List", "items": [only, running, waiting]})
-    answer = json.loads(CliRunner().invoke(main, ["simulate", "-f", "-", "-o", "json"], input=dump).stdout)
+    answer = json.loads(CliRunner().invoke(main, ["simulate", "-f", "-", "-o", "json", "--nodes"], input=dump).stdout)
     assert answer["placements"] == {}
     assert answer["pending"]["default/w"]["nodes"] == {"n": "Insufficient cpu"}
 

@@ -263,7 +263,7 @@ def test_the_table_says_who_leaves() -> None:
     (row,) = (line for line in lines if line.startswith("default/low"))
     assert row.split()[1:4] == ["a", "default/urgent", "-"]
     assert "higher priority" in row
-    assert lines[-1].startswith("1 placed, 1 evicted, 0 pending on 1 nodes; ")
+    assert lines[-1].startswith("1 placed, 1 evicted, 0 pending on 1 node; ")
     lines = table(*HOLES, LARGE, policy(rescheduling={"mode": "Propose"}))
     heading = next(at for at, line in enumerate(lines) if line.startswith("WOULD LEAVE"))
     assert "default/large" in lines[heading + 1]

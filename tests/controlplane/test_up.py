@@ -14,6 +14,7 @@ from thalweg_controlplane import Api, Binaries
 
 PROGRAM = """
 import asyncio, sys
+from thalweg_controlplane.objects import node
 from thalweg_controlplane.up import serve
 
 crd = {
@@ -31,7 +32,7 @@ crd = {
 }
 operator = [sys.executable, "-c", OPERATOR, "{kubeconfig}"]
 report = lambda line: print(line, flush=True)
-asyncio.run(serve(report, nodes=2, crds=[crd], start_operator=operator))
+asyncio.run(serve(report, nodes=[node("a"), node("b")], crds=[crd], start_operator=operator))
 """
 LASTING = "import sys, time; open(sys.argv[1]).close(); time.sleep(600)"
 FAILING = "raise SystemExit('I have no idea')"
@@ -66,6 +67,11 @@ async def test_what_it_says_to_try_works(binaries: Binaries) -> None:
             files = [Path(line.split()[3]) for line in said if line.startswith("kubectl apply -f ")]
             (metrics,) = [line.split()[2] for line in said if line.startswith("curl -s ")]
             async with Api(Path(kubeconfig)) as api:
+                nodes = await api.list("/api/v1/nodes")
+                labels = [each["metadata"]["labels"] for each in nodes]
+                assert {each["topology.kubernetes.io/zone"] for each in labels} == {"a", "b"}
+                assert len({each["topology.kubernetes.io/rack"] for each in labels}) == 4
+                assert len([each for each in nodes if "nvidia.com/gpu" in each["status"]["allocatable"]]) == 1
                 for each in [each for file in files for each in yaml.safe_load_all(file.read_text())]:
                     if each["kind"] == "Deployment":
                         each["metadata"]["namespace"] = "default"

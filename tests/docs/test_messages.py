@@ -27,6 +27,7 @@ NOT_MESSAGES = (
     "extender/thalweg_extender/certificates.py",
     "extender/thalweg_extender/listener.py",
     "extender/thalweg_listener",
+    "flowcore/scenario",
     "extender/thalweg_certificates",
     "extender/thalweg_extender/server.py",
     "extender/thalweg_extender/wire.py",

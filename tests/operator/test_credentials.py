@@ -286,3 +286,28 @@ async def test_a_plugin_that_never_ends_is_given_up(
                 assert (await connection._headers())["authorization"] == "Bearer of-a"
                 await asyncio.sleep(0.01)
     assert "reading them takes longer than 0.05 s" in capsys.readouterr().out
+
+
+async def test_what_the_first_file_says_counts(tmp_path: Path) -> None:
+    """As for kubectl: current context, clusters, users and namespaces of later files do not change it."""
+    one = kubeconfig(tmp_path / "one", "a", **{"current-context": "a"})
+    two = kubeconfig(tmp_path / "two", "a", "b", server="https://127.0.0.1:2", **{"current-context": "b"})
+    with_namespace(one, "a", "first")
+    with_namespace(two, "a", "second")
+    read = await read_credentials(Path(f"{one}{os.pathsep}{two}"))
+    assert (read.context, read.configuration.host, read.namespace) == ("a", "https://127.0.0.1:1/a", "first")
+
+
+async def test_the_namespace_of_the_context(tmp_path: Path) -> None:
+    """Each context has its own; `default` where it names none."""
+    path = kubeconfig(tmp_path / "config", "a", "b", **{"current-context": "a"})
+    with_namespace(path, "b", "shop")
+    assert (await read_credentials(path)).namespace == "default"
+    assert (await read_credentials(path, "b")).namespace == "shop"
+
+
+def with_namespace(path: Path, context: str, namespace: str) -> None:
+    document = yaml.safe_load(path.read_text())
+    (entry,) = (each for each in document["contexts"] if each["name"] == context)
+    entry["context"]["namespace"] = namespace
+    path.write_text(yaml.safe_dump(document))

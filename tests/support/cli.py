@@ -30,9 +30,9 @@ def thalweg(*arguments: str | Path, stdin: str | None = None, columns: int = 200
 
 
 def simulate(*objects: Manifest, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The JSON answer for these objects, given as a List on standard input."""
+    """The JSON answer for these objects, given as a List on standard input; with the reason of each node."""
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    done = thalweg("simulate", "-f", "-", "-o", "json", *arguments, stdin=dump)
+    done = thalweg("simulate", "-f", "-", "-o", "json", "--nodes", *arguments, stdin=dump)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -1,78 +1,43 @@
-"""Scenarios from drawn cases and from manifests, and their whole state, for comparing."""
+"""Scenarios from manifests, and drawn ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from support.draw import Case
+import msgspec
+from support.draw import Case, Manifest
+from support.verdicts import namespaces_of, read_pods
 
-from flowcore.cluster.saved_state import BesideCluster, to_lines
-from flowcore.costs import BUILT_IN_MODELS
+from flowcore.api import Interner, WireNode, to_node
+from flowcore.api.policies import parse_policy
+from flowcore.costs import MODELS
+from flowcore.model.cost_policy import KnownModels
 from flowcore.scenario import Scenario
-from flowcore.scenario.edits import Edits
-from flowcore.scenario.objects import ObjectReader
 
-#: Seconds since the epoch, when the drawn pods have waited for a while.
 NOW = 1_770_000_000.0
-_KINDS = {
-    "persistentVolumes": "PersistentVolume",
-    "persistentVolumeClaims": "PersistentVolumeClaim",
-    "storageClasses": "StorageClass",
-    "csiNodes": "CSINode",
-    "volumeAttachments": "VolumeAttachment",
-    "csiDrivers": "CSIDriver",
-    "csiStorageCapacities": "CSIStorageCapacity",
-}
 
 
-def scenario_of(objects: Iterable[dict[str, Any]]) -> Scenario:
-    """A scenario with these objects of the API."""
+def scenario_of(case: Case, policies: Iterable[Manifest] = ()) -> Scenario:
+    """A drawn case, as a dump of it would be read."""
     scenario = Scenario()
-    reader = ObjectReader(Edits(scenario), NOW, BUILT_IN_MODELS)
-    for each in objects:
-        reader.put(each, each["kind"])
-    scenario.gaps += reader.resolve_priorities()
+    for name, labels in namespaces_of(case).items():
+        scenario.cluster.set_namespace(name, labels)
+    for manifest in case.nodes:
+        scenario.cluster.put_node(to_node(msgspec.convert(manifest, WireNode), Interner()))
+    for pod in read_pods([*case.pods, *case.pending]):
+        scenario.cluster.put_pod(pod)
+    for policy in policies:
+        name = policy["metadata"]["name"]
+        scenario.policies[name] = parse_policy(name, policy["spec"], KnownModels(tuple(MODELS)))
     return scenario
 
 
-def drawn_scenario(case: Case) -> Scenario:
-    """A scenario of a drawn case."""
-    kinds = {"Namespace": case.namespaces, "Node": case.nodes, "Pod": [*case.pods, *case.pending]}
-    kinds |= {_KINDS[plural]: objects for plural, objects in case.storage.items()}
-    kinds["PodDisruptionBudget"] = case.budgets
-    return scenario_of({"kind": kind, **each} for kind, objects in kinds.items() for each in objects)
-
-
-def state_of(scenario: Scenario) -> dict[str, Any]:
-    """All that a plan reads of a scenario, with the order of what has one."""
-    cluster = scenario.cluster
-    gangs = sorted({pod.gang.key for pod in cluster.pods.values() if pod.gang is not None})
-    return {
-        "objects": list(to_lines(cluster, BesideCluster(), NOW)),
-        "waiting": list(cluster.waiting.items()),
-        "usage": {name: sums.to_usage(name) for name, sums in sorted(_stripped(cluster).items())},
-        "signatures": sorted(map(repr, cluster.occupancy.pod_index.counts())),
-        "populations": sorted((repr(of), each.placed, each.waiting) for of, each in cluster.populations.items()),
-        "priorities": dict(cluster.bound_priorities),
-        "gangs": {key: (cluster.gangs.order(key), cluster.gangs.state(key)) for key in gangs},
-        "numa": {name: cluster.numa.claims(name) for name in cluster.numa.reports},
-        "rest": (
-            dict(scenario.policies),
-            dict(scenario.priority_classes),
-            dict(scenario.node_samples),
-            dict(scenario.pod_samples),
-            scenario.warnings[:],
-            scenario.gaps[:],
-        ),
-    }
-
-
-def _stripped(scenario_cluster: Any) -> dict[str, Any]:
-    """What is taken on each node, without amounts of zero."""
-    found = {}
-    for name, sums in scenario_cluster.occupancy.usage.items():
-        found[name] = sums.copy()
-        for resource in [each for each, amount in sums.amounts.items() if not amount]:
-            del found[name].amounts[resource]
-    return found
+def scenario_with(*objects: Manifest) -> Scenario:
+    """Nodes, pods and policies in one list."""
+    pods = [each for each in objects if each["kind"] == "Pod"]
+    case = Case(
+        nodes=[each for each in objects if each["kind"] == "Node"],
+        pods=[each for each in pods if each["spec"].get("nodeName")],
+        pending=[each for each in pods if not each["spec"].get("nodeName")],
+    )
+    return scenario_of(case, [each for each in objects if each["kind"] == "FlowSchedulingPolicy"])

@@ -16,7 +16,7 @@ from thalweg_view.serving import serving
 from flowcore.scenario import Scenario
 from flowcore.scenario.saved import state_of
 
-TOKEN = "the-token"
+TOKEN = "the-token"  # noqa: S105 - of tests
 
 
 class HeldSource:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.cli import node, pod
 from support.draw import Case, crowded_cases
 from support.profiles import examples
-from support.scenarios import NOW, drawn_scenario, scenario_of
+from support.scenario_state import NOW, drawn_scenario, scenario_of
 from thalweg.view_rounds import planned_scenario
 from thalweg_view.operations import OPERATIONS
 from thalweg_view.pictures import flow
@@ -307,3 +307,23 @@ def test_the_timeline_keeps_rows_longer_than_rounds() -> None:
         data.rounds.find(11)
     data.rounds.put(RoundPlan(1, 0.0, 0.1, 0, 0, "flow", 1))
     assert answer_rounds(data, RoundsQuery(), ALL).number == [1]
+
+
+def test_a_live_list_follows_the_newest_state() -> None:
+    """A pod that is gone since the round is left out, one that came since is added; older rounds stay as they were."""
+    data, plan = planned(scenario_of([node("n0", "1"), *(pod(f"web-{at}", "2") for at in range(3))]))
+    data.source.kind = "live"
+    cluster = data.scenario.cluster
+    late = msgspec.structs.replace(cluster.pods["default/web-0"], name="web-9", uid="web-9", scheduler_name="thalweg")
+    cluster.remove_pod("default/web-1")
+    cluster.put_pod(late)
+    data.state_after = plan.number
+    items = answer_pending(data, PendingQuery(), ALL).items
+    assert [(each.position, each.pod) for each in items] == [
+        (1, "default/web-0"),
+        (2, "default/web-2"),
+        (0, "default/web-9"),
+    ]
+    assert answer_pending(data, PendingQuery(round=plan.number), ALL).total == 3
+    data.state_after = 0
+    assert "default/web-1" in [each.pod for each in answer_pending(data, PendingQuery(), ALL).items]

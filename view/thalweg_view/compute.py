@@ -84,6 +84,8 @@ def _read_state(first: StatePiece, source: BinaryIO, data: ViewData) -> StateRea
             pass  # what follows is not read either
         return StateRead([], f"the state cannot be read: {error}")
     data.scenario = scenario
+    newest = data.rounds.find()
+    data.state_after = 0 if newest is None else newest.number
     gc.collect()
     return StateRead(sorted({pod.namespace for pod in scenario.cluster.pods.values()}))
 

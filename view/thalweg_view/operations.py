@@ -12,8 +12,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from flowcore.diagnosis.answers import WhyQuery
+from flowcore.diagnosis.why import answer_why
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.plan_listing import PlanQuery, answer_plan
+from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
 from thalweg_view.messages import Need, OperationShape
 from thalweg_view.pictures.flow import FlowQuery, answer_flow
 from thalweg_view.pictures.gangs import answer_gangs
@@ -24,6 +28,7 @@ from thalweg_view.pictures.pending import PendingQuery, answer_pending
 from thalweg_view.pictures.policies import answer_policies, answer_queues
 from thalweg_view.pictures.shapes import RoundQuery
 from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
+from thalweg_view.status import StatusQuery, answer_status
 from thalweg_view.view_data import ViewData
 
 Answer = Callable[[ViewData, Any, AnswerContext], msgspec.Struct]
@@ -77,6 +82,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "gangs": Operation(RoundQuery, answer_gangs),
     "policies": Operation(RoundQuery, answer_policies, needs=frozenset({"policies"})),
     "queues": Operation(RoundQuery, answer_queues, needs=frozenset({"queues"})),
+    "plan": Operation(PlanQuery, of_scenario(answer_plan)),
+    "why": Operation(WhyQuery, of_scenario(answer_why), method="POST"),
+    "status": Operation(StatusQuery, answer_status, needs=frozenset({"policies", "queues"})),
     "rounds": Operation(RoundsQuery, answer_rounds),
     "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
+    "what-if": Operation(WhatIfQuery, of_scenario(answer_what_if), "POST", needs=frozenset({"nodes"})),
 }

@@ -23,9 +23,11 @@ class ViewData:
 
     Attributes:
         generation: grows with each new state and each new round.
+        state_after: number of the newest round when the state was read; 0: there was none.
     """
 
     scenario: Scenario = field(default_factory=Scenario)
     rounds: RoundHistory = field(default_factory=RoundHistory)
     source: SourceInfo = field(default_factory=SourceInfo)
     generation: int = 0
+    state_after: int = 0

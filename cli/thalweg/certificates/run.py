@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 from thalweg_operator.api.client import connect
 from thalweg_operator.errors import OperatorError
 
@@ -20,6 +18,7 @@ from thalweg.certificates.secrets import Outcome, Wanted, bring_up_to_date
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.logs import set_up_logging
 from thalweg.secret_store import SecretProblem
+from thalweg.tables import print_table, stdout_console
 
 
 def run_certificates(kubeconfig: Path | None, context: str | None, wanted: Wanted, output: str) -> None:
@@ -65,12 +64,13 @@ def _to_json(outcome: Outcome) -> dict[str, object]:
 
 
 def _print(outcomes: Sequence[Outcome]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("SECRET", "WRITTEN", "EXPIRES", "NEXT CHANGE"):
-        table.add_column(heading, no_wrap=True)
-    for outcome in outcomes:
-        written = f"yes: {outcome.why}" if outcome.why else "no"
-        table.add_row(
-            str(outcome.secret), written, f"{outcome.expires:%Y-%m-%d %H:%M}", f"{outcome.renewal:%Y-%m-%d %H:%M}"
+    rows = (
+        (
+            str(outcome.secret),
+            f"yes: {outcome.why}" if outcome.why else "no",
+            f"{outcome.expires:%Y-%m-%d %H:%M}",
+            f"{outcome.renewal:%Y-%m-%d %H:%M}",
         )
-    Console(soft_wrap=True).print(table)
+        for outcome in outcomes
+    )
+    print_table(stdout_console(), ("SECRET", "WRITTEN", "EXPIRES", "NEXT CHANGE"), rows)

@@ -12,7 +12,13 @@ from thalweg import options
 @options.output
 @click.option("--reschedule", is_flag=True,
               help="Plan moves of running pods as if every policy had rescheduling: {mode: Act}.")  # fmt: skip
-def simulate(files: tuple[str, ...], output: str, *, reschedule: bool) -> None:
+@click.option("--compare", is_flag=True,
+              help="Place the same pods one by one too, and print what each way gets: pods, whole gangs, use of each "
+                   "resource.")  # fmt: skip
+@click.option("--nodes", is_flag=True,
+              help="In -o json: the reason of every node for each pending pod. As large as pods times "
+                   "nodes.")  # fmt: skip
+def simulate(files: tuple[str, ...], output: str, *, reschedule: bool, compare: bool, nodes: bool) -> None:
     """Plan the pending pods of a cluster dump. No cluster is changed.
 
     All pending pods are planned, for any scheduler, with three exceptions: pods with scheduling gates, pods with
@@ -22,6 +28,10 @@ def simulate(files: tuple[str, ...], output: str, *, reschedule: bool) -> None:
 
     The plan says which running pods leave. A pod that fits on no node may preempt pods with a lower priority. Running
     pods are moved to other nodes only with --reschedule, or if a policy in the dump moves them.
+
+    With --compare the output is a table with two columns. One by one, each pod in its turn (priority, then age) takes
+    the best node by kube-scheduler's filters and a model of its scores. Constraints of policies hold in both columns.
+    One by one knows no gangs and no queues, and evicts no pod.
 
     This command dumps a cluster. Add ,fsp ,podgroups and ,noderesourcetopologies if it has these kinds. Add
     ,deviceclasses if pods ask for devices.
@@ -41,7 +51,8 @@ def simulate(files: tuple[str, ...], output: str, *, reschedule: bool) -> None:
       kubectl get nodes,pods,namespaces,fsp -A -o yaml | thalweg simulate -f - -o json
       thalweg simulate -f now.json -f new-pods.yaml
       thalweg simulate -f now.json --reschedule
+      thalweg simulate -f now.json --compare
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.simulate import run_simulation
 
-    run_simulation(files, output, reschedule=reschedule)
+    run_simulation(files, output, reschedule=reschedule, with_comparison=compare, nodes=nodes)

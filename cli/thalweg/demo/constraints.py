@@ -11,7 +11,8 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from thalweg.demo.outcome import Outcome, checked
-from thalweg.demo.scene import PodSet, Scene, asks, counted, node
+from thalweg.demo.scene import PodSet, Scene, asks, node
+from thalweg.tables import counted
 
 _ZONE = "topology.kubernetes.io/zone"
 

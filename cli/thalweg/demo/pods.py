@@ -5,7 +5,8 @@ from __future__ import annotations
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass, Toleration
 from thalweg.demo.outcome import Outcome, checked
-from thalweg.demo.scene import GI, PodSet, Scene, asks, counted, node, prefers
+from thalweg.demo.scene import GI, PodSet, Scene, asks, node, prefers
+from thalweg.tables import counted
 
 
 def gpu_node() -> Scene:

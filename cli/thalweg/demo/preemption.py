@@ -16,7 +16,7 @@ from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.planning import Eviction, run_round
 from thalweg.demo.outcome import checked
 from thalweg.demo.page import Page
-from thalweg.demo.scene import counted
+from thalweg.tables import counted
 
 _CORES = 1000
 _SSD = (("disk", "ssd"),)

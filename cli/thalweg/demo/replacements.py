@@ -10,7 +10,7 @@ from flowcore.model.policies import BUILT_IN, REPLACES
 from flowcore.planning import RoundResult, run_round
 from thalweg.demo.outcome import checked
 from thalweg.demo.page import Page
-from thalweg.demo.scene import counted
+from thalweg.tables import counted
 
 _CORES = 1000
 _RUNNING = tuple(

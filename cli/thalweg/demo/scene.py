@@ -6,11 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
-import msgspec
-
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
-from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pod_index import PodIndex, PodSignature
@@ -18,7 +15,9 @@ from flowcore.model.pods import PodClass, PreferredTerm
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
+from flowcore.scenario.comparison import scored_as_kube_scheduler
 from thalweg.demo.outcome import Outcome
+from thalweg.tables import counted
 
 GI = 1024**3
 _GPU = "nvidia.com/gpu"
@@ -93,8 +92,7 @@ class Scene:
     @property
     def policies_one_by_one(self) -> Mapping[str, Policy]:
         """The same with the scores that kube-scheduler has: it does not keep pods off idle GPUs."""
-        weights = msgspec.structs.replace(self.policy.cost.weights, idle_resources=0)
-        return {self.policy.name: msgspec.structs.replace(self.policy, cost=CostPolicy(weights=weights))}
+        return {self.policy.name: scored_as_kube_scheduler(self.policy)}
 
     def row(self, key: str) -> str:
         """Name of the set that a pod belongs to."""
@@ -138,11 +136,6 @@ def size(node: Node) -> str:
     cores, gpus = amounts["cpu"] // 1000, amounts.get(_GPU, 0)
     parts = [counted(cores, "core"), *([counted(gpus, "GPU")] if gpus else [])]
     return f"{node.name} ({', '.join(parts)})"
-
-
-def counted(number: int, noun: str) -> str:
-    """The number with its noun: "1 core", "2,990 pods"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def asks(cores: float, memory_gi: float, gpus: int = 0) -> Amounts:

@@ -7,8 +7,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from rich.console import Console
-
 from flowcore.planning import RoundResult, run_one_by_one, run_round
 from thalweg.demo import constraints, pods
 from thalweg.demo.extender import extender_page
@@ -16,7 +14,8 @@ from thalweg.demo.outcome import Outcome
 from thalweg.demo.page import Page
 from thalweg.demo.preemption import preemption_page
 from thalweg.demo.replacements import replacing_page
-from thalweg.demo.scene import Scene, counted, size
+from thalweg.demo.scene import Scene, size
+from thalweg.tables import counted, stdout_console
 
 #: More nodes than this are counted in the scene's story and not listed.
 _MOST_LISTED = 10
@@ -99,7 +98,7 @@ def show(*, every: bool) -> None:
     Raises:
         ClaimError: the figures of a scene do not support its claim.
     """
-    console = Console()
+    console = stdout_console(wrap=True)
     console.print(
         "[bold]Thalweg plans all waiting pods at once.[/bold] One by one, each pod in its turn (priority, then age) "
         "gets the best node by kube-scheduler's filters and a model of its scores; no kube-scheduler runs here. "

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 from thalweg_operator.api.client import connect
 from thalweg_operator.api.json_reading import UnreadableJson
 from thalweg_operator.errors import ConnectionLost, Refused
@@ -23,6 +21,7 @@ from thalweg.doctor.findings import Finding, Verdict, exit_code
 from thalweg.doctor.gather import gather
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.logs import set_up_logging
+from thalweg.tables import print_table, stdout_console
 
 #: Connections to the API server at a time.
 _CONNECTIONS = 8
@@ -38,8 +37,6 @@ def run_doctor(kubeconfig: Path | None, context: str | None, request: Request, o
     except (ConnectionLost, Refused, UnreadableJson) as error:
         click.echo(f"Error: cannot use the API server ({source}): {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
     findings = judge(facts)
     if output == "json":
         click.echo(msgspec.json.encode([msgspec.to_builtins(each) for each in findings]))
@@ -54,11 +51,13 @@ async def _gather(kubeconfig: Path | None, context: str | None, request: Request
 
 
 def _print(findings: list[Finding]) -> None:
-    console = Console()
-    table = Table("CHECK", "RESULT", "FINDING", box=None, pad_edge=False)
-    for each in findings:
-        text = escape(each.sentence) + (f"\n[bold]→ {escape(each.advice)}[/bold]" if each.advice else "")
-        table.add_row(each.check, f"[{_COLOURS[each.verdict]}]{each.verdict}[/]", text)
-    console.print(table)
+    console = stdout_console()
+    rows = ((each.check, Text(str(each.verdict), _COLOURS[each.verdict]), _finding(each)) for each in findings)
+    print_table(console, ("CHECK", "RESULT", "FINDING"), rows)
     counts = Counter(each.verdict for each in findings)
     console.print(", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]))
+
+
+def _finding(finding: Finding) -> Text:
+    advice = ("\n", (f"→ {finding.advice}", "bold")) if finding.advice else ()
+    return Text.assemble(finding.sentence, *advice)

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from flowcore.cluster.snapshot import Bools
-from flowcore.diagnosis.fixes.relaxations import NEVER, Relaxation, Site, relaxations
+from flowcore.diagnosis.fixes.relaxations import NEVER, Relaxation, Site, WithoutRule, relaxations
 from flowcore.diagnosis.fixes.waiting_pods import Judge, Wanted
 from flowcore.scenario.changes import Change
 
@@ -59,7 +59,20 @@ class Relaxed:
                 return
             yield from self._proposal(pair, others=False)
 
-    def lifted(self, by: Sequence[Relaxation]) -> list[Wanted]:
+    def rules(self) -> Iterator[tuple[list[Wanted], tuple[Change, ...]]]:
+        """Each rule that the pods may give up by themselves: the pods without it, and the changes."""
+        for each in self.all:
+            if isinstance(each, WithoutRule):
+                lifted = self._lifted((each,))
+                changes = [
+                    change
+                    for pods, now in zip(self._wanted, lifted, strict=True)
+                    if now != pods
+                    for change in each.for_all(pods)
+                ]
+                yield lifted, tuple(changes)
+
+    def _lifted(self, by: Sequence[Relaxation]) -> list[Wanted]:
         """The waiting pods after relaxations."""
         found = []
         for pods in self._wanted:
@@ -71,7 +84,7 @@ class Relaxed:
 
     def _proposal(self, by: Sequence[Relaxation], *, others: bool) -> Iterator[Proposal]:
         changes: list[Change] = []
-        for pods, lifted in zip(self._wanted, self.lifted(by), strict=True):
+        for pods, lifted in zip(self._wanted, self._lifted(by), strict=True):
             judged = lifted.without_requests() if others else lifted
             mask = self._judge.fits(judged)
             if others:
@@ -107,7 +120,7 @@ class Relaxed:
 
 def _unique(items: Iterable[_T]) -> Iterator[_T]:
     """Each item once; they need not be hashable."""
-    seen: list[T] = []
+    seen: list[_T] = []
     for item in items:
         if item not in seen:
             seen.append(item)

@@ -101,7 +101,11 @@ class WithoutRule:
 
     def settle(self, site: Site) -> list[Change]:
         """See Relaxation."""
-        return [msgspec.structs.replace(self.change, pod=key) for key in site.wanted.keys]
+        return self.for_all(site.wanted)
+
+    def for_all(self, wanted: Wanted) -> list[Change]:
+        """The changes of all these pods."""
+        return [msgspec.structs.replace(self.change, pod=key) for key in wanted.keys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,8 @@ class LessRequested:
                 amount = max(0, min(asked, int(site.snapshot.free[site.node, column])))
             else:
                 amount = self._for_all(site, column, asked)
-        return [Request(key, self.resource, amount) for key in site.wanted.keys]
+        # A pod that gives a resource up altogether would not do its work.
+        return [Request(key, self.resource, amount) for key in site.wanted.keys] if amount else []
 
     def _for_all(self, site: Site, column: int, asked: int) -> int:
         """The largest amount with which all pods fit by their requests; 0: there is none."""
@@ -168,7 +173,7 @@ class OpenNode:
         pod_class = msgspec.structs.replace(wanted.pod.pod_class, tolerations=tolerations)
         return wanted.with_pod(msgspec.structs.replace(wanted.pod, pod_class=pod_class))
 
-    def prefers(self, wanted: Wanted, snapshot: Snapshot) -> Int64s | None:
+    def prefers(self, wanted: Wanted, snapshot: Snapshot) -> Int64s | None:  # noqa: ARG002 - open to all alike
         """See Relaxation."""
         found: Int64s = np.where(self._has(snapshot), 0, NEVER)
         return found
@@ -219,13 +224,14 @@ class HigherCap:
         """See Relaxation."""
         rules = wanted.signature.constraints or InterPodConstraints()
         limits = tuple(
-            msgspec.structs.replace(limit, max_pods=UNLIMITED) if self._is_mine(limit) else limit
+            msgspec.structs.replace(limit, max_pods=UNLIMITED) if self.concerns(limit) else limit
             for limit in rules.limits
         )
         signature = msgspec.structs.replace(wanted.signature, constraints=msgspec.structs.replace(rules, limits=limits))
         return Wanted(wanted.pod, signature, wanted.keys, wanted.policy)
 
-    def _is_mine(self, limit: MaxPerDomain) -> bool:
+    def concerns(self, limit: MaxPerDomain) -> bool:
+        """Whether a limit is the constraint's, and one that can be raised."""
         return limit.constraint == self.name and bool(limit.topology_key) and limit.max_pods > 0
 
     def prefers(self, wanted: Wanted, snapshot: Snapshot) -> Int64s | None:
@@ -234,7 +240,7 @@ class HigherCap:
 
     def _limit(self, wanted: Wanted) -> MaxPerDomain:
         rules = wanted.signature.constraints or InterPodConstraints()
-        return next(limit for limit in rules.limits if self._is_mine(limit))
+        return next(limit for limit in rules.limits if self.concerns(limit))
 
     def _counts(self, wanted: Wanted, snapshot: Snapshot) -> Int64s:
         """int64[N]: how many pods that the limit counts are in each node's domain."""
@@ -270,7 +276,7 @@ def relaxations(wanted: Wanted, snapshot: Snapshot) -> Iterator[Relaxation]:
     for constraint in wanted.policy.constraints:
         if isinstance(constraint, Conflict | Exclusive) and constraint.max_per_domain:
             cap = HigherCap(wanted.policy.name, constraint.name, display_name(constraint, wanted.policy))
-            if any(cap._is_mine(limit) for limit in (wanted.signature.constraints or InterPodConstraints()).limits):
+            if any(cap.concerns(limit) for limit in (wanted.signature.constraints or InterPodConstraints()).limits):
                 yield cap
     yield from (OpenNode(taint) for taint in taints)
 

@@ -41,22 +41,24 @@ def waiting_pods(data: ViewData, plan: RoundPlan | None, *, newest: bool) -> lis
     """The pods that a round left, in the planner's order, then those that it did not plan.
 
     Args:
-        newest: also the pods that the newest state has and the round did not know.
+        newest: the newest state counts too: pods that came after the round are added, those that wait no longer left
+            out.
     """
-    found = list(_left(plan)) if plan is not None else []
+    found = list(_left(data, plan, newest=newest)) if plan is not None else []
     found.extend(_not_planned(data, plan, newest=newest))
     return found
 
 
-def _left(plan: RoundPlan) -> Iterator[WaitingPod]:
-    reasons = dict(plan.unplaced)
+def _left(data: ViewData, plan: RoundPlan, *, newest: bool) -> Iterator[WaitingPod]:
+    reasons, waiting = dict(plan.unplaced), data.scenario.cluster.waiting
+    # A state that was read before the round does not know all of its pods.
+    checked = newest and data.source.kind == "live" and data.state_after >= plan.number
     position = 0
     for place in plan.order():
-        reason = reasons.get(place)
-        if reason is None:
+        reason, pod = reasons.get(place), plan.pending[place]
+        if reason is None or (checked and pod.key not in waiting):
             continue
         position += 1
-        pod = plan.pending[place]
         yield WaitingPod(
             position,
             pod.key,

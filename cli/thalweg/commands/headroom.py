@@ -1,0 +1,71 @@
+"""The command ``thalweg headroom``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from thalweg import options
+
+if TYPE_CHECKING:
+    from thalweg.source import SourceOptions
+
+
+@click.command()
+@options.source
+@click.option("--like", metavar="[NAMESPACE/]POD", default="", help="Count pods like this one, waiting or running.")
+@click.option("--cpu", metavar="AMOUNT", help="Count pods that request so much cpu, such as 500m.")
+@click.option("--memory", metavar="AMOUNT", help="... and so much memory, such as 4Gi.")
+@click.option("--gpu", metavar="COUNT", help="... and so many nvidia.com/gpu.")
+@click.option("--request", "requests", multiple=True, metavar="RESOURCE=AMOUNT",
+              help="... and so much of another resource. May be given several times.")  # fmt: skip
+@click.option("--limit", type=int, default=10_000, show_default=True, help="Stop counting at so many pods.")
+@click.option("--scale-ups", type=int, default=3, show_default=True,
+              help="Plan at most so many kinds of new nodes for the pods that wait.")  # fmt: skip
+@options.output
+@options.watch
+def headroom(  # noqa: PLR0913 - options
+    source: SourceOptions,
+    like: str,
+    cpu: str | None,
+    memory: str | None,
+    gpu: str | None,
+    requests: tuple[str, ...],
+    limit: int,
+    scale_ups: int,
+    output: str,
+    *,
+    watch: bool,
+) -> None:
+    """Show how many more pods fit, and which new nodes would help those that wait.
+
+    The waiting pods are planned first. What is counted fits beside that plan, and no running pod leaves for it. The
+    pods to count are like an existing pod, with all its rules, or pods without rules that request the given amounts.
+    The number is exact: so many are placed, and of one more not all. Without --like and without requests nothing is
+    counted.
+
+    New nodes are like existing ones, with the pods that each such node has. Each line was planned: so many nodes place
+    so many of the pods that wait now.
+
+    Exit code 2: the question cannot be answered, for example because a pod is not there.
+
+    \b
+    Examples:
+      thalweg headroom -f now.json --like shop/cart-0
+      thalweg headroom -f now.json --cpu 2 --memory 4Gi
+      thalweg headroom -f now.json --gpu 8 --request networking.thalweg/bandwidth=10G -o json
+      thalweg headroom
+    """  # noqa: D301 - click's mark for "leave these lines as they are"
+    from thalweg.headroom import run_headroom
+
+    amounts = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpu}
+    given = {name: amount for name, amount in amounts.items() if amount is not None}
+    for each in requests:
+        name, equals, amount = each.partition("=")
+        if not name or not equals:
+            raise click.UsageError(f'--request "{each}": expected RESOURCE=AMOUNT, such as example.com/license=1')
+        given[name] = amount
+    if like and given:
+        raise click.UsageError("give either --like or amounts: a pod that is like another requests what that requests")
+    run_headroom(source, like, given, limit, scale_ups, output, watch=watch)

@@ -1,0 +1,49 @@
+"""The commands ``thalweg status`` and ``thalweg top``."""
+
+from __future__ import annotations
+
+import click
+
+from thalweg import options
+from thalweg.source import SourceOptions
+
+
+@click.command()
+@options.source
+@options.output
+@options.watch
+def status(source: SourceOptions, output: str, *, watch: bool) -> None:
+    """Show how Thalweg is doing: nodes and pods, policies, queues and the last round.
+
+    A live operator answers only those who may list FlowSchedulingPolicies and FlowQueues.
+
+    Exit code 2: the files or the operator cannot be read.
+
+    \b
+    Examples:
+      thalweg status
+      thalweg status --context staging -o json
+      thalweg status -f now.json
+    """  # noqa: D301 - click's mark for "leave these lines as they are"
+    from thalweg.status import run_status
+
+    run_status(source, output, watch=watch)
+
+
+@click.command()
+@options.source
+def top(source: SourceOptions) -> None:
+    """Show rounds, pending pods by reason, shares and moves as they change.
+
+    Ctrl-C ends it. Without a terminal, and for a dump, it prints once.
+
+    Exit code 2: the files or the operator cannot be read.
+
+    \b
+    Examples:
+      thalweg top
+      thalweg top --context staging
+    """  # noqa: D301 - click's mark for "leave these lines as they are"
+    from thalweg.top import run_top
+
+    run_top(source)

@@ -1,0 +1,59 @@
+"""``thalweg headroom``: how many more pods fit, and which new nodes help."""
+
+from __future__ import annotations
+
+import click
+
+from flowcore.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
+from thalweg.asking import tell
+from thalweg.source import Question, SourceOptions
+from thalweg.tables import counted, print_table, stdout_console
+from thalweg.what_if import amount
+
+QUESTION = Question("headroom", HeadroomAnswer, answer_headroom)
+#: Pods named in a cell; ``-o json`` has all.
+_MAX_NAMES = 3
+
+
+def run_headroom(
+    source: SourceOptions, like: str, requests: dict[str, str], limit: int, scale_ups: int, output: str, *, watch: bool
+) -> None:
+    """Asks and prints; see HeadroomQuery for the arguments."""
+
+    def query(namespace: str) -> HeadroomQuery:
+        named = like if "/" in like or not like else f"{namespace}/{like}"
+        return HeadroomQuery(named, requests, namespace, limit, scale_ups)
+
+    tell(source, QUESTION, query, show, output=output, watch=watch)
+
+
+def show(answer: HeadroomAnswer) -> None:
+    """Prints an answer for people."""
+    console = stdout_console()
+    for note in answer.notes:
+        click.echo(f"Note: {note}", err=True)
+    if answer.fits is not None:
+        asks = ", ".join(f"{amount(name, value)} {name}" for name, value in answer.requests.items()) or "nothing"
+        least = "at least " if answer.at_least else ""
+        where = f" on {counted(len(answer.nodes), 'node')}" if answer.nodes else ""
+        console.print(f"{least}{counted(answer.fits, 'more pod')} that request {asks} fit{where}", markup=False)
+        if answer.reason:
+            console.print(f"one more does not: {answer.reason}", markup=False)
+        console.print()
+    if not answer.waiting:
+        console.print("no pod waits, so no new node helps")
+        return
+    console.print(f"{counted(answer.waiting, 'pod')} wait; new nodes may help {answer.more_nodes_help} of them")
+    if answer.scale_ups:
+        rows = [
+            (str(each.count), each.like, str(each.pods), _some(each.places, each.pods)) for each in answer.scale_ups
+        ]
+        print_table(console, ("NEW NODES", "LIKE", "PLACE", "PODS"), rows)
+    else:
+        console.print("no node like those that are there would take one of them")
+
+
+def _some(names: list[str], count: int) -> str:
+    shown = names[:_MAX_NAMES]
+    more = count - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more and shown else "" if shown else f"{count} hidden")

@@ -1,0 +1,52 @@
+"""``kubectl thalweg``: the commands that ask a cluster, as a plugin of kubectl; and their completion for its shell.
+
+kubectl runs ``kubectl-thalweg`` with the words that follow, and ``kubectl_complete-thalweg`` to complete them.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Final
+
+import click
+from click.shell_completion import ShellComplete
+
+from thalweg.commands.plan import plan
+from thalweg.commands.status import status, top
+from thalweg.commands.why import why
+
+#: How cobra, kubectl's library, is told that no file names follow, and that they may.
+_NO_FILES: Final = ":4"
+_FILES: Final = ":0"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("thalweg"), prog_name="kubectl-thalweg")
+def main() -> None:
+    """Ask Thalweg's operator: why a pod waits, what would help, and what is planned.
+
+    Kubeconfig, context and namespace are those of kubectl. The operator needs its view: view.enabled in the chart, or
+    `thalweg run --view-listen`. Options follow the command: kubectl thalweg plan --context staging.
+
+    \b
+    Examples:
+      kubectl thalweg why cart-0 -n shop
+      kubectl thalweg plan -n shop
+      kubectl thalweg status
+      kubectl thalweg top
+    """  # noqa: D301 - click's mark for "leave these lines as they are"
+
+
+for _command in (plan, status, top, why):
+    main.add_command(_command)
+
+
+def complete() -> None:
+    """Prints the completions of the last word of the arguments, as kubectl wants them."""
+    *words, last = sys.argv[1:] or [""]
+    found = ShellComplete(main, {}, "kubectl-thalweg", "").get_completions(words, last)
+    for each in found:
+        if each.type == "plain":
+            click.echo(f"{each.value}\t{each.help}" if each.help else each.value)
+    click.echo(_FILES if any(each.type == "file" for each in found) else _NO_FILES)

@@ -1,0 +1,55 @@
+"""Prints a plan beside the same pods one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console
+
+from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from flowcore.scenario.comparison import Comparison
+from thalweg.evictions import some
+from thalweg.tables import counted, print_table
+
+_GI: Final = 1024**3
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Prints a table with one column for each way, and which pods only one of them places."""
+    rows = [*_count_rows(comparison), *_use_rows(comparison)]
+    print_table(console, ("", "NOW", "THALWEG", "ONE BY ONE"), rows)
+    console.print()
+    for way, keys in (("Thalweg", comparison.only_thalweg), ("one by one", comparison.only_one_by_one)):
+        if keys:
+            console.print(f"Placed by {way} only: {counted(len(keys), 'pod')} ({some(keys)}).", markup=False)
+    if comparison.only_thalweg or comparison.only_one_by_one:
+        console.print()
+
+
+def _count_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+    ours, theirs = comparison.thalweg, comparison.one_by_one
+    yield "pods placed", "", f"{ours.placed:,}", f"{theirs.placed:,}"
+    if ours.placed_after_evictions:
+        yield "pods placed once others have left", "", f"{ours.placed_after_evictions:,}", "-"
+    yield "pods waiting", "", f"{ours.waiting:,}", f"{theirs.waiting:,}"
+    if comparison.gangs:
+        yield f"whole gangs, of {comparison.gangs:,}", "", f"{ours.whole_gangs:,}", f"{theirs.whole_gangs:,}"
+        without_use = f"{ours.pods_of_incomplete_gangs:,}", f"{theirs.pods_of_incomplete_gangs:,}"
+        yield "pods placed in incomplete gangs", "", *without_use
+
+
+def _use_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+    for resource, total in comparison.allocatable.items():
+        uses = comparison.used_before, comparison.thalweg.used, comparison.one_by_one.used
+        now, ours, theirs = (f"{100 * use[resource] / total:.1f} %" for use in uses)
+        yield f"{resource}, of {_amount(resource, total)}", now, ours, theirs
+
+
+def _amount(resource: str, amount: int) -> str:
+    """For people: cores, GiB, or pieces."""
+    if resource == CPU:
+        return f"{amount / 1000:,.0f} cores"
+    if resource in (MEMORY, EPHEMERAL_STORAGE):
+        return f"{amount / _GI:,.0f} GiB"
+    return f"{amount:,}"

@@ -1,0 +1,228 @@
+"""The search for the cheapest changes that place waiting pods.
+
+Filters say at once what may help, for all nodes. Each such change is planned, with everybody else in the plan, before
+it is offered; the plans are what costs, so their number is limited.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from flowcore.diagnosis.answers import Fix
+from flowcore.diagnosis.fixes.displacement import (
+    at_priority,
+    displaced_priority,
+    eviction_of_victims,
+    priority_levels,
+)
+from flowcore.diagnosis.fixes.more_nodes import MAX_NODES, node_additions
+from flowcore.diagnosis.fixes.moves import moves
+from flowcore.diagnosis.fixes.proposals import Proposal, Relaxed
+from flowcore.diagnosis.fixes.queue_limits import queue_limits
+from flowcore.diagnosis.fixes.ranking import Rank, rank, size
+from flowcore.diagnosis.fixes.replanning import Outcome, Replanning
+from flowcore.diagnosis.fixes.waiting_pods import Judge, Wanted, wanted_pods
+from flowcore.diagnosis.fixes.words import sentence
+from flowcore.model.pods import Pod
+from flowcore.scenario import Scenario, ScenarioPlan
+from flowcore.scenario.changes import AddNodes, Change, EvictPods, MovePod, RemoveTaint, Uncordon
+from flowcore.scenario.context import AnswerContext
+
+#: Changes that fixes are looked for with, and plans that are made for them.
+DEFAULT_LIMIT, DEFAULT_BUDGET_PLANS = 5, 12
+#: Most plans of one sort of changes, so that the others have their turn.
+_MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 5, 4, 2, 2
+#: Most plans for a smallest number: of new nodes, of a priority.
+_MAX_BISECTIONS = 3
+
+
+def find_fixes(
+    scenario: Scenario,
+    plan: ScenarioPlan,
+    keys: Sequence[str],
+    context: AnswerContext,
+    *,
+    limit: int = DEFAULT_LIMIT,
+    budget_plans: int = DEFAULT_BUDGET_PLANS,
+) -> list[Fix]:
+    """The cheapest changes that would place waiting pods, each of them planned.
+
+    First come those that place most of the pods, then those by which nobody loses a place, then those with fewer and
+    less important losers, then the smallest changes. An asker is offered no change of an object that they may not read.
+
+    Args:
+        plan: of the scenario as it is.
+        keys: of the pods to place: one, or all that wait of a gang or a workload. Pods that the plan places or that may
+            not be planned are left out.
+        limit: most fixes.
+        budget_plans: most plans.
+
+    Returns:
+        the cheapest first; none where nobody was left waiting, or nothing was found.
+    """
+    asked = set(keys)
+    unplaced = [each.pod.key for each in plan.result.unplaced if each.pod.key in asked]
+    if not unplaced:
+        return []
+    return _Search(scenario, plan, unplaced, context, budget_plans).run(limit)
+
+
+class _Search:
+    def __init__(
+        self, scenario: Scenario, plan: ScenarioPlan, keys: Sequence[str], context: AnswerContext, budget_plans: int
+    ) -> None:
+        self._scenario, self._plan, self._keys, self._context = scenario, plan, tuple(keys), context
+        self._pods: list[Pod] = [scenario.cluster.waiting[key] for key in keys]
+        self._wanted = wanted_pods(scenario, keys)
+        self._judge = Judge(plan.result.after)
+        self._replanning = Replanning(scenario, plan, context, budget_plans)
+        self._relaxed = Relaxed(self._judge, self._wanted)
+        self._found: list[tuple[Rank, Fix]] = []
+
+    def run(self, limit: int) -> list[Fix]:
+        """See find_fixes."""
+        self._try(queue_limits(self._scenario, self._plan, self._pods), _MAX_SINGLES)
+        self._try(self._by_size(self._relaxed.singles()), _MAX_SINGLES)
+        self._add_nodes(self._wanted, ())
+        self._try(self._moves(), _MAX_MOVES, wanted=1)
+        if sum(not known[1] for known, _ in self._found) < limit:
+            self._displace(())
+            # What other waiting pods get in the plan, and what running pods have, may be theirs.
+            contested = Relaxed(Judge(self._plan.before), self._wanted)
+            self._try(self._by_size(contested.singles()), _MAX_SINGLES)
+            self._try(self._by_size(self._relaxed.singles(others=True)), _MAX_SINGLES)
+        if not self._found:
+            self._try(self._by_size(self._relaxed.pairs()), _MAX_PAIRS)
+        if not self._found:
+            self._relax_and_make_room()
+        self._found.sort(key=lambda each: each[0])
+        return [fix for _, fix in self._found[:limit]]
+
+    # --- sorts of changes ---
+
+    def _by_size(self, proposals: Iterable[Proposal]) -> list[Proposal]:
+        return sorted(proposals, key=lambda each: size(each.changes, self._pods))
+
+    def _moves(self) -> Iterable[Proposal]:
+        running = self._plan.before.running
+        if len(self._pods) != 1 or running is None:
+            return
+        leaving = {eviction.pod.key for eviction in self._plan.result.evictions}
+        for change in moves(self._scenario, self._wanted[0], self._judge, running, leaving):
+            yield Proposal((change,))
+
+    def _add_nodes(self, wanted: Sequence[Wanted], before: tuple[Change, ...]) -> None:
+        """As few new nodes as suffice, of the first shape that helps."""
+        for change in islice(node_additions(wanted, self._judge.snapshot), _MAX_SHAPES):
+            # Others that wait may take the first new nodes.
+            others = min(len(self._plan.result.unplaced) - len(self._keys), MAX_NODES - change.count)
+            for more in dict.fromkeys((0, others)):
+                enough = AddNodes(change.count + more, change.like)
+                outcome = self._outcome((*before, enough))
+                if outcome is not None and self._left(outcome) < len(self._keys):
+                    self._offer((*before, self._fewest(before, enough, self._left(outcome))))
+                    return
+
+    def _fewest(self, before: tuple[Change, ...], enough: AddNodes, left: int) -> AddNodes:
+        """As few of these nodes as leave no more pods waiting, as far as some plans tell."""
+        least, count = 1, enough.count
+        for _ in range(_MAX_BISECTIONS):
+            if least >= count:
+                break
+            middle = (least + count) // 2
+            outcome = self._outcome((*before, AddNodes(middle, enough.like)))
+            if outcome is not None and self._left(outcome) <= left:
+                count = middle
+            else:
+                least = middle + 1
+        return AddNodes(count, enough.like)
+
+    def _displace(self, before: tuple[Change, ...]) -> None:
+        """A higher priority, and the eviction of those that would leave for it."""
+        levels = priority_levels(self._scenario, self._pods)
+        if not levels:
+            return
+        highest = self._outcome((*before, *at_priority(self._pods, levels[-1])))
+        if highest is None or self._left(highest) == len(self._keys):
+            return
+        self._offer((*before, *at_priority(self._pods, self._lowest(before, levels, highest))))
+        victims = eviction_of_victims(self._plan, highest)
+        if victims:
+            self._offer((*before, *victims))
+
+    def _lowest(self, before: tuple[Change, ...], levels: Sequence[int], highest: Outcome) -> int:
+        """The lowest priority that leaves no more pods waiting, as far as some plans tell."""
+        left, displaced = self._left(highest), displaced_priority(self._scenario, highest)
+        least, most = 0, len(levels) - 1
+        for at in range(_MAX_BISECTIONS):
+            if least >= most:
+                break
+            # Whom the highest priority displaces is what is most likely needed.
+            middle = bisect_left(levels, displaced + 1, least, most - 1) if not at else (least + most) // 2
+            outcome = self._outcome((*before, *at_priority(self._pods, levels[middle])))
+            if outcome is not None and self._left(outcome) <= left:
+                most = middle
+            else:
+                least = middle + 1
+        return levels[most]
+
+    def _relax_and_make_room(self) -> None:
+        """A relaxation, and room that others make or new nodes bring."""
+        for lifted, changes in islice(self._relaxed.rules(), _MAX_PAIRS):
+            self._add_nodes(lifted, changes)
+            if all(self._judge.fits(pods.without_requests()).any() for pods in lifted):
+                self._displace(changes)
+            if self._found:
+                return
+
+    # --- plans ---
+
+    def _try(self, proposals: Iterable[Proposal], most: int, *, wanted: int = _MAX_SINGLES) -> None:
+        """Plans with at most so many proposals, until so many have helped."""
+        helped = 0
+        for proposal in islice(proposals, most):
+            helped += self._offer(proposal.changes)
+            if helped == wanted:
+                return
+
+    def _outcome(self, changes: Sequence[Change]) -> Outcome | None:
+        return self._replanning.outcome(changes) if self._may_offer(changes) else None
+
+    def _left(self, outcome: Outcome) -> int:
+        """How many of the pods wait on."""
+        return len(set(self._keys) - set(outcome.places))
+
+    def _offer(self, changes: Sequence[Change]) -> bool:
+        """Keeps changes that a plan says place any of the pods."""
+        outcome = self._outcome(changes)
+        if outcome is None or self._left(outcome) == len(self._keys):
+            return False
+        left = self._left(outcome)
+        fix = Fix(
+            sentence(changes, outcome, self._pods, left, self._context),
+            list(changes),
+            self._context.visible(outcome.places),
+            self._context.visible(outcome.loses),
+            self._context.visible(outcome.moves),
+        )
+        if all(known.change != fix.change for _, known in self._found):
+            self._found.append((rank(self._scenario, self._pods, changes, outcome), fix))
+        return True
+
+    def _may_offer(self, changes: Sequence[Change]) -> bool:
+        for change in changes:
+            match change:
+                case EvictPods():
+                    if any(not self._context.may_name(key) for key in change.pods):
+                        return False
+                case MovePod():
+                    if not self._context.nodes or not self._context.may_name(change.pod):
+                        return False
+                case AddNodes() | RemoveTaint() | Uncordon():
+                    if not self._context.nodes:
+                        return False
+                case _:
+                    pass
+        return True

@@ -1,0 +1,139 @@
+"""A pod that no node takes, whoever else waits: the filters that prove it, and the shortest way out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowcore.cluster.node_matching import tolerates
+from flowcore.diagnosis.answers import WhyKind
+from flowcore.diagnosis.finding import Finding, UnplacedPod
+from flowcore.diagnosis.lists import listed
+from flowcore.explain.exclusion import WayOut, smallest_exclusion, way_out
+from flowcore.explain.preemption import why_nobody_leaves
+from flowcore.filters import (
+    Verdicts,
+    inter_pod_affinity,
+    node_affinity,
+    node_declared_features,
+    node_name,
+    node_ports,
+    node_resource_topology,
+    node_resources_fit,
+    node_unschedulable,
+    node_volume_limits,
+    pod_topology_spread,
+    policy_constraints,
+    taint_eviction,
+    taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
+)
+from flowcore.filters.registry import NODE_UNREADABLE
+from flowcore.model.resources import CPU, MEMORY
+
+#: What to do about each filter.
+STEPS = {
+    NODE_UNREADABLE: "Mend the node's status.allocatable.",
+    node_unschedulable.NAME: "Uncordon a node.",
+    node_name.NAME: "Drop spec.nodeName.",
+    taint_toleration.NAME: "Tolerate the taint, or remove it.",
+    node_affinity.NAME: "Relax its nodeSelector or node affinity, or label a node.",
+    node_ports.NAME: "Ask for another host port, or for none.",
+    node_resources_fit.NAME: "Ask for less, or add a node with more room.",
+    volume_restrictions.NAME: "Use a claim of its own, or stop the pod that holds the disk or the claim.",
+    node_volume_limits.NAME: "Add a node: those that are there have as many volumes as they can.",
+    volume_binding.NAME: "Mend its volume claims, or add a node where the volumes can be.",
+    volume_zone.NAME: "Add a node in the zone of its volumes.",
+    pod_topology_spread.NAME: "Raise maxSkew, or add nodes to the domains with few of these pods.",
+    inter_pod_affinity.NAME: "Relax its pod affinity or anti-affinity, or those of the pods that run.",
+    node_declared_features.NAME: "Add a node whose kubelet declares what the pod needs.",
+    taint_eviction.NAME: "Tolerate the NoExecute taint without tolerationSeconds, or remove it.",
+    node_resource_topology.NAME: "Ask for less, or add a node with a NUMA zone that has room.",
+    policy_constraints.NAME: "Raise what the constraint allows, or drop it.",
+}
+
+
+def nothing_fits(pod: UnplacedPod) -> Finding:
+    """The finding for a pod that no node takes."""
+    verdicts = pod.after
+    evidence = list(excluding_filters(verdicts))
+    out, step = way_out(verdicts), "Add nodes."
+    if out is not None:
+        nodes = np.flatnonzero(out.nodes)
+        nearest = _nearest(pod, nodes) if node_resources_fit.NAME in out.filters else int(nodes[0])
+        evidence.append(_opens(pod, out, nearest))
+        step = " ".join(STEPS[name] for name in out.filters)
+    evidence.extend(nobody_leaves(pod))
+    return Finding(WhyKind.NOTHING_FITS, pod.unplaced.reason, tuple(evidence), step)
+
+
+def excluding_filters(verdicts: Verdicts) -> tuple[str, ...]:
+    """A sentence that names the fewest filters that reject every node, with counts; () where a node fits."""
+    found, total = smallest_exclusion(verdicts), len(verdicts.table.nodes)
+    if not found.filters:
+        return ()
+    parts = [f"{name} rejects {count} of {total} nodes" for name, count in zip(found.filters, found.nodes, strict=True)]
+    if len(parts) == 1:
+        return (f"{parts[0]}; no other filter is needed to exclude them all.",)
+    return (f"{'; '.join(parts)}. Fewer filters do not exclude them all.",)
+
+
+def nobody_leaves(pod: UnplacedPod) -> tuple[str, ...]:
+    """Why no running pod leaves for it; () where room would not help."""
+    running = pod.plan.before.running
+    out = way_out(pod.after)
+    if running is None or out is None or set(out.filters) != {node_resources_fit.NAME}:
+        return ()
+    reason = why_nobody_leaves(pod.unplaced.pod, pod.policy, running, pod.context.now)
+    return (f"No running pod leaves for it: {reason}.",)
+
+
+def _opens(pod: UnplacedPod, out: WayOut, nearest: int) -> str:
+    count = int(out.nodes.sum())
+    node = pod.after.table.nodes[nearest]
+    details = [detail for name in out.filters if (detail := _detail(pod, name, nearest))]
+    where = f"{count} nodes would take it, such as {node.name}" if count > 1 else f"{node.name} would take it"
+    return f"Without {listed(out.filters)}, {where}{f' ({chr(59).join(details)})' if details else ''}."
+
+
+def _detail(pod: UnplacedPod, name: str, at: int) -> str:
+    """What a filter has against a node, in amounts and names."""
+    if name == node_resources_fit.NAME:
+        return f"it lacks {listed(_lacking(pod, at))}"
+    if name == taint_toleration.NAME:
+        known = pod.unplaced.pod.pod_class.tolerations
+        taints = (each for each in pod.after.table.nodes[at].taints if each.effect in ("NoSchedule", "NoExecute"))
+        untolerated = (each for each in taints if not tolerates(known, each))
+        return f"its taint is {next((f'{taint.key}:{taint.effect}' for taint in untolerated), 'not tolerated')}"
+    return ""
+
+
+def _nearest(pod: UnplacedPod, nodes: np.ndarray) -> int:
+    """The node that lacks least of what the pod asks for."""
+    after = pod.plan.result.after
+    wanted = after.vector(pod.unplaced.pod.pod_class.requests)
+    short = np.maximum(wanted - after.free[nodes], 0) / np.maximum(wanted, 1)
+    return int(nodes[short.max(axis=1).argmin()])
+
+
+def _lacking(pod: UnplacedPod, at: int) -> list[str]:
+    after, requests = pod.plan.result.after, dict(pod.unplaced.pod.pod_class.requests)
+    short = (after.vector(pod.unplaced.pod.pod_class.requests) - after.free[at]).tolist()
+    found = [amount(name, short[i]) for i, name in enumerate(after.resources) if short[i] > 0 and requests.get(name)]
+    if not found:
+        missing = node_resources_fit.not_offered(pod.unplaced.pod.pod_class, after)
+        found = [amount(name, requests[name]) for name in missing] or ["room for one more pod"]
+    return found
+
+
+def amount(resource: str, value: int) -> str:
+    """An amount of a resource for people: "500m cpu", "1.5Gi memory", "2 nvidia.com/gpu"."""
+    if resource == CPU:
+        return f"{value // 1000} cpu" if value % 1000 == 0 else f"{value}m cpu"
+    if resource != MEMORY and not resource.startswith(("hugepages-", "ephemeral-storage")):
+        return f"{value} {resource}"
+    for unit, size in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+        if value >= size:
+            return f"{-(-value * 10 // size) / 10:g}{unit} {resource}"
+    return f"{value} {resource}"

@@ -1,0 +1,170 @@
+"""A pod for which there was room before the plan: who has the room, and how much more it costs to leave them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flowcore.cluster.snapshot import Bools, Snapshot, non_zero_requests
+from flowcore.diagnosis.answers import WhyKind
+from flowcore.diagnosis.finding import Finding, UnplacedPod
+from flowcore.diagnosis.lists import listed
+from flowcore.filters import node_ports, node_resources_fit
+from flowcore.filters.registry import PORTS, RESOURCES, run_filter
+from flowcore.problem.result import Placement
+
+#: Nodes on which the pods are looked for that leave most cheaply; and those where every filter must be asked again.
+_MAX_NODES, _MAX_FILTERED = 256, 4
+#: Filters that pods on the same node decide, by what they hold.
+_HELD = (node_ports.NAME, node_resources_fit.NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Takers:
+    """Placements on one node without which the pod would fit there; it fits beside no smaller part of them gone.
+
+    Attributes:
+        price: what leaving all of them would cost.
+    """
+
+    node: str
+    placements: tuple[Placement, ...]
+    price: int
+
+
+def room_taken(pod: UnplacedPod) -> Finding | None:
+    """The finding for a pod that fitted before the plan; None: it did not fit."""
+    if not pod.before.fits.any():
+        return None
+    found = takers(pod)
+    higher = "Give it a higher priority, or add room."
+    if found is None:
+        count = int(pod.before.fits.sum())
+        some = "1 node" if count == 1 else f"{count} nodes"
+        return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, (f"Before the plan {some} had room for it.",), higher)
+    who = [each.pod.key for each in found.placements]
+    has = "has" if len(who) == 1 else "have"
+    more = found.price - pod.unplaced.price
+    difference = f"{more} more" if more > 0 else "no more, but they cost less on their nodes"
+    it = "it" if len(who) == 1 else "them"
+    evidence = [
+        f"{listed([pod.context.name(key) for key in who])} {has} its room on {found.node}.",
+        f"To leave {it} costs {found.price}, and to leave this pod {pod.unplaced.price}: {difference}.",
+    ]
+    highest = max(each.pod.pod_class.priority for each in found.placements)
+    if highest > pod.unplaced.pod.pod_class.priority:
+        evidence.append(f"Their priority is {highest}, its own {pod.unplaced.pod.pod_class.priority}.")
+    evidence.extend(_shares(pod, found))
+    return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), higher)
+
+
+def takers(pod: UnplacedPod) -> Takers | None:
+    """The placements whose leaving costs least; None: no node would take the pod for those on it alone."""
+    by_node: dict[str, list[Placement]] = defaultdict(list)
+    for placement in pod.plan.result.placements:
+        by_node[placement.node].append(placement)
+    table = pod.plan.result.after.table
+    possible = [
+        name
+        for at in np.flatnonzero(pod.before.fits & ~pod.after.fits).tolist()
+        if (name := table.nodes[at].name) in by_node
+    ]
+    possible.sort(key=lambda name: min(each.unscheduled_price for each in by_node[name]))
+    groups: dict[str, list[Placement]] = defaultdict(list)
+    for placement in pod.plan.result.placements:
+        if placement.atomic_group and not placement.optional:
+            groups[placement.atomic_group].append(placement)
+    held, filtered = _by_what_is_held(pod), 0
+    best: Takers | None = None
+    for name in possible[:_MAX_NODES]:
+        if not held[table.index[name]]:
+            filtered += 1
+            if filtered > _MAX_FILTERED:
+                continue
+        fits = _FitsWithout(pod, name, only_held=bool(held[table.index[name]]))
+        found = _on_node(fits, name, by_node[name], groups)
+        if found is not None and (best is None or found.price < best.price):
+            best = found
+    return best
+
+
+def _by_what_is_held(pod: UnplacedPod) -> Bools:
+    """bool[N]: nodes that reject the pod for what other pods hold there, and for nothing else."""
+    found = np.ones(len(pod.after.table.nodes), dtype=np.bool_)
+    for name, rejections in pod.after.by_filter:
+        for rejection in rejections if name not in _HELD else ():
+            found &= ~rejection.nodes
+    return found
+
+
+class _FitsWithout:
+    """Whether a pod fits on a node without some of the pods that the plan placed there."""
+
+    def __init__(self, pod: UnplacedPod, node: str, *, only_held: bool) -> None:
+        self._pod, self._only_held = pod, only_held
+        after = pod.plan.result.after
+        at = after.table.index[node]
+        #: Only the node, where the pods on other nodes do not matter.
+        self._snapshot = after.of_nodes(np.array([at])) if only_held else after
+        self._at = 0 if only_held else at
+
+    def __call__(self, gone: Sequence[Placement]) -> bool:
+        snapshot, pending = _without(self._snapshot, gone), self._pod.unplaced.pod
+        if not self._only_held:
+            return bool(self._pod.verdicts(snapshot).fits[self._at])
+        return not any(
+            rejection.nodes.any()
+            for each in (PORTS, RESOURCES)
+            for rejection in run_filter(each, pending.pod_class, pending.signature, snapshot)
+        )
+
+
+def _on_node(
+    fits: _FitsWithout, node: str, placed: Sequence[Placement], groups: Mapping[str, Sequence[Placement]]
+) -> Takers | None:
+    """Those of a node that have to be left, cheapest first; a gang's pods with the rest of what the gang needs."""
+
+    def price(placement: Placement) -> int:
+        others = groups.get(placement.atomic_group, ()) if not placement.optional else ()
+        return sum(each.unscheduled_price for each in others) or placement.unscheduled_price
+
+    ordered = sorted(placed, key=lambda each: (price(each), each.pod.key))
+    gone: list[Placement] = []
+    for placement in ordered:
+        gone.append(placement)
+        if fits(gone):
+            break
+    else:
+        return None
+    for placement in reversed(gone[:-1]):  # the dearest first
+        rest = [each for each in gone if each is not placement]
+        if fits(rest):
+            gone = rest
+    names = dict.fromkeys(each.atomic_group for each in gone if each.atomic_group and not each.optional)
+    total = sum(price(groups[name][0]) for name in names)
+    total += sum(each.unscheduled_price for each in gone if not each.atomic_group or each.optional)
+    return Takers(node, tuple(gone), total)
+
+
+def _without(snapshot: Snapshot, placements: Sequence[Placement]) -> Snapshot:
+    """A snapshot without some of the pods that the plan placed."""
+    used, assumed = snapshot.used.copy(), snapshot.non_zero_requested.copy()
+    ports = dict(snapshot.ports)
+    for each in placements:
+        at, pod_class = snapshot.table.index[each.node], each.pod.pod_class
+        used[at] -= snapshot.vector(pod_class.requests)
+        assumed[at] -= non_zero_requests(pod_class.requests)
+        if at in ports:
+            ports[at] -= set(pod_class.host_ports)
+    index = snapshot.pod_index.with_changes((), ((each.node, each.pod.signature) for each in placements))
+    return replace(snapshot, used=used, non_zero_requested=assumed, ports=ports, pod_index=index)
+
+
+def _shares(pod: UnplacedPod, found: Takers) -> tuple[str, ...]:
+    queues = sorted({each.pod.queue for each in found.placements if each.pod.queue} - {pod.unplaced.pod.queue})
+    if not pod.unplaced.pod.queue or not queues:
+        return ()
+    return (f"It counts for FlowQueue {pod.unplaced.pod.queue}, they for {listed(queues)}.",)

@@ -1,0 +1,95 @@
+"""Why a pod waits, by one plan of its scenario."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
+from flowcore.diagnosis.finding import Finding, UnplacedPod
+from flowcore.diagnosis.fixes import find_fixes
+from flowcore.diagnosis.leaving import waits_for_victims
+from flowcore.diagnosis.redaction import redacted
+from flowcore.diagnosis.targets import waiting_pods
+from flowcore.diagnosis.unplaced import why_unplaced
+from flowcore.model.pods import Pod
+from flowcore.problem.result import Placement
+from flowcore.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
+from flowcore.scenario.context import AnswerContext
+
+
+def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> WhyAnswer:
+    """Why a pod, or most pods of a gang or a controller, wait.
+
+    Raises:
+        UnknownName: there is no such target, or it does not wait.
+    """
+    pods = waiting_pods(scenario, query.target, context)
+    plan = plan_scenario(scenario, context.now, context.models)
+    pod, alike = _first_of_most(plan, pods)
+    found = diagnose(scenario, plan, pod, context)
+    keys = [each.key for each in pods]
+    return WhyAnswer(
+        pod=pod.key,
+        kind=found.kind,
+        text=redacted(found.text, scenario, context),
+        fixes=find_fixes(scenario, plan, keys, context) if query.fixes else [],
+        evidence=[redacted(each, scenario, context) for each in found.evidence],
+        next=redacted(found.next, scenario, context),
+        waiting=len(pods),
+        alike=alike,
+    )
+
+
+def diagnose(scenario: Scenario, plan: ScenarioPlan, pod: Pod, context: AnswerContext) -> Finding:
+    """Why a waiting pod waits.
+
+    Args:
+        plan: for the scenario.
+    """
+    governed = GovernedScenario(scenario)
+    if awaited := scenario.awaiting.get(pod.key):
+        return waits_for_victims(scenario, awaited.node, awaited.victims)
+    if pod.key in plan.skipped:
+        return _skipped(plan.skipped[pod.key], pod, governed)
+    for placement in plan.result.placements:
+        if placement.pod.key == pod.key:
+            if placement.victims:
+                return waits_for_victims(scenario, placement.node, placement.victims)
+            return _placed(placement, pod, governed)
+    unplaced = next(each for each in plan.result.unplaced if each.pod.key == pod.key)
+    return why_unplaced(UnplacedPod(scenario, governed, plan, unplaced, context))
+
+
+def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int]:
+    """The first of the pods that wait for the commonest reason, and how many do. Pods that are planned come last."""
+    reasons = plan.skipped | {each.pod.key: each.reason for each in plan.result.unplaced}
+    counts = Counter(reasons[pod.key] for pod in pods if pod.key in reasons)
+    if not counts:
+        return pods[0], len(pods)
+    reason, alike = max(counts.items(), key=lambda each: each[1])
+    return next(pod for pod in pods if reasons.get(pod.key) == reason), alike
+
+
+def _skipped(reason: str, pod: Pod, governed: GovernedScenario) -> Finding:
+    if not governed.governs(pod) and not pod.skip_reason(governed.policy_of(pod).delivery):
+        return Finding(
+            WhyKind.HANDED_OVER,
+            f"It is left to the scheduler {pod.scheduler_name}: {reason}.",
+            next="Ask that scheduler, or write a FlowSchedulingPolicy that selects the pod.",
+        )
+    text = f"{reason[:1].upper()}{reason[1:].removesuffix('.')}."
+    return Finding(WhyKind.BLOCKED, text, next="Mend what the reason names. Room does not matter before that.")
+
+
+def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Finding:
+    policy, node = governed.policy_of(pod), placement.node
+    if policy.delivery.acts and not policy.delivery.through_kube_scheduler:
+        return Finding(
+            WhyKind.PLANNED,
+            f"It waits for nothing: the plan has room for it on {node}.",
+            next="Wait for the next round. If that does not bind it, look at the operator: thalweg doctor.",
+        )
+    binds = "is to bind it" if policy.delivery.acts else f"binds it: policy {policy.name} only observes"
+    says = (f"kube-scheduler says: {pod.unschedulable_message}",) if pod.unschedulable_message else ()
+    text = f"The plan has {node} for it, and kube-scheduler {binds}."
+    return Finding(WhyKind.HANDED_OVER, text, says, "Look at the pod's Events of kube-scheduler.")

@@ -1,0 +1,129 @@
+"""What a question is asked of: files or a live cluster, as the options and the environment say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from support.cli import node, pod, thalweg, to_yaml
+from support.operator import free_address
+from thalweg.kubeconfig import users_kubeconfig
+from thalweg.main import main
+from thalweg.plugin import main as plugin
+from thalweg.source import target_of
+
+
+def test_targets_with_and_without_namespace() -> None:
+    """Names as kubectl has them, with short names of kinds; a slash alone is a namespace, unless it follows a kind."""
+    for text, target in {
+        "cart-0": "shop/cart-0",
+        "stock/cart-0": "stock/cart-0",
+        "pod/cart-0": "shop/cart-0",
+        "po/stock/cart-0": "stock/cart-0",
+        "deploy/cart": "deployment/shop/cart",
+        "Deployment/cart": "deployment/shop/cart",
+        "sts/stock/db": "statefulset/stock/db",
+        "gang/train": "gang/shop/train",
+    }.items():
+        assert target_of(text, "shop") == target
+
+
+def test_where_a_kubeconfig_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The option, then KUBECONFIG, then ~/.kube/config, as for kubectl."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert users_kubeconfig(None)[0] is None
+    home = tmp_path / ".kube" / "config"
+    home.parent.mkdir()
+    home.write_text("")
+    assert users_kubeconfig(None)[0] == home
+    monkeypatch.setenv("KUBECONFIG", "/some/file")
+    assert users_kubeconfig(None)[0] == Path("/some/file")
+    assert users_kubeconfig(Path("/named"))[0] == Path("/named")
+
+
+def test_no_api_server_is_one_sentence(tmp_path: Path) -> None:
+    """Exit code 2, with the file and the address in it."""
+    address = free_address()
+    file = tmp_path / "config"
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": f"http://{address}"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+            }
+        )
+    )
+    for command in ("plan", "status", "top"):
+        done = thalweg(command, "--kubeconfig", file)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"Error: cannot use the API server (--kubeconfig {file}): ")
+        assert f"cannot connect to {address}" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_no_kubeconfig_is_one_sentence(tmp_path: Path) -> None:
+    """Nor a traceback, nor a question to the wrong cluster."""
+    done = thalweg("plan", "--kubeconfig", tmp_path / "none")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "none: no such file" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--context", "--kubeconfig", "--service", "--service-account"])
+def test_a_dump_is_no_live_cluster(option: str) -> None:
+    """Options of both are a contradiction, and so is watching what does not change."""
+    done = CliRunner().invoke(main, ["plan", "-f", "dump.json", option, "a/b"])
+    assert done.exit_code == 2
+    assert f"-f asks a dump and {option} a live cluster: give one of them" in done.output
+    done = CliRunner().invoke(main, ["plan", "-f", "dump.json", "--watch"])
+    assert done.exit_code == 2
+    assert "--watch needs a live cluster: a dump does not change" in done.output
+
+
+def test_a_dump_without_nodes_is_one_sentence(tmp_path: Path) -> None:
+    """As for `simulate`."""
+    file = tmp_path / "dump.yaml"
+    file.write_text(to_yaml(pod("p")))
+    for command in ("plan", "status", "top"):
+        done = thalweg(command, "-f", file)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert "no Node found" in done.stderr
+
+
+def test_the_plugins_commands_are_those_of_thalweg() -> None:
+    """There is one `plan`, whatever it is called by."""
+    assert plugin.commands
+    for name, command in plugin.commands.items():
+        assert main.commands[name] is command
+
+
+def test_top_without_a_terminal_prints_once(tmp_path: Path) -> None:
+    """What `status` prints."""
+    file = tmp_path / "dump.yaml"
+    file.write_text(to_yaml(node("a"), pod("p")))
+    assert thalweg("top", "-f", file).stdout == thalweg("status", "-f", file).stdout != ""
+
+
+def completions(*words: str) -> list[str]:
+    """The lines that kubectl reads, for these words after `kubectl thalweg`; the last one is to be completed."""
+    executable = Path(sys.executable).with_name("kubectl_complete-thalweg")
+    assert os.access(executable, os.X_OK)
+    return subprocess.run([executable, *words], capture_output=True, text=True, check=True, timeout=60).stdout.split(
+        "\n"
+    )
+
+
+def test_completion_for_kubectl() -> None:
+    """Commands, options and choices, each with what it is; the last line tells whether file names follow."""
+    *found, directive, _ = completions("pl")
+    assert [line.split("\t")[0] for line in found] == ["plan"]
+    assert directive == ":4"
+    *found, directive, _ = completions("plan", "--all")
+    assert [line.split("\t")[0] for line in found] == ["--all-namespaces"]
+    assert [*completions("plan", "-o", "")][:3] == ["table", "json", ":4"]
+    assert completions("plan", "--kubeconfig", "")[-2] == ":0"

@@ -1,0 +1,78 @@
+"""The nodes of ``thalweg up``: made up with zones, racks and GPUs, or those of a dump."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.cli import Manifest, node, thalweg
+from thalweg.files import DumpError
+from thalweg.up_nodes import made_up_nodes, nodes_of_dump
+
+ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
+
+
+def dump(folder: Path, *nodes: Manifest) -> str:
+    """The path of a dump of these nodes."""
+    path = folder / "nodes.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))
+    return str(path)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5, 6, 50, 1000])
+def test_zones_racks_and_gpus(count: int) -> None:
+    """As even as can be: racks lie within a zone, and from one node on there is a GPU."""
+    nodes = made_up_nodes(count)
+    assert len({each["metadata"]["name"] for each in nodes}) == count
+    labels = [each["metadata"]["labels"] for each in nodes]
+    zones = Counter(each[ZONE] for each in labels)
+    assert max(zones.values()) - min(zones.values()) <= 1 or count == 1
+    assert all(each[RACK].startswith(each[ZONE]) for each in labels)
+    racks = Counter(each[RACK] for each in labels)
+    assert max(racks.values()) <= 20
+    assert max(racks.values()) - min(racks.values()) <= 1
+    with_gpus = [each for each in nodes if "nvidia.com/gpu" in each["status"]["allocatable"]]
+    assert with_gpus == [each for each in nodes if each["metadata"]["labels"].get("gpu") == "true"]
+    assert len(with_gpus) == max(1, count // 5)
+
+
+@pytest.mark.parametrize("count", [1, 5, 12])
+def test_there_and_back(count: int, tmp_path: Path) -> None:
+    """A dump of simulated nodes gives the same nodes again."""
+    made = made_up_nodes(count)
+    again = nodes_of_dump((dump(tmp_path, *made),))
+    for each in made:
+        each["status"]["allocatable"]["cpu"] = each["status"]["capacity"]["cpu"] = "4000m"
+        each["status"]["allocatable"]["memory"] = each["status"]["capacity"]["memory"] = str(16 * 2**30)
+    assert again == made
+
+
+def test_what_scheduling_reads_is_kept(tmp_path: Path) -> None:
+    """Taints and cordons too. What follows from a condition of the real node is not: this one is ready."""
+    taints = [
+        {"key": "dedicated", "value": "ml", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/not-ready", "value": "", "effect": "NoExecute"},
+    ]
+    real = node("real", "3920m", taints=taints, unschedulable=True)
+    real["status"]["allocatable"] |= {"ephemeral-storage": "10Gi", "hugepages-2Mi": "0", "nvidia.com/gpu": "8"}
+    real["metadata"]["labels"]["pool"] = "ml"
+    (made,) = nodes_of_dump((dump(tmp_path, real),))
+    assert made["spec"] == {"taints": taints[:1], "unschedulable": True}
+    assert made["metadata"]["labels"] == {"kubernetes.io/hostname": "real", "pool": "ml"}
+    assert made["status"]["allocatable"] == {
+        "cpu": "3920m", "memory": str(16 * 2**30), "pods": "110", "ephemeral-storage": str(10 * 2**30),
+        "nvidia.com/gpu": "8",
+    }  # fmt: skip
+
+
+def test_a_dump_that_cannot_be_simulated(tmp_path: Path) -> None:
+    """One sentence and exit code 2, before anything is started."""
+    with pytest.raises(DumpError, match=r"^Node bad: node's status\.allocatable\.cpu: "):
+        nodes_of_dump((dump(tmp_path, node("bad", "four")),))
+    with pytest.raises(DumpError, match="contains 5,001 nodes: at most 5,000 are simulated"):
+        nodes_of_dump((dump(tmp_path, *(node(f"n{number}") for number in range(5001))),))
+    done = thalweg("up", "--nodes-from", tmp_path / "none.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert thalweg("up", "--nodes", "3", "--nodes-from", "x").returncode == 2

@@ -1,0 +1,195 @@
+"""How many more pods fit, and which new nodes help."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support.draw import Case, crowded_cases
+from support.profiles import examples
+from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_pod, scenario_of, state_of
+
+from flowcore.model.errors import ModelError
+from flowcore.scenario import Scenario, applied, plan_scenario
+from flowcore.scenario.changes import AddNodes, PutObjects
+from flowcore.scenario.context import AnswerContext, UnknownName
+from flowcore.scenario.edits import Edits
+from flowcore.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom, copy_of
+
+CONTEXT = AnswerContext(now=NOW)
+
+
+def headroom(scenario: Scenario, context: AnswerContext = CONTEXT, **fields: Any) -> HeadroomAnswer:
+    """The answer to a query with these fields."""
+    return answer_headroom(scenario, HeadroomQuery(**fields), context)
+
+
+def placed_with(scenario: Scenario, like: str, copies: int) -> int:
+    """How many of so many copies a plan of the whole scenario places."""
+    edits = Edits(scenario)
+    pod = copy_of(scenario.cluster.pods[like], NOW)
+    for number in range(copies):
+        name = f"copy-{number}"
+        edits.put_pod(msgspec.structs.replace(pod, name=name, uid=name, preempts=False))
+    try:
+        result = plan_scenario(scenario, NOW).result
+        return sum("/copy-" in each.pod.key for each in result.placements)
+    finally:
+        edits.undo()
+
+
+@settings(max_examples=examples(25))
+@given(case=crowded_cases(), data=st.data())
+def test_the_number_is_exact(case: Case, data: st.DataObject) -> None:
+    """So many copies are placed by a plan of the cluster, and of one more not all, whatever rules they have."""
+    scenario = drawn_scenario(replace(case, pending=[]))
+    assume(scenario.cluster.pods)
+    like = data.draw(st.sampled_from(sorted(scenario.cluster.pods)))
+    before = state_of(scenario)
+    answer = headroom(scenario, like=like, limit=40, scale_ups=0)
+    assert state_of(scenario) == before
+    assert answer.fits is not None
+    assert sum(answer.nodes.values()) == answer.fits
+    if answer.fits:
+        assert placed_with(scenario, like, answer.fits) == answer.fits
+    if answer.at_least:
+        assert answer.fits == 40
+    else:
+        assert answer.reason
+        assert placed_with(scenario, like, answer.fits + 1) <= answer.fits
+
+
+@settings(max_examples=examples(25))
+@given(
+    nodes=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6)), min_size=1, max_size=6),
+    cpu=st.integers(1, 4),
+    waiting=st.lists(st.integers(1, 4), max_size=4),
+)
+def test_plain_pods_are_counted_node_by_node(nodes: list[tuple[int, int]], cpu: int, waiting: list[int]) -> None:
+    """Without rules the number is what the plan leaves free on each node, divided by what a pod requests."""
+    scenario = scenario_of(
+        [
+            *(manifest_node(f"n{at}", "z", str(cores), pods) for at, (cores, pods) in enumerate(nodes)),
+            *(manifest_pod(f"w{at}", cpu=str(cores)) for at, cores in enumerate(waiting)),
+        ]
+    )
+    after = plan_scenario(scenario, NOW).result.after
+    free = after.free[:, [after.resources.index("cpu"), after.resources.index("pods")]]
+    expected = int((free // [cpu * 1000, 1]).min(axis=1).clip(min=0).sum())
+    assert headroom(scenario, requests={"cpu": str(cpu)}, scale_ups=0).fits == expected
+
+
+@settings(max_examples=examples(25))
+@given(
+    waiting=st.lists(st.tuples(st.integers(1, 8), st.sampled_from(("", "x"))), min_size=1, max_size=8),
+    shapes=st.lists(st.tuples(st.integers(1, 8), st.sampled_from(("", "x"))), min_size=1, max_size=3),
+)
+def test_new_nodes_place_what_is_said(waiting: list[tuple[int, str]], shapes: list[tuple[int, str]]) -> None:
+    """With the nodes that are suggested a plan places exactly so many more, these pods, and each new node gets one."""
+    nodes = [manifest_node(f"n{at}", "z", str(cores), kind=kind) for at, (cores, kind) in enumerate(shapes)]
+    pods = [manifest_pod(f"w{at}", cpu=str(cores), kind=kind) for at, (cores, kind) in enumerate(waiting)]
+    scenario = scenario_of([*nodes, *pods])
+    before = plan_scenario(scenario, NOW).result
+    left = {each.pod.key for each in before.unplaced}
+    answer = headroom(scenario)
+    for found in answer.scale_ups:
+        with applied(scenario, [AddNodes(found.count, found.like)], CONTEXT):
+            after = plan_scenario(scenario, NOW).result
+        helped = {each.pod.key for each in after.placements} & left
+        assert set(found.places) == helped
+        assert found.pods == len(helped) > 0
+        assert found.cost == after.cost
+        assert len({each.node for each in after.placements if "-new-" in each.node}) == found.count
+    # Who fits on an empty node of some shape is helped by a suggestion.
+    could = {
+        f"default/w{at}"
+        for at, (cores, kind) in enumerate(waiting)
+        if any(cores <= room and kind in ("", of) for room, of in shapes)
+    }
+    assert bool(answer.scale_ups) == bool(left & could)
+
+
+def test_a_pod_with_rules() -> None:
+    """Pods that keep apart from each other: one on each node that has none yet."""
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+            ]
+        }
+    }
+    web = manifest_pod("web", "a")
+    web["spec"]["affinity"] = apart
+    web["metadata"]["labels"] = {"app": "web"}
+    scenario = scenario_of([*(manifest_node(name, "z") for name in "abc"), web])
+    answer = headroom(scenario, like="default/web")
+    assert answer.fits == 2
+    assert answer.nodes == {"b": 1, "c": 1}
+    assert "anti-affinity" in answer.reason
+
+
+def test_counting_stops_at_the_limit() -> None:
+    """More may fit then, and the answer says so."""
+    answer = headroom(scenario_of([manifest_node("a", "z", "64")]), requests={"cpu": "1"}, limit=5)
+    assert (answer.fits, answer.at_least, answer.reason) == (5, True, "")
+
+
+def test_what_nobody_offers() -> None:
+    """No node has the resource: none fits, and the reason names the resource."""
+    answer = headroom(scenario_of([manifest_node("a", "z")]), requests={"nvidia.com/gpu": "1"})
+    assert answer.fits == 0
+    assert "nvidia.com/gpu" in answer.reason
+
+
+def test_a_pod_that_nobody_may_plan() -> None:
+    """It is said why, in place of a number that means nothing."""
+    gated = manifest_pod("gated")
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+    answer = headroom(scenario_of([manifest_node("a", "z"), gated]), like="default/gated")
+    assert answer.fits == 0
+    assert "example.com/later" in answer.reason
+
+
+def test_a_daemon_set_takes_its_part_of_a_new_node() -> None:
+    """3 of 4 cores are left on each new node: one pod of 2 cores each."""
+    agent = manifest_pod("agent", "a", "1", owner="DaemonSet")
+    pods = [manifest_pod(f"w{at}", cpu="2") for at in range(4)]
+    (found,) = headroom(scenario_of([manifest_node("a", "z"), agent, *pods])).scale_ups
+    assert (found.count, found.pods) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"like": "default/nobody"}, "there is no pod default/nobody"),
+        ({"like": "default/x", "requests": {"cpu": "1"}}, "either"),
+        ({"requests": {"cpu": "one"}}, r"requests\.cpu"),
+        ({"requests": {"gpu": "1"}}, r"requests\.gpu"),
+        ({"limit": 0}, "limit"),
+    ],
+)
+def test_questions_that_have_no_answer(fields: dict[str, Any], words: str) -> None:
+    """Each gives one sentence."""
+    with pytest.raises(ModelError, match=words):
+        headroom(scenario_of([manifest_node("a", "z")]), **fields)
+
+
+def test_names_that_the_asker_may_not_see() -> None:
+    """Pods of other namespaces are counted and not named, and nothing can be like them."""
+    pods = [manifest_pod("full", "a", "4"), manifest_pod("w", cpu="2", namespace="red")]
+    scenario = scenario_of([manifest_node("a", "z"), *pods])
+    context = AnswerContext(now=NOW, sees=lambda namespace: namespace == "default")
+    (found,) = headroom(scenario, context).scale_ups
+    assert (found.pods, found.places) == (1, [])
+    with pytest.raises(UnknownName, match="there is no pod red/w"):
+        headroom(scenario, context, like="red/w")
+
+
+def test_what_waits_comes_first() -> None:
+    """Headroom is what is left beside the plan of the pods that wait."""
+    scenario = scenario_of([manifest_node("a", "z")])
+    assert headroom(scenario, requests={"cpu": "1"}).fits == 4
+    with applied(scenario, [PutObjects([manifest_pod("w", cpu="3")])], CONTEXT):
+        assert headroom(scenario, requests={"cpu": "1"}).fits == 1

@@ -1,0 +1,244 @@
+"""Why a pod waits: one reason that decides, and its evidence."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from support.cli import Manifest, node, pod
+from support.draw import ASPECTS, Case, crowded_cases
+from support.profiles import examples
+from support.scenario_state import NOW, drawn_scenario, scenario_of
+from thalweg.why import to_lines
+
+from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
+from flowcore.diagnosis.finding import UnplacedPod
+from flowcore.diagnosis.room_taken import takers
+from flowcore.diagnosis.why import answer_why
+from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.scenario import GovernedScenario, Scenario, plan_scenario
+from flowcore.scenario.context import AnswerContext, UnknownName, sees_all
+
+EVERYTHING = AnswerContext(NOW)
+TAINTED = [{"key": "gpu", "effect": "NoSchedule"}]
+RUNS = {"phase": "Running"}
+DELETION_TIMESTAMP = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def policy(name: str = "shop", **spec: Any) -> Manifest:
+    selects = {"podSelector": {"matchLabels": {"app": "web"}}}
+    return {"kind": "FlowSchedulingPolicy", "metadata": {"name": name}, "spec": {"selects": selects, **spec}}
+
+
+ONE_EACH = {"name": "az", "conflict": {"pods": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}}
+
+
+def web(name: str, cpu: str = "1", **spec: Any) -> Manifest:
+    return pod(name, cpu, schedulerName="thalweg", metadata={"labels": {"app": "web"}}, **spec)
+
+
+def of_gang(name: str, least: int = 3, **spec: Any) -> Manifest:
+    terms = {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": str(least)}
+    return pod(name, "1", metadata={"annotations": terms}, **spec)
+
+
+def why(target: str, *objects: Manifest, sees: Callable[[str], bool] = sees_all) -> WhyAnswer:
+    return answer_why(scenario_of(objects), WhyQuery(target), AnswerContext(NOW, sees=sees))
+
+
+def test_filters_that_do_not_matter_are_told_apart_from_those_that_do() -> None:
+    """kube-scheduler's words name the taint, which does not help: the pod is too large for that node too."""
+    answer = why("default/p", node("a", "2"), node("b", "2", taints=TAINTED), pod("p", "3"))
+    assert answer.kind is WhyKind.NOTHING_FITS
+    assert answer.text.endswith("1 node(s) had untolerated taint(s). NodeResourcesFit alone rejects every node.")
+    assert (
+        answer.evidence[1] == "Without NodeResourcesFit, 2 nodes would take it"
+        or "a would take it" in answer.evidence[1]
+    )
+    assert answer.next == "Ask for less, or add a node with more room."
+
+
+def test_the_shortest_way_out_names_a_node_and_what_stands_between() -> None:
+    """Where one filter keeps the pod from a node, that filter is what to mend."""
+    answer = why("default/p", node("a", "2"), node("b", "4", taints=TAINTED), pod("p", "3"))
+    assert answer.evidence[1] == "Without TaintToleration, b would take it (its taint is gpu:NoSchedule)."
+    answer = why("default/p", node("a", "2"), pod("p", "2500m"))
+    assert answer.evidence[1] == "Without NodeResourcesFit, a would take it (it lacks 500m cpu)."
+
+
+def test_who_has_the_room_and_how_much_more_it_costs_to_leave_them() -> None:
+    """Both pods are needed, and the prices are those of the plan."""
+    rivals = [pod(name, "1", priority=10) for name in "qr"]
+    answer = why("default/p", node("a", "2"), pod("p", "2"), *rivals)
+    assert answer.kind is WhyKind.ROOM_TAKEN
+    assert answer.evidence[0] == "default/q and default/r have its room on a."
+    them, own, more = map(int, re.findall(r"\d+", answer.evidence[1]))
+    assert (more, them > own) == (them - own, True)
+    assert answer.evidence[2] == "Their priority is 10, its own 0."
+
+
+def test_a_pod_that_may_not_be_seen_is_not_named() -> None:
+    """Who has the room is counted in the price all the same; and it cannot be asked about, in the same words."""
+    rival = pod("q", "2", priority=10, metadata={"namespace": "red"})
+    objects = (node("a", "2"), pod("p", "2"), rival)
+    answer = why("default/p", *objects, sees=lambda name: name != "red")
+    assert answer.evidence[0] == "a pod of another namespace has its room on a."
+    for name in ("red/q", "red/nobody"):
+        with pytest.raises(UnknownName, match=f"pod {name}: there is no such pod"):
+            why(name, *objects, sees=lambda name: name != "red")
+
+
+def test_a_constraint_and_its_price() -> None:
+    """The price is what a plan without it costs."""
+    objects = (node("a"), web("w0", nodeName="a", status=RUNS), web("w1"))
+    answer = why("default/w1", *objects, policy(constraints=[ONE_EACH]))
+    assert answer.kind is WhyKind.CONSTRAINT
+    costs = [
+        plan_scenario(scenario_of([*objects, policy(constraints=each)]), NOW).result.cost for each in ([], [ONE_EACH])
+    ]
+    said = (
+        f"Without constraint az of policy shop, the plan would cost {costs[0]} in place of {costs[1]}, and places it."
+    )
+    assert answer.evidence == [said]
+
+
+def test_a_constraint_that_is_not_all_is_not_the_reason() -> None:
+    """Without it the pod would wait all the same, for room."""
+    running = web("w0", "4", nodeName="a", status=RUNS)
+    answer = why("default/w1", node("a"), running, web("w1"), policy(constraints=[ONE_EACH]))
+    assert answer.kind is WhyKind.NOTHING_FITS
+
+
+def test_gangs() -> None:
+    """Pods are missing; or there is no room for all; or others have it."""
+    members = [of_gang(f"g{at}") for at in range(3)]
+    answer = why("gang/default/g", node("a", "4"), *members[:2])
+    assert (answer.kind, answer.waiting, answer.alike) == (WhyKind.GANG_INCOMPLETE, 2, 2)
+    assert answer.evidence == ["gang default/g needs 3 pods: 2 wait, 0 have a node."]
+    assert answer.next == "Create 1 more pod of it, or lower its minMember."
+    answer = why("default/g1", node("a", "2"), *members)
+    assert answer.kind is WhyKind.NOTHING_FITS
+    assert answer.evidence[0].startswith("By itself, with no other waiting pod: gang default/g needs 3 pods at once")
+    rivals = [pod(f"x{at}", "1", priority=1000) for at in range(4)]
+    answer = why("gang/default/g", node("a", "4"), *members, *rivals)
+    assert answer.kind is WhyKind.ROOM_TAKEN
+    assert answer.evidence[0] == "By itself, with no other waiting pod, it would be placed on a."
+
+
+def test_victims_that_leave() -> None:
+    """Pods that terminate already, and pods that the plan evicts."""
+    low = pod("low", "2", nodeName="a", priority=1, status=RUNS)
+    answer = why("default/p", node("a", "2"), low, pod("p", "2", priority=2))
+    assert (answer.kind, answer.text) == (WhyKind.VICTIMS_LEAVING, "Its room is on a, once default/low has left.")
+    going = pod("low", "2", nodeName="a", status=RUNS, metadata=DELETION_TIMESTAMP)
+    answer = why("default/p", node("a", "2"), going, pod("p", "2"))
+    assert answer.kind is WhyKind.VICTIMS_LEAVING
+    assert answer.evidence == ["It fits on a once default/low has left: it is terminating."]
+    # Neither would help.
+    answer = why("default/p", node("a", "2"), going, pod("p", "3"))
+    assert answer.kind is WhyKind.NOTHING_FITS
+
+
+@pytest.mark.parametrize(("delivery", "scheduler"), [("Observe", "thalweg"), ("Extender", "thalweg-steered")])
+def test_kube_scheduler_has_it(delivery: str, scheduler: str) -> None:
+    """The plan has a node, and somebody else binds; with Binder the pod waits for nothing."""
+    waiting = pod("w", schedulerName=scheduler, metadata={"labels": {"app": "web"}})
+    answer = why("default/w", node("a"), waiting, policy(delivery=delivery))
+    assert answer.kind is WhyKind.HANDED_OVER
+    assert why("default/w", node("a"), web("w"), policy()).kind is WhyKind.PLANNED
+
+
+def test_pods_of_a_controller() -> None:
+    """They are found by what controllers write, and the commonest reason is told."""
+    owner = {
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "u", "controller": True}
+        ]
+    }
+    template = {"labels": {"pod-template-hash": "abc12"}, **owner}
+    pods = [
+        pod(f"cart-abc12-{name}", cpu, metadata=template)
+        for name, cpu in (("aaaaa", "1"), ("bbbbb", "9"), ("ccccc", "9"))
+    ]
+    for target in ("deployment/default/cart", "replicaset/default/cart-abc12"):
+        answer = why(target, node("a"), *pods)
+        assert (answer.pod, answer.waiting, answer.alike) == ("default/cart-abc12-bbbbb", 3, 2)
+    job = pod("job-x", "9", metadata={"labels": {"batch.kubernetes.io/job-name": "job"}})
+    assert why("job/default/job", node("a"), job).pod == "default/job-x"
+    member = pod("db-0", "9", metadata={"labels": {"statefulset.kubernetes.io/pod-name": "db-0"}})
+    assert why("statefulset/default/db", node("a"), member).pod == "default/db-0"
+    for target in ("deployment/default/other", "deployment/red/cart", "job/default/cart", "statefulset/default/d"):
+        with pytest.raises(UnknownName, match="no pod belongs to it"):
+            why(target, node("a"), *pods, member)
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("default", "expected NAMESPACE/POD or KIND/NAMESPACE/NAME"),
+        ("rack/default/x", "unknown kind rack"),
+        ("default/runs", "it does not wait: it is bound to a"),
+        ("default/over", "it has finished"),
+    ],
+)
+def test_targets_that_do_not_wait(target: str, problem: str) -> None:
+    """One sentence names the target and says what is wrong."""
+    over = pod("over", "1", nodeName="a", status={"phase": "Succeeded"})
+    with pytest.raises(UnknownName, match=problem):
+        why(target, node("a"), pod("runs", "1", nodeName="a", status=RUNS), over)
+
+
+@given(crowded_cases(ASPECTS))
+@settings(max_examples=examples(40))
+def test_every_waiting_pod_gets_an_answer_that_names_nobody_hidden(case: Case) -> None:
+    """At most ten lines and a kind, the words of the plan, and neither nodes nor pods of other namespaces."""
+    scenario = drawn_scenario(case)
+    everybody, asker = (
+        plan_scenario(scenario, NOW),
+        AnswerContext(NOW, sees=lambda name: name == "default", nodes=False),
+    )
+    reasons = {each.pod.key: each.reason for each in everybody.result.unplaced}
+    for waiting in scenario.waiting()[::4]:
+        answer = answer_why(scenario, WhyQuery(waiting.key), EVERYTHING)
+        assert 1 <= len(to_lines(answer)) <= 10
+        assert answer.text == reasons.get(waiting.key, answer.text)
+        assert all("\n" not in line for line in to_lines(answer))
+        if waiting.namespace == "default":
+            words = msgspec.json.encode(answer_why(scenario, WhyQuery(waiting.key), asker)).decode()
+            assert not re.search(r"\b(red|blue)/", words)
+            assert not re.search(r"\bn[0-5]\b", words)
+        else:
+            with pytest.raises(UnknownName, match="there is no such pod"):
+                answer_why(scenario, WhyQuery(waiting.key), asker)
+
+
+@given(crowded_cases(("NodeResourcesFit", "NodePorts")))
+@settings(max_examples=examples(40))
+def test_without_those_that_have_the_room_the_pod_fits_and_with_one_of_them_it_does_not(case: Case) -> None:
+    """By a plan of the cluster in which all others of the plan run already, on their nodes."""
+    scenario = drawn_scenario(case)
+    plan, governed = plan_scenario(scenario, NOW), GovernedScenario(scenario)
+    for unplaced in plan.result.unplaced[:3]:
+        pod = UnplacedPod(scenario, governed, plan, unplaced, EVERYTHING)
+        found = takers(pod)
+        if found is None or plan.result.evictions:
+            continue
+        gone = {each.pod.key for each in found.placements}
+        assert fits_beside(drawn_scenario(case), plan.result.placements, gone, unplaced.pod.key, found.node)
+        for key in gone:
+            assert not fits_beside(
+                drawn_scenario(case), plan.result.placements, gone - {key}, unplaced.pod.key, found.node
+            )
+
+
+def fits_beside(scenario: Scenario, placements: tuple, gone: set[str], key: str, where: str) -> bool:
+    cluster = scenario.cluster
+    for each in placements:
+        if each.pod.key not in gone:
+            cluster.put_pod(msgspec.structs.replace(cluster.pods[each.pod.key], node_name=each.node))
+    cluster.put_pod(msgspec.structs.replace(cluster.pods[key], preempts=False))
+    for name in [name for name in cluster.nodes if name != where]:
+        cluster.remove_node(name)
+    return bool(plan_scenario(scenario, NOW, only=(key,)).result.placements)

@@ -1,0 +1,80 @@
+"""How Thalweg is doing, in one answer: the cluster in numbers, policies, queues, the last rounds and who leaves."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.overview import OverviewAnswer, answer_overview
+from thalweg_view.pictures.policies import (
+    PolicyRow,
+    QueueRow,
+    answer_policies,
+    answer_queues,
+)
+from thalweg_view.pictures.shapes import RoundQuery
+from thalweg_view.rounds import RoundRow
+from thalweg_view.view_data import ViewData
+
+#: Rounds and leaving pods of one answer at most.
+MAX_ROUNDS: Final = 20
+MAX_LEAVING: Final = 20
+
+
+class StatusQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks for nothing in particular."""
+
+
+class StatusMove(msgspec.Struct, frozen=True, rename="camel"):
+    """A running pod that leaves its node by the newest round.
+
+    Attributes:
+        to: where room for its replacement is reserved; "": nowhere.
+    """
+
+    pod: str
+    node: str
+    kind: str
+    to: str
+
+
+class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """The status.
+
+    Attributes:
+        rounds: the last ones, the newest first.
+        moves: pods that leave by the newest round, the first of them.
+        leaving: number of all that leave.
+    """
+
+    overview: OverviewAnswer
+    policies: list[PolicyRow]
+    queues: list[QueueRow]
+    rounds: list[RoundRow]
+    moves: list[StatusMove]
+    leaving: int
+
+
+def answer_status(data: ViewData, _query: StatusQuery, context: AnswerContext) -> StatusAnswer:
+    """The status."""
+    newest = data.rounds.find()
+    evictions = [] if newest is None else newest.evictions
+    return StatusAnswer(
+        answer_overview(data, RoundQuery(), context),
+        answer_policies(data, RoundQuery(), context).policies,
+        answer_queues(data, RoundQuery(), context).queues,
+        list(islice(reversed(data.rounds.rows), MAX_ROUNDS)),
+        [
+            StatusMove(
+                context.name(each.key),
+                context.node(each.node),
+                each.kind.value,
+                context.node(each.to) if each.to else "",
+            )
+            for each in evictions[:MAX_LEAVING]
+        ],
+        len(evictions),
+    )
