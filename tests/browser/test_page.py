@@ -281,6 +281,7 @@ def test_a_hostile_name_is_text(view: Watched) -> None:
     view.page.on("dialog", lambda each: (dialogs.append(each.message), each.dismiss()))
     page = view.open("Pending")
     page.get_by_label("Find").fill("onerror")
+    expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "2")
     link = page.locator("a.pod")
     expect(link).to_have_text(f"shop/{HOSTILE}")
     link.click()

@@ -138,7 +138,8 @@ class Answering:
                 raise RequestRefused(503, f"{error}; ask again, or ask for less", retry_after=1) from error
 
     def _is_old(self) -> bool:
-        if not self._compute.alive:
+        # A process that starts is alive, and knows nothing yet.
+        if not self._compute.alive or self._read_at == float("-inf"):
             return True
         pause = max(_LEAST_AGE, _AGE_PER_SECOND * self._read_seconds)
         return self._source.kind == "live" and self._clock() - self._read_at > pause

@@ -116,8 +116,10 @@ function Table({ list, sort, setSort }) {
   };
   useLayoutEffect(() => {
     if (!move.current) return;
+    const row = box.current.querySelector(`[aria-rowindex="${focus + 2}"]`);
+    if (!row) return; // it comes with the scrolling
     move.current = false;
-    box.current.querySelector(`[aria-rowindex="${focus + 2}"]`)?.focus({ preventScroll: true });
+    row.focus({ preventScroll: true });
   });
   const by = (column) => setSort(sort === column ? `-${column}` : column);
   return html`
