@@ -28,8 +28,8 @@ class Answering:
     """See the module.
 
     Attributes:
-        generation: grows with each state and each round.
-        on_state: called with each new state.
+        generation: grows with each state that differs from the one before, and with each round.
+        on_state: called with each such state.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Answering:
         self.generation = 0
         self.on_state: Callable[[], None] = lambda: None
         self._namespaces: frozenset[str] = frozenset()
+        self._digest = b""
         self._turn = asyncio.Lock()
         self._callers: Counter[str] = Counter()
         self._read_at, self._read_seconds = float("-inf"), 0.0
@@ -150,9 +151,10 @@ class Answering:
                 await self._read()
 
     async def _read(self) -> None:
-        began = self._clock()
         try:
-            reply = await self._compute.read_state(self._source.state())
+            await self._compute.start()
+            began = self._clock()
+            reply, digest = await self._compute.read_state(self._source.state())
         except ComputeLost as error:
             _log.error("compute process of the view restarted", problem=str(error), operation="state")
             raise RequestRefused(503, str(error), retry_after=1) from error
@@ -161,8 +163,10 @@ class Answering:
         self._read_at = self._clock()
         self._read_seconds = self._read_at - began
         self._namespaces = frozenset(reply.namespaces)
-        self.generation += 1
-        self.on_state()
+        if digest != self._digest:
+            self._digest = digest
+            self.generation += 1
+            self.on_state()
 
     async def stop(self) -> None:
         """Ends the compute process."""

@@ -63,7 +63,7 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
             case Question():
                 data.generation = message.generation
                 sees = sees_all if message.namespaces is None else frozenset(message.namespaces).__contains__
-                send(answer(message, data, AnswerContext(message.now, models, sees)))
+                send(answer(message, data, AnswerContext(message.now, models, sees, message.nodes)))
 
 
 def _read(source: BinaryIO) -> StatePiece | NewRound | Question | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import signal
 import sys
@@ -86,23 +87,27 @@ class ComputeClient:
     def _drop_oldest(self) -> None:
         self._round_bytes -= len(self._rounds.popleft()[1])
 
-    async def read_state(self, pieces: AsyncIterator[bytes]) -> StateRead:
-        """Has a state read; starts the process if none runs.
+    async def read_state(self, pieces: AsyncIterator[bytes]) -> tuple[StateRead, bytes]:
+        """Has a state read; the process runs.
+
+        Returns:
+            what was read, and a digest of it that does not depend on when it was written.
 
         Raises:
-            ComputeLost: the process ended, or cannot be started.
+            ComputeLost: the process ended.
         """
-        await self._start()
         async with self._exchange(_READ_STATE):
-            lines = b""
+            lines, digest = b"", hashlib.sha256()
             async for piece in pieces:
+                # The first line says when the state was written.
+                digest.update(piece if lines else piece.partition(b"\n")[2])
                 if lines:
                     await self._send(StatePiece(lines, last=False))
                 lines = piece
             await self._send(StatePiece(lines, last=True))
             reply = await self._receive()
         assert isinstance(reply, StateRead)  # noqa: S101 - replies come in the order of requests
-        return reply
+        return reply, digest.digest()
 
     async def ask(self, question: Question) -> Answered:
         """The answer to a question.
@@ -128,7 +133,12 @@ class ComputeClient:
         if process is not None:
             await process.wait()
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
+        """Starts the process if none runs; it has no state then.
+
+        Raises:
+            ComputeLost: it cannot be started.
+        """
         if self.alive:
             return
         await self.stop()
