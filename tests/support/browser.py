@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright
 from support.repository import ROOT
 from thalweg_controlplane.processes import die_with_parent
 
@@ -90,7 +90,7 @@ def watched(context: BrowserContext, address: str) -> Watched:
     found = Watched(context.new_page(), address)
     page, complaints, origin = found.page, found.complaints, found.origin
     page.set_default_timeout(PATIENCE)
-    page.on("console", lambda each: complaints.append(each.text) if each.type in ("error", "warning") else None)
+    page.on("console", lambda each: complaints.append(_told(each)) if each.type in ("error", "warning") else None)
     page.on("pageerror", lambda each: complaints.append(str(each)))
     page.on("request", lambda each: None if each.url.startswith(f"{origin}/") else complaints.append(each.url))
     # The browser's list of violations has those too that nothing is printed for.
@@ -99,6 +99,10 @@ def watched(context: BrowserContext, address: str) -> Watched:
         " (event) => console.error('violation: ' + event.violatedDirective + ' ' + event.blockedURI));"
     )
     return found
+
+
+def _told(message: ConsoleMessage) -> str:
+    return f"{message.text} {message.location['url']}"
 
 
 @contextmanager
