@@ -25,7 +25,7 @@ if TYPE_CHECKING:
               help="Plan at most so many kinds of new nodes for the pods that wait.")  # fmt: skip
 @options.output
 @options.watch
-def headroom(  # noqa: PLR0913 - options
+def headroom(
     source: SourceOptions,
     like: str,
     cpu: str | None,
