@@ -89,7 +89,8 @@ def _keep(page: Page, name: str) -> None:
     page.mouse.move(0, 0)
     path = IMAGES / f"{name}.png"
     shot = Image.open(io.BytesIO(page.screenshot(animations="disabled", caret="hide")))
-    shot.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
+    few = shot.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
     print(path.relative_to(ROOT), path.stat().st_size // 1024, "KiB")  # noqa: T201
 
 

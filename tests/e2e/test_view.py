@@ -5,10 +5,8 @@ import json
 import os
 import signal
 import socket
-import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import pytest_asyncio
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, free_address, running_operator, until
 from support.rights import ACCOUNTS, token
+from support.viewing import Viewer, answered, view_session
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.api import _read
 from thalweg_controlplane.objects import pod
@@ -68,31 +67,6 @@ async def running_pod(api: Api) -> None:
     await api.patch(f"/api/v1/namespaces/{SYSTEM}/pods/{POD}/status", {"status": status})
 
 
-class Viewer:
-    """Asks the view with one token."""
-
-    def __init__(self, session: aiohttp.ClientSession, port: int, token: str) -> None:
-        self._session, self._base, self._token = session, f"https://127.0.0.1:{port}/api/v1/", token
-
-    async def ask(self, operation: str, body: Any = None, **parameters: str) -> tuple[int, Any]:
-        """Status and JSON of an answer."""
-        headers = {"Authorization": f"Bearer {self._token}"}
-        method = "GET" if body is None else "POST"
-        async with self._session.request(
-            method, self._base + operation, headers=headers, params=parameters, json=body
-        ) as answer:
-            return answer.status, await answer.json()
-
-
-@asynccontextmanager
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nobody signed it
-    connector = aiohttp.TCPConnector(ssl=context)
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120)) as session:
-        yield session
-
-
 async def account_that_lists(api: Api, name: str, *, pods_of: str = "", cluster: tuple[str, ...] = ()) -> str:
     """The token of a new account that may list pods of a namespace, and these resources of the whole cluster."""
     await api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": SYSTEM}})
@@ -110,19 +84,6 @@ async def account_that_lists(api: Api, name: str, *, pods_of: str = "", cluster:
     return await token(api, account=name)
 
 
-async def answered(viewer: Viewer, operation: str, status: int, within: float = 60.0) -> Any:
-    """Waits until an operation answers with a status; its JSON."""
-    last: tuple[int, Any] = (0, None)
-
-    async def has_answered() -> bool:
-        nonlocal last
-        last = await viewer.ask(operation)
-        return last[0] == status
-
-    await until(has_answered, within, lambda: f"{operation} to answer {status}; last {last}")
-    return last[1]
-
-
 ALL = ("pods", "nodes", "flowschedulingpolicies", "flowqueues")
 
 
@@ -133,20 +94,20 @@ async def test_nobody_sees_a_pod_that_they_may_not_read(scene: ClusterScenario, 
     await scene.node_of("mine-runs")
     other = f"{scene.namespace}-other"
     await scene.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
-    large = scene.pod("hidden", "64")
+    large = scene.pod("of-others", "64")
     large["metadata"]["namespace"] = other
     await scene.api.create(large)
     await scene.create("mine", "64")
-    scene.ignored_reasons.update(("mine", "hidden"))
+    scene.ignored_reasons.update(("mine", "of-others"))
     everybody = await account_that_lists(scene.api, "sees-all", cluster=ALL)
     tenant = await account_that_lists(scene.api, "tenant", pods_of=scene.namespace)
     nobody = await account_that_lists(scene.api, "sees-nothing")
-    async with session() as http:
+    async with view_session() as http:
         whole, part, none = (Viewer(http, port, each) for each in (everybody, tenant, nobody))
 
         async def both_wait() -> bool:
             pending = await answered(whole, "pending", 200)
-            return {f"{other}/hidden", f"{scene.namespace}/mine"} <= {each["pod"] for each in pending["items"]}
+            return {f"{other}/of-others", f"{scene.namespace}/mine"} <= {each["pod"] for each in pending["items"]}
 
         await until(both_wait, 60, lambda: "both pods to wait")
         status, unknown = await whole.ask("nothing")
@@ -155,14 +116,14 @@ async def test_nobody_sees_a_pod_that_they_may_not_read(scene: ClusterScenario, 
         operations = [each for each in names if each not in ("events", "pods")]
         assert len(operations) >= 7
         told = {}
-        for operation in (*operations, f"pods/{other}/hidden", f"pods/{scene.namespace}/mine"):
+        for operation in (*operations, f"pods/{other}/of-others", f"pods/{scene.namespace}/mine"):
             for who, viewer in (("tenant", part), ("nobody", none)):
                 status, answer = await viewer.ask(operation)
                 told[who, operation] = status
                 text = json.dumps(answer)
                 if not operation.startswith(f"pods/{other}"):
                     assert other not in text, (who, operation, answer)
-                assert "hidden" not in text.replace(f"{other}/hidden", ""), (who, operation, answer)
+                assert "of-others" not in text.replace(f"{other}/of-others", ""), (who, operation, answer)
                 assert "n-secret" not in text, (who, operation, answer)
                 if who == "nobody" and not operation.startswith("pods/"):
                     assert "mine" not in text, (operation, answer)
@@ -172,20 +133,20 @@ async def test_nobody_sees_a_pod_that_they_may_not_read(scene: ClusterScenario, 
         assert told["nobody", f"pods/{scene.namespace}/mine"] == 404
         assert told["tenant", "nodes"] == told["tenant", "policies"] == 403
         # A pod that may not be seen is answered in the words of one that does not exist.
-        hidden = (await part.ask(f"pods/{other}/hidden"))[1]["error"]
+        hidden = (await part.ask(f"pods/{other}/of-others"))[1]["error"]
         missing = (await part.ask(f"pods/{other}/missing"))[1]["error"]
-        assert hidden.replace("hidden", "missing") == missing
+        assert hidden.replace("of-others", "missing") == missing
         # Named, the namespace alone is asked about; naming another one opens nothing.
         status, answer = await part.ask("pending", namespace=other)
         assert (status, answer["items"]) == (200, [])
-    await scene.api.delete(f"/api/v1/namespaces/{other}/pods/hidden", gracePeriodSeconds="0")
+    await scene.api.delete(f"/api/v1/namespaces/{other}/pods/of-others", gracePeriodSeconds="0")
     await scene.api.delete(f"/api/v1/namespaces/{other}")
 
 
 async def test_a_token_is_of_use_until_it_is_revoked(scene: ClusterScenario, port: int) -> None:
     """The API server says so some seconds later; a stream of events ends too."""
     account = await account_that_lists(scene.api, "revoked", cluster=ALL)
-    async with session() as http:
+    async with view_session() as http:
         viewer = Viewer(http, port, account)
         await answered(viewer, "overview", 200)
         await scene.api.delete(f"{ACCOUNTS}/revoked")
@@ -240,7 +201,7 @@ async def test_rounds_go_on_while_the_compute_process_is_stuck_and_it_comes_back
     """With the process stopped and questions waiting pods are bound as ever; killed, it is started again."""
     await scene.nodes("n1", cpu="4")
     account = await account_that_lists(scene.api, "patient", cluster=ALL)
-    async with session() as http:
+    async with view_session() as http:
         viewer = Viewer(http, port, account)
         await answered(viewer, "overview", 200)
         (pid,) = compute_pids(operator)

@@ -22,8 +22,8 @@ from thalweg_view.messages import (
     Answered,
     Message,
     NewRound,
+    OperationRequest,
     OperationShape,
-    Question,
     Ready,
     StatePiece,
     StateRead,
@@ -109,8 +109,8 @@ class ComputeClient:
         assert isinstance(reply, StateRead)  # noqa: S101 - replies come in the order of requests
         return reply, digest.digest()
 
-    async def ask(self, question: Question) -> Answered:
-        """The answer to a question.
+    async def ask(self, request: OperationRequest) -> Answered:
+        """The answer to a request.
 
         Raises:
             ComputeLost: the process ended, or its time was over.
@@ -120,7 +120,7 @@ class ComputeClient:
                 if number > self._told:
                     await self._send(NewRound(plan))
                     self._told = number
-            await self._send(question)
+            await self._send(request)
             reply = await self._receive()
         assert isinstance(reply, Answered)  # noqa: S101
         return reply
