@@ -69,7 +69,7 @@ def _others(page: Page) -> None:
     page.locator('.why[aria-busy="false"]').wait_for()
     _keep(page, "view-pod")
     _open(page, "What if")
-    page.get_by_role("textbox", name="node").fill("memory-0208")
+    page.get_by_role("textbox", name="node").fill("general-0001")
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_role("button", name="Plan with 1 change").click()
     page.locator(".compare").wait_for()
