@@ -16,7 +16,7 @@ from flowcore.scenario import Scenario
 from thalweg.dump_source import DumpSource
 from thalweg.files import DumpError
 from thalweg.logs import set_up_logging
-from thalweg.source import AskedOperation, Source, SourceError, SourceOptions
+from thalweg.source import Source, SourceError, SourceOperation, SourceOptions
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
@@ -43,7 +43,7 @@ async def opened(options: SourceOptions) -> AsyncIterator[Source]:
 
 def tell(
     options: SourceOptions,
-    question: AskedOperation[Any, _Answer],
+    question: SourceOperation[Any, _Answer],
     query: Callable[[str], msgspec.Struct],
     show: Callable[[_Answer], None],
     *,
@@ -84,7 +84,7 @@ def read_scenario(options: SourceOptions) -> Scenario:
 
 async def _tell(
     options: SourceOptions,
-    question: AskedOperation[Any, _Answer],
+    question: SourceOperation[Any, _Answer],
     query: Callable[[str], msgspec.Struct],
     put: Callable[[_Answer], None],
     *,

@@ -15,7 +15,7 @@ from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
 from thalweg.files import DumpError
 from thalweg.reader import read_dump
-from thalweg.source import AskedOperation, SourceError
+from thalweg.source import SourceError, SourceOperation
 from thalweg_cost_models import find_models
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
@@ -31,7 +31,7 @@ class DumpSource:
     def __init__(self, files: tuple[str, ...], namespace: str) -> None:
         self._files, self.namespace = files, namespace
 
-    async def ask(self, question: AskedOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
+    async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
         first, scenario = "_read" not in vars(self), self._read
         for warning in scenario.warnings if first else ():

@@ -23,7 +23,7 @@ from thalweg.kubeconfig import users_kubeconfig
 from thalweg.live_service import ServiceAddress, find_service
 from thalweg.option_types import NamespacedName
 from thalweg.reader import read_listing
-from thalweg.source import AskedOperation, SourceError, SourceOptions
+from thalweg.source import SourceError, SourceOperation, SourceOptions
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
@@ -73,7 +73,7 @@ class LiveSource:
         #: Token of the service account, and until when it is shown, by the clock of time.monotonic().
         self._lent: tuple[str, float] = ("", 0.0)
 
-    async def ask(self, question: AskedOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
+    async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
         if question.method == "POST":
             answer = await self._request("POST", question.operation, body=msgspec.json.encode(query))

@@ -11,10 +11,10 @@ from flowcore.scenario.observed import ObservedPod
 from flowcore.scenario.plan_listing import PlanAnswer, PlanQuery, answer_plan
 from thalweg.asking import tell
 from thalweg.evictions import some
-from thalweg.source import AskedOperation, SourceOptions
+from thalweg.source import SourceOperation, SourceOptions
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 
-QUESTION = AskedOperation("plan", PlanAnswer, answer_plan, method="GET")
+QUESTION = SourceOperation("plan", PlanAnswer, answer_plan, method="GET")
 
 
 def run_plan(source: SourceOptions, policy: str, output: str, *, all_namespaces: bool, watch: bool) -> None:

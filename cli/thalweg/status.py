@@ -14,7 +14,7 @@ from thalweg_view.view_data import SourceInfo, ViewData
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
 from thalweg.asking import tell
-from thalweg.source import AskedOperation, SourceOptions
+from thalweg.source import SourceOperation, SourceOptions
 from thalweg.tables import counted, print_table, stdout_console
 
 
@@ -23,7 +23,7 @@ def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> S
     return answer_status(ViewData(scenario, source=SourceInfo("dump")), query, context)
 
 
-QUESTION = AskedOperation("status", StatusAnswer, of_dump, method="GET")
+QUESTION = SourceOperation("status", StatusAnswer, of_dump, method="GET")
 
 
 def run_status(source: SourceOptions, output: str, *, watch: bool) -> None:

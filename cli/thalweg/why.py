@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from flowcore.diagnosis.answers import WhyAnswer, WhyQuery
 from flowcore.diagnosis.why import answer_why
 from thalweg.asking import tell
-from thalweg.source import AskedOperation, SourceOptions, target_of
+from thalweg.source import SourceOperation, SourceOptions, target_of
 from thalweg.tables import stdout_console
 
-_QUESTION = AskedOperation("why", WhyAnswer, answer_why)
+_QUESTION = SourceOperation("why", WhyAnswer, answer_why)
 
 #: Ten lines at most: the reason, how many wait for it, what to do, and these.
 _MAX_EVIDENCE, _MAX_FIXES = 4, 3
