@@ -328,8 +328,8 @@ def test_every_control_has_a_name(view: Watched) -> None:
     for title in VIEWS:
         page = view.open(title)
         expect(page.get_by_role("heading", level=1).first).to_be_visible()
-        nameless = page.evaluate(NAMELESS)
-        assert nameless == [], title
+        unidentifiable = page.evaluate(NAMELESS)
+        assert unidentifiable == [], title
 
 
 def test_dark_and_printed(view: Watched) -> None:

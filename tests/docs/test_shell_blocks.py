@@ -38,6 +38,7 @@ CANNOT_RUN = {
     "kill": "signals the reader's operator; tests/e2e/test_state_dump.py sends it",
     "mkdir": "makes folders of the machine",
     "echo": "goes with kubectl",
+    "eval": "changes the reader's shell; tests/cli/test_sources.py asks for the completions",
     **dict.fromkeys(("sleep", "cut", "grep", "head", "base64"), "goes with others"),
 }
 UNKNOWN = "nobody said how to run it, or why not"
