@@ -38,7 +38,7 @@ def headroom(
     *,
     watch: bool,
 ) -> None:
-    """Show how many more pods fit and what new nodes would help.
+    """Show how many more pods fit, and what nodes would help.
 
     The waiting pods are planned first. What is counted fits beside that plan, and no running pod leaves for it. The
     pods to count are like an existing pod, with all its rules, or pods without rules that request the given amounts.
