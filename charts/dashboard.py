@@ -116,6 +116,12 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         ),
     ),
     (
+        "View",
+        (
+            Panel("Requests a second", "ops", _rates("thalweg_view_requests_total", "operation", "status")),
+        ),
+    ),
+    (
         "kube-scheduler's extender",
         (
             Panel("Answers a second", "ops", _rates("thalweg_extender_answers_total", "verb", "outcome")),

@@ -6,11 +6,11 @@ import click
 
 from flowcore.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
 from thalweg.asking import tell
-from thalweg.source import Question, SourceOptions
+from thalweg.source import AskedOperation, SourceOptions
 from thalweg.tables import counted, print_table, stdout_console
 from thalweg.what_if import amount
 
-QUESTION = Question("headroom", HeadroomAnswer, answer_headroom)
+QUESTION = AskedOperation("headroom", HeadroomAnswer, answer_headroom)
 #: Pods named in a cell; ``-o json`` has all.
 _MAX_NAMES = 3
 

@@ -12,14 +12,13 @@ from thalweg.option_types import Address, NamespacedName
 
 
 def leader_endpoint(
-    what: str, service: NamespacedName, listen: Address | None, environment: Mapping[str, str], port_name: str = ""
+    what: str, service: NamespacedName, listen: Address | None, environment: Mapping[str, str]
 ) -> LeaderEndpoint:
     """What a Service is to lead to.
 
     Args:
         what: "extender" or "view", as the options are called.
         listen: address of --WHAT-listen; None: not given.
-        port_name: of the Service's port; "": ``what``.
 
     Raises:
         click.UsageError: the option, or the address of the pod in POD_IP, cannot be used.
@@ -39,7 +38,7 @@ def leader_endpoint(
         raise click.UsageError(
             f'the environment variable POD_IP, "{text}", is not an address that others reach: {advice}'
         )
-    return LeaderEndpoint(*service, address, listen.port, port_name or what)
+    return LeaderEndpoint(*service, address, listen.port, what)
 
 
 def is_loopback(host: str) -> bool:

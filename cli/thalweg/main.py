@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from importlib.metadata import version
 
 import click
@@ -23,17 +22,7 @@ from thalweg.commands.up import up
 from thalweg.commands.view import view
 from thalweg.commands.what_if import what_if
 from thalweg.commands.why import why
-
-
-class Program(click.Group):
-    """A group of commands. Ctrl-C ends each with exit code 130, as shells count it; click's own would be 1."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Runs the command."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(128 + signal.SIGINT)
+from thalweg.program import Program
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,6 +35,7 @@ def main() -> None:
       thalweg demo                                   see the gain on built-in scenes, without a cluster
       kubectl get nodes,pods,namespaces -A -o json > now.json      (thalweg simulate --help: storage, policies, gangs)
       thalweg simulate -f now.json                   plan the pending pods of your cluster
+      thalweg simulate -f now.json --compare         see what that gains over one pod after the other
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
       thalweg what-if -f now.json --drain worker-3   see what a change would do to the plan
       thalweg why shop/cart-0 -f now.json            say why one pod waits, and what would place it

@@ -49,6 +49,7 @@ def run_operator(
     serve = _all_of(serve_extender(extender), serve_view(view))
     set_up_logging(log_format, log_level)
     kubeconfig, source = resolve_kubeconfig(kubeconfig, context)
+    own_pod = _own_pod(os.environ)
     settings = Settings(
         kubeconfig=kubeconfig,
         context=context,
@@ -57,10 +58,10 @@ def run_operator(
         port=listen.port,
         lease=LeaseName(*lease),
         replicated=replicated,
-        own_pod=_own_pod(os.environ),
+        own_pod=own_pod,
         endpoints=tuple(
             each
-            for each in (extender_endpoint(extender, os.environ), view_endpoint(view, os.environ))
+            for each in (extender_endpoint(extender, os.environ), view_endpoint(view, os.environ, own_pod))
             if each is not None
         ),
         round_budget=budget,

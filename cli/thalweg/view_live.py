@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
@@ -20,6 +20,7 @@ import click
 import structlog
 from thalweg_certificates import SERVER, Leaf, issue, issue_authority, to_pem
 from thalweg_extender import CertificateFiles, Certificates, ExtenderError
+from thalweg_operator.api.catch_up import OwnPod
 from thalweg_operator.api.client import connect
 from thalweg_operator.api.endpoint_slice import LeaderEndpoint
 from thalweg_operator.app import Operator
@@ -66,15 +67,23 @@ class ViewOptions:
     memory: str | None = None
 
 
-def view_endpoint(options: ViewOptions, environment: Mapping[str, str]) -> LeaderEndpoint | None:
+def view_endpoint(
+    options: ViewOptions, environment: Mapping[str, str], own_pod: OwnPod | None
+) -> LeaderEndpoint | None:
     """What the Service of --view-endpoints is to lead to; None without that option.
 
     Raises:
-        click.UsageError: the option, or the address of the pod in POD_IP, cannot be used.
+        click.UsageError: the option, or what the environment says of the pod, cannot be used.
     """
     if options.service is None:
         return None
-    return leader_endpoint("view", options.service, options.listen, environment, _PORT_NAME)
+    endpoint = leader_endpoint("view", options.service, options.listen, environment)
+    if own_pod is None:
+        raise click.UsageError(
+            "--view-endpoints needs the environment variables POD_NAMESPACE and POD_NAME: the API server's proxy leads "
+            "to pods only"
+        )
+    return replace(endpoint, port_name=_PORT_NAME, pod=own_pod)
 
 
 def serve_view(options: ViewOptions) -> Callable[[Operator], AbstractAsyncContextManager[object]]:

@@ -34,10 +34,10 @@ from flowcore.scenario.what_if import (
 from thalweg.asking import tell
 from thalweg.files import DumpError, display_name
 from thalweg.reader import read_objects
-from thalweg.source import Question, SourceOptions
+from thalweg.source import AskedOperation, SourceOptions
 from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
-QUESTION = Question("what-if", WhatIfAnswer, answer_what_if)
+QUESTION = AskedOperation("what-if", WhatIfAnswer, answer_what_if)
 _GIBI = 2**30
 _BYTES = (MEMORY, EPHEMERAL_STORAGE)
 #: Units of bytes for people.

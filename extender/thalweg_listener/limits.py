@@ -14,9 +14,11 @@ class ConnectionLimits:
         handshake: time from the connection to the end of the TLS handshake.
         head: time from the end of the handshake to the end of the first request's head.
         idle: longest time without a request. 0: a connection has one request only.
+        replaces_idle: whether at the limit a new connection also replaces one whose request has been answered.
     """
 
     connections: int = 128
     handshake: float = 5.0
     head: float = 5.0
     idle: float = 120.0
+    replaces_idle: bool = False

@@ -2,7 +2,7 @@
 
 At the limit a new connection replaces the oldest connection without a request, so silent or slow connections do not
 block others. If all connections have had a request, the new one is closed; where a connection has one request only, it
-replaces the oldest.
+replaces the oldest. Where the limits say so, it replaces a connection whose request has been answered.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ class _Connections(web.Server):
         )
         self._limits, self._on_refused = limits, on_refused
         self._without_request: dict[RequestHandler, asyncio.TimerHandle] = {}
+        #: Those that were answered and have not asked again, the oldest first.
+        self._answered: dict[RequestHandler, None] = {}
 
     def __call__(self) -> RequestHandler:
         """The handler of a new connection."""
@@ -113,13 +115,21 @@ class _Connections(web.Server):
 
     def request_received(self, handler: RequestHandler) -> None:
         """The connection has received the head of a request, or is closed."""
+        self._answered.pop(handler, None)
         timer = self._without_request.pop(handler, None)
         if timer is not None:
             timer.cancel()
 
+    def request_answered(self, handler: RequestHandler) -> None:
+        """The answer to the connection's request is known; it may still be under way."""
+        if handler in self.connections:
+            self._answered[handler] = None
+
     def abort_oldest(self) -> bool:
         """Aborts the oldest connection that may be replaced; returns whether there was one."""
         handler = next(iter(self._without_request), None)
+        if handler is None and self._limits.replaces_idle:
+            handler = next(iter(self._answered), None)
         if handler is None and not self._limits.idle:
             handler = next(iter(self.connections), None)
         if handler is not None:
@@ -228,6 +238,7 @@ class _Listener:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self._server.request_received(request.protocol)
         response = await self._handler(request)
+        self._server.request_answered(request.protocol)
         if not self._limits.idle:
             response.force_close()
         if self._tls is not None and request.protocol.ssl_context is not self._tls():

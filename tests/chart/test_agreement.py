@@ -233,3 +233,35 @@ def test_the_accounts_are_documented(helm: Helm) -> None:
                 with_secrets |= {account} if "secrets" in about else set()
     assert set(rows) == accounts
     assert {account for account, row in rows.items() if "`secrets`" in row} == with_secrets
+
+
+def test_the_view(helm: Helm) -> None:
+    """Off, nothing of it is there. On, the Service has the port that the operator looks for, and roles its names."""
+    without = helm.template({})
+    assert not any(
+        "view" in each["metadata"]["name"].removesuffix("-viewer") for each in without if each["kind"] != "ClusterRole"
+    )
+    assert not any(word.startswith("--view") for word in container(without, "run")["args"])
+    objects = helm.template(
+        {"view.enabled": True, "view.service.port": 8080, "view.memory": "1Gi", "view.tlsSecret": "s"}
+    )
+    service = one(objects, "Service", "thalweg-view")
+    (port,) = service["spec"]["ports"]
+    assert "selector" not in service["spec"]
+    assert (port["name"], port["port"]) == ("https", 8080)
+    operator = container(objects, "run")
+    given = options(operator["args"])
+    assert given["--view-endpoints"] == [f"{NAMESPACE}/thalweg-view"]
+    assert given["--view-memory"] == ["1Gi"]
+    (listening,) = [each for each in operator["ports"] if each["name"] == "view"]
+    assert given["--view-listen"] == [f":{listening['containerPort']}"]
+    (mounted,) = [each["mountPath"] for each in operator["volumeMounts"] if each["name"] == "view"]
+    assert given["--view-cert"] == [f"{mounted}/tls.crt"]
+    users = one(objects, "Role", "thalweg-view-users")["rules"][0]["resourceNames"]
+    assert users == ["https:thalweg-view:https", "https:thalweg-view:8080"]
+    (rule,) = one(objects, "Role", "thalweg-viewer-tokens")["rules"]
+    assert rule["resourceNames"] == [one(objects, "ServiceAccount", "thalweg-viewer")["metadata"]["name"]]
+    policy = one(objects, "NetworkPolicy", "thalweg")
+    assert [{"port": "view"}] in [each["ports"] for each in policy["spec"]["ingress"]]
+    alone = helm.template({"view.enabled": True, "view.viewer": False})
+    assert not [each for each in alone if "viewer" in each["metadata"]["name"]]

@@ -84,7 +84,7 @@ def test_two_releases_differ_by_their_names_only(helm: Helm) -> None:
 
 def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
     """With the names of rights/ the release has exactly its objects, but for the Lease's namespace and the labels."""
-    rendered = helm.template({"mode": "Extender"})
+    rendered = helm.template({"mode": "Extender", "view.enabled": True})
     for path in sorted((ROOT / "rights").glob("*.yaml")):
         if path.name == "account.yaml":
             continue
@@ -100,13 +100,14 @@ def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
 @pytest.mark.parametrize(
     ("values", "without"),
     [
-        ({}, {"extender", "gates"}),
-        ({"mode": "Extender"}, set()),
-        ({"mode": "Extender", "rights.binder": False}, {"binder"}),
-        ({"mode": "SecondScheduler", "rights.gates": False}, {"gates"}),
-        ({"mode": "Extender", "rights.eviction": False}, {"eviction"}),
-        ({"mode": "Extender", "rights.usage": False}, {"usage"}),
-        ({"mode": "Extender", "rights.confinement": False}, {"confinement"}),
+        ({}, {"extender", "gates", "view"}),
+        ({"mode": "Extender"}, {"view"}),
+        ({"mode": "Extender", "view.enabled": True}, set()),
+        ({"mode": "Extender", "rights.binder": False}, {"binder", "view"}),
+        ({"mode": "SecondScheduler", "rights.gates": False}, {"gates", "view"}),
+        ({"mode": "Extender", "rights.eviction": False}, {"eviction", "view"}),
+        ({"mode": "Extender", "rights.usage": False}, {"usage", "view"}),
+        ({"mode": "Extender", "rights.confinement": False}, {"confinement", "view"}),
         ({"mode": "Extender", "rights.create": False}, None),
     ],
     # Sets have no order, and all processes must have the same names of tests.

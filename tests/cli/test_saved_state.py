@@ -18,11 +18,13 @@ from thalweg.simulate import plan
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node, to_storage_object
 from flowcore.api.kinds import KINDS
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.saved_state import VERSION, BesideCluster, put_lines, to_lines
+from flowcore.cluster.saved_state import VERSION, AwaitedRoom, BesideCluster, put_lines, to_lines
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector
+from flowcore.model.usage import MeasuredLoad, UsageSample
 from flowcore.scenario import Scenario
+from flowcore.scenario.saved import read_state, state_of
 
 #: Plural, as drawn cases name them -> kind.
 STORAGE = {kind.plural.casefold(): kind.kind for kind in KINDS}
@@ -153,3 +155,28 @@ def test_a_state_that_cannot_be_read(tmp_path: Path, change: object, problem: st
     done = CliRunner().invoke(main, ["simulate", "-f", str(file)])
     assert done.exit_code == 2
     assert f"{file}: {problem}" in done.stderr
+
+
+def test_what_is_beside_the_cluster_is_read_again() -> None:
+    """Measured loads, what pods are foreseen to use, and who waits for whom to leave; also of a dump's samples."""
+    before = Scenario(
+        read_scenario().cluster,
+        complete=False,
+        node_samples={"n1": UsageSample(1.0, 30.0, 100, 2**20)},
+        pod_samples={"default/p": UsageSample(2.0, 30.0, 50, 2**10)},
+        awaiting={"default/p": AwaitedRoom("n1", ("default/victim",))},
+        loads={"n1": MeasuredLoad("n1", 500, None, 7)},
+        foreseen={"default/p": (100, 200)},
+    )
+    again = read_state(line.decode() for line in state_of(before, 0.0))
+    for name in ("complete", "node_samples", "pod_samples", "awaiting", "loads", "foreseen", "policies"):
+        assert getattr(again, name) == getattr(before, name), name
+    assert list(again.cluster.pods) == list(before.cluster.pods)
+
+
+def read_scenario() -> Scenario:
+    """One pod that waits."""
+    cluster = Cluster()
+    for each in read_pods([pod("p", "1")]):
+        cluster.put_pod(each)
+    return Scenario(cluster)

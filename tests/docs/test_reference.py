@@ -18,7 +18,7 @@ REFERENCE = ROOT / "docs" / "reference"
 #: Prefixes of names that users see in objects.
 PREFIXES = r"(?:[\w-]+\.)*(?:thalweg|scheduling\.x-k8s\.io|scheduling\.volcano\.sh|koordinator\.sh|sigs\.k8s\.io)"
 API_VERSION = "scheduling.thalweg/v1alpha1"
-PACKAGES = ("flowcore", "operator", "extender", "cli")
+PACKAGES = ("flowcore", "operator", "extender", "view", "cli")
 
 
 def _generator() -> ModuleType:

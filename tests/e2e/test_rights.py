@@ -13,10 +13,11 @@ import pytest_asyncio
 import yaml
 from support.audit import AuditedRequest, audited, refused
 from support.cluster_scenario import POLICIES, ClusterScenario
-from support.operator import Operator, running_operator, until
+from support.operator import Operator, free_address, running_operator, until
 from support.proxy import ApiProxy, proxied
 from support.rights import DISCOVERY, Right, files, grant, granted, restore, token, withhold
 from support.steering import DelayingProxy, count, gates_in_effect
+from support.viewing import Viewer, answered, view_session
 from thalweg_controlplane import Api, ControlPlane
 
 from flowcore.api.policies import GROUP, VERSION
@@ -29,7 +30,7 @@ BREAKS_PLANE = True
 STEERED = {"waiting": "Gate"}
 #: Kinds that few clusters have.
 KINDS = [Path(__file__).parent.parent / "support" / name for name in ("pod_groups.yaml", "node_topology.yaml")]
-SERVICE = "thalweg-extender"
+SERVICE, VIEW = "thalweg-extender", "thalweg-view"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg"
 
 
@@ -49,6 +50,9 @@ async def proxy(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
     metadata = {"name": SERVICE, "namespace": "thalweg-system"}
     ports = [{"name": "extender", "port": 8443}]
     await api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}})
+    viewed = {"name": VIEW, "namespace": "thalweg-system"}
+    ports = [{"name": "https", "port": 443}]
+    await api.create({"apiVersion": "v1", "kind": "Service", "metadata": viewed, "spec": {"ports": ports}})
     # Of an earlier leader with other addresses: the operator deletes it and makes another.
     await api.create(
         {
@@ -63,20 +67,26 @@ async def proxy(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
         yield proxy
 
 
+@pytest.fixture(scope="module")
+def view_port() -> int:
+    return int(free_address().rpartition(":")[2])
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def operator(
-    proxy: ApiProxy, relay: DelayingProxy, tmp_path_factory: pytest.TempPathFactory
+    proxy: ApiProxy, relay: DelayingProxy, view_port: int, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Operator]:
     """One that runs as the account."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     listen = ("--extender-listen", f":{relay.to.rpartition(':')[2]}", "--extender-insecure")
-    options = (*listen, "--extender-endpoints", f"thalweg-system/{SERVICE}")
+    extender = (*listen, "--extender-endpoints", f"thalweg-system/{SERVICE}")
+    view = ("--view-listen", f":{view_port}", "--view-endpoints", f"thalweg-system/{VIEW}")
     async with running_operator(
         proxy.kubeconfig,
         log,
         lease="kube-system/thalweg",
-        extender=options,
-        environment={"POD_IP": "10.9.8.7"},
+        extender=(*extender, *view),
+        environment={"POD_IP": "10.9.8.7", "POD_NAMESPACE": "thalweg-system", "POD_NAME": "thalweg-0"},
     ) as operator:
         yield operator
 
@@ -93,7 +103,7 @@ def is_used(right: Right, requests: list[AuditedRequest]) -> bool:
 
 
 async def test_the_rights_are_enough_and_each_is_used(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], proxy: ApiProxy, tmp_path: Path
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], proxy: ApiProxy, view_port: int, tmp_path: Path
 ) -> None:
     """In scenes of all features the API server refuses no request, and no right is idle."""
     control, api = plane
@@ -125,6 +135,9 @@ async def test_the_rights_are_enough_and_each_is_used(
     assert await operator.stop() == 0
     assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""
     await operator.start()
+    async with view_session() as session:
+        viewer = Viewer(session, view_port, await token(api))
+        await answered(viewer, "overview", 200)
     rights = [right for stem in files() for right in granted(stem)]
     idle: list[Right] = []
 

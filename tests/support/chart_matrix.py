@@ -40,6 +40,9 @@ SIZES: tuple[dict[str, Any], ...] = (
         "extraEnv": [{"name": "TZ", "value": "UTC"}],
         "podAnnotations": {"a": "b"},
         "openshift": True,
+        "view.enabled": True,
+        "view.tlsSecret": "view-tls",
+        "networkPolicy.viewFrom": [{"namespaceSelector": {}}],
     },
 )
 RIGHTS: tuple[dict[str, Any], ...] = (

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("flowcore", "thalweg_cost_models", "operator", "extender", "controlplane", "cli")
+PACKAGES = ("flowcore", "thalweg_cost_models", "operator", "extender", "controlplane", "view", "cli")
 
 
 def python_files(*folders: str) -> list[Path]:

@@ -16,7 +16,7 @@ from thalweg_view.serving import serving
 from flowcore.scenario import Scenario
 from flowcore.scenario.saved import state_of
 
-TOKEN = "the-token"  # noqa: S105 - of tests
+TOKEN = "the-token"  # noqa: S105 - of a test
 
 
 class HeldSource:

@@ -14,7 +14,7 @@ import structlog
 from thalweg_view.compute_client import ComputeClient
 from thalweg_view.errors import ComputeLost, RequestRefused
 from thalweg_view.limits import Limits
-from thalweg_view.messages import Answered, OperationShape, Question
+from thalweg_view.messages import Answered, OperationRequest, OperationShape
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.source import ViewSource
 
@@ -28,8 +28,8 @@ class Answering:
     """See the module.
 
     Attributes:
-        generation: grows with each state and each round.
-        on_state: called with each new state.
+        generation: grows with each state that differs from the one before, and with each round.
+        on_state: called with each such state.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Answering:
         self.generation = 0
         self.on_state: Callable[[], None] = lambda: None
         self._namespaces: frozenset[str] = frozenset()
+        self._digest, self._state_read = b"", False
         self._turn = asyncio.Lock()
         self._callers: Counter[str] = Counter()
         self._read_at, self._read_seconds = float("-inf"), 0.0
@@ -112,7 +113,7 @@ class Answering:
     async def ask(
         self, operation: str, query: bytes, namespaces: list[str] | None, *, strict: bool, nodes: bool
     ) -> Answered:
-        """The answer to a question; see ``Question``.
+        """The answer to a question; see ``OperationRequest``.
 
         Raises:
             RequestRefused: there is none.
@@ -128,17 +129,21 @@ class Answering:
         nodes: bool,  # noqa: FBT001
     ) -> Answered:
         async with self._turn:
-            if not self._compute.alive:
+            if not self._has_state():
                 await self._read()
-            question = Question(operation, query, strict, self._wall_clock(), namespaces, nodes, self.generation)
+            request = OperationRequest(operation, query, strict, self._wall_clock(), namespaces, nodes, self.generation)
             try:
-                return await self._compute.ask(question)
+                return await self._compute.ask(request)
             except ComputeLost as error:
                 _log.error("compute process of the view restarted", problem=str(error), operation=operation)
                 raise RequestRefused(503, f"{error}; ask again, or ask for less", retry_after=1) from error
 
+    def _has_state(self) -> bool:
+        """Whether the process runs and has read a state."""
+        return self._compute.alive and self._state_read
+
     def _is_old(self) -> bool:
-        if not self._compute.alive:
+        if not self._has_state():
             return True
         pause = max(_LEAST_AGE, _AGE_PER_SECOND * self._read_seconds)
         return self._source.kind == "live" and self._clock() - self._read_at > pause
@@ -149,19 +154,23 @@ class Answering:
                 await self._read()
 
     async def _read(self) -> None:
-        began = self._clock()
+        self._state_read = False
         try:
-            reply = await self._compute.read_state(self._source.state())
+            await self._compute.start()
+            began = self._clock()
+            reply, digest = await self._compute.read_state(self._source.state())
         except ComputeLost as error:
             _log.error("compute process of the view restarted", problem=str(error), operation="state")
             raise RequestRefused(503, str(error), retry_after=1) from error
         if reply.problem:
             raise RequestRefused(503, reply.problem, retry_after=1)
-        self._read_at = self._clock()
+        self._state_read, self._read_at = True, self._clock()
         self._read_seconds = self._read_at - began
         self._namespaces = frozenset(reply.namespaces)
-        self.generation += 1
-        self.on_state()
+        if digest != self._digest:
+            self._digest = digest
+            self.generation += 1
+            self.on_state()
 
     async def stop(self) -> None:
         """Ends the compute process."""

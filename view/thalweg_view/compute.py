@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ from thalweg_view.messages import (
     Answered,
     Message,
     NewRound,
-    Question,
+    OperationRequest,
     Ready,
     StatePiece,
     StateRead,
@@ -41,7 +41,9 @@ from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import SourceInfo, ViewData
 
 _plans = msgspec.msgpack.Decoder(RoundPlan)
-_answers = msgspec.json.Encoder()
+_json = msgspec.json.Encoder()
+#: Answers that are kept: a page asks the same again with each of its readers.
+_ANSWERS: Final = 64
 
 
 def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
@@ -53,6 +55,7 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
         sink.write(framed(message))
         sink.flush()
 
+    answers: dict[tuple[object, ...], Answered] = {}  # of the present generation
     send(Ready({name: each.shape for name, each in OPERATIONS.items()}))
     while (message := _read(source)) is not None:
         match message:
@@ -60,17 +63,27 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
                 send(_read_state(message, source, data))
             case NewRound(plan):
                 data.rounds.put(_plans.decode(plan))
-            case Question():
+            case OperationRequest():
+                if data.generation != message.generation or len(answers) >= _ANSWERS:
+                    answers.clear()
                 data.generation = message.generation
                 sees = sees_all if message.namespaces is None else frozenset(message.namespaces).__contains__
-                send(answer(message, data, AnswerContext(message.now, models, sees)))
+                # All that the answer depends on beside what is known and the moment: who sees less is told less.
+                seen = None if message.namespaces is None else tuple(message.namespaces)
+                key = (message.operation, message.query, seen, message.nodes)
+                answered = answers.get(key) or answer(
+                    message, data, AnswerContext(message.now, models, sees, message.nodes)
+                )
+                if answered.status == 200:
+                    answers[key] = answered
+                send(answered)
 
 
-def _read(source: BinaryIO) -> StatePiece | NewRound | Question | None:
+def _read(source: BinaryIO) -> StatePiece | NewRound | OperationRequest | None:
     header = source.read(LENGTH.size)
     if len(header) < LENGTH.size:
         return None
-    message: StatePiece | NewRound | Question = request_decoder.decode(source.read(LENGTH.unpack(header)[0]))
+    message: StatePiece | NewRound | OperationRequest = request_decoder.decode(source.read(LENGTH.unpack(header)[0]))
     return message
 
 
@@ -100,14 +113,14 @@ def _pieces(piece: StatePiece, source: BinaryIO) -> Iterator[bytes]:
         yield piece.lines
 
 
-def answer(question: Question, data: ViewData, context: AnswerContext) -> Answered:
-    """The answer to a question; an error of the question, or of its answer, becomes a response too."""
-    operation = OPERATIONS.get(question.operation)
+def answer(request: OperationRequest, data: ViewData, context: AnswerContext) -> Answered:
+    """The answer to a question; an error of the request, or of its answer, becomes a response too."""
+    operation = OPERATIONS.get(request.operation)
     if operation is None:
-        return Answered(404, problem(f"there is no operation {question.operation}"))
+        return Answered(404, problem(f"there is no operation {request.operation}"))
     try:
-        query = msgspec.convert(msgspec.json.decode(question.query), operation.query, strict=question.strict)
-        return Answered(200, _answers.encode(operation.answer(data, query, context)))
+        query = msgspec.convert(msgspec.json.decode(request.query), operation.query, strict=request.strict)
+        return Answered(200, _json.encode(operation.answer(data, query, context)))
     except UnknownName as error:
         return Answered(404, problem(str(error)))
     except (ModelError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -117,7 +130,7 @@ def answer(question: Question, data: ViewData, context: AnswerContext) -> Answer
     except MemoryError:
         return Answered(503, problem("the answer needs more memory than the view's process has"))
     except Exception as error:  # noqa: BLE001 - one question must not end the process
-        sys.stderr.write(f"the view failed to answer {question.operation}: {error!r}\n")
+        sys.stderr.write(f"the view failed to answer {request.operation}: {error!r}\n")
         return Answered(500, problem("internal error of the view; read the operator's log"))
 
 
@@ -131,7 +144,7 @@ def limit_memory(memory: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serves on standard input and output; ``arguments``: memory limit in bytes; kind, name, version of the source."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     memory, kind, name, version = arguments
     limit_memory(int(memory))
     os.nice(5)  # the operator's rounds come first

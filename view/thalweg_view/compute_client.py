@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import signal
 import sys
@@ -21,8 +22,8 @@ from thalweg_view.messages import (
     Answered,
     Message,
     NewRound,
+    OperationRequest,
     OperationShape,
-    Question,
     Ready,
     StatePiece,
     StateRead,
@@ -86,26 +87,30 @@ class ComputeClient:
     def _drop_oldest(self) -> None:
         self._round_bytes -= len(self._rounds.popleft()[1])
 
-    async def read_state(self, pieces: AsyncIterator[bytes]) -> StateRead:
-        """Has a state read; starts the process if none runs.
+    async def read_state(self, pieces: AsyncIterator[bytes]) -> tuple[StateRead, bytes]:
+        """Has a state read; the process runs.
+
+        Returns:
+            what was read, and a digest of it that does not depend on when it was written.
 
         Raises:
-            ComputeLost: the process ended, or cannot be started.
+            ComputeLost: the process ended.
         """
-        await self._start()
         async with self._exchange(_READ_STATE):
-            lines = b""
+            lines, digest = b"", hashlib.sha256()
             async for piece in pieces:
+                # The first line says when the state was written.
+                digest.update(piece if lines else piece.partition(b"\n")[2])
                 if lines:
                     await self._send(StatePiece(lines, last=False))
                 lines = piece
             await self._send(StatePiece(lines, last=True))
             reply = await self._receive()
         assert isinstance(reply, StateRead)  # noqa: S101 - replies come in the order of requests
-        return reply
+        return reply, digest.digest()
 
-    async def ask(self, question: Question) -> Answered:
-        """The answer to a question.
+    async def ask(self, request: OperationRequest) -> Answered:
+        """The answer to a request.
 
         Raises:
             ComputeLost: the process ended, or its time was over.
@@ -115,7 +120,7 @@ class ComputeClient:
                 if number > self._told:
                     await self._send(NewRound(plan))
                     self._told = number
-            await self._send(question)
+            await self._send(request)
             reply = await self._receive()
         assert isinstance(reply, Answered)  # noqa: S101
         return reply
@@ -128,7 +133,12 @@ class ComputeClient:
         if process is not None:
             await process.wait()
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
+        """Starts the process if none runs; it has no state then.
+
+        Raises:
+            ComputeLost: it cannot be started.
+        """
         if self.alive:
             return
         await self.stop()
@@ -142,6 +152,7 @@ class ComputeClient:
                 stdout=PIPE,
                 limit=_BUFFER,
                 env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the owner, who ends the process
             )
         except OSError as error:  # out of memory or processes
             raise ComputeLost(f"the view's compute process cannot be started: {error}") from error

@@ -19,20 +19,22 @@ class Limits(ConnectionLimits):
         questions_per_caller: of these, of one caller.
         streams: open streams of events.
         streams_per_caller: of these, of one caller.
-        reviews: questions to the API server about callers that are under way, and that wait.
+        reviews: questions to the API server that are under way: about known callers, and a quarter as many about tokens
+            that nobody has shown before.
         heartbeat: time between two signs of life of a stream; then the caller's token is checked again.
         namespaces: that are asked about for a caller who may not list pods in all namespaces.
     """
 
     connections: int = 256
     idle: float = 60.0
+    replaces_idle: bool = True
     body: int = 4 * 2**20
     read: float = 10.0
     write: float = 10.0
     questions: int = 24
     questions_per_caller: int = 8
     streams: int = 64
-    streams_per_caller: int = 8
+    streams_per_caller: int = 16
     reviews: int = 16
     heartbeat: float = 15.0
     namespaces: int = 500

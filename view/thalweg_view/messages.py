@@ -29,8 +29,8 @@ class NewRound(Message, frozen=True):
     plan: bytes
 
 
-class Question(Message, frozen=True):
-    """A question, answered with ``Answered``.
+class OperationRequest(Message, frozen=True):
+    """A request, answered with ``Answered``.
 
     Attributes:
         operation: its name.
@@ -83,7 +83,7 @@ class StateRead(Message, frozen=True):
 
 
 class Answered(Message, frozen=True):
-    """The answer to a question.
+    """The answer to a request.
 
     Attributes:
         status: of the HTTP response.
@@ -95,7 +95,7 @@ class Answered(Message, frozen=True):
 
 
 encoder = msgspec.msgpack.Encoder()
-request_decoder = msgspec.msgpack.Decoder(StatePiece | NewRound | Question)
+request_decoder = msgspec.msgpack.Decoder(StatePiece | NewRound | OperationRequest)
 reply_decoder = msgspec.msgpack.Decoder(Ready | StateRead | Answered)
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from flowcore.diagnosis.answers import WhyQuery
 from flowcore.diagnosis.why import answer_why
+from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.headroom import HeadroomQuery, answer_headroom
@@ -66,10 +67,12 @@ class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def of_scenario(answer: Callable[[Scenario, Any, AnswerContext], msgspec.Struct]) -> Answer:
-    """An answer that reads the scenario alone."""
+    """An answer that reads the scenario alone; recorded rounds have none that could be planned again."""
 
     @wraps(answer)
     def answered(data: ViewData, query: Any, context: AnswerContext) -> msgspec.Struct:
+        if data.source.kind == "record":
+            raise ModelError("", "recorded rounds cannot be planned again: ask a dump or a running operator")
         return answer(data.scenario, query, context)
 
     return answered

@@ -75,12 +75,18 @@ class ReviewedAccess:
         #: Digest of a token -> its caller; None: the token is nobody's.
         self._callers: _Answers[Caller | None] = _Answers(clock)
         self._allowed: _Answers[bool] = _Answers(clock)
-        self._slots, self._waiting = asyncio.Semaphore(limits.reviews), 0
+        self._slots, self._strangers = asyncio.Semaphore(limits.reviews), asyncio.Semaphore(max(1, limits.reviews // 4))
+        #: Reviews of tokens that nobody has shown before, under way and waiting.
+        self._new = 0
 
     async def caller(self, token: str) -> Caller:
         """See ``Access``."""
         digest = hashlib.sha256(token.encode(errors="replace")).digest()
-        caller = await self._callers.get(digest, lambda: self._review_token(token))
+        # Strangers may show any number of tokens: they wait for each other, and nobody else waits for them.
+        known = self._callers.last(digest) is not None
+        caller = await self._callers.get(
+            digest, lambda: self._review_token(token) if known else self._review_new(token)
+        )
         if caller is None:
             raise RequestRefused(401, "the API server does not accept the token: it is wrong, expired or revoked")
         return caller
@@ -109,9 +115,19 @@ class ReviewedAccess:
         key = (caller.identity, group, resource, namespace)
         return await self._allowed.get(key, lambda: self._review_access(caller, attributes))
 
+    async def _review_new(self, token: str) -> Caller | None:
+        if self._new >= self._limits.reviews:
+            raise RequestRefused(429, "too many unknown tokens are being checked; ask again", retry_after=1)
+        self._new += 1
+        try:
+            async with self._strangers:
+                return await self._review_token(token)
+        finally:
+            self._new -= 1
+
     async def _review_token(self, token: str) -> Caller | None:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        async with _Slot(self):
+        async with self._slots:
             status = (await self._ask(TOKEN_REVIEWS, body, _TokenReview)).status
         if not status.authenticated or not status.user.username:
             return None
@@ -137,44 +153,6 @@ class ReviewedAccess:
             problem = f"the API server did not say who asks or what they may read: {error}"
             raise RequestRefused(503, problem, retry_after=1) from error
 
-    def enter(self) -> None:
-        """A token is about to be reviewed.
-
-        Raises:
-            RequestRefused: too many are.
-        """
-        if self._waiting >= 4 * self._limits.reviews:
-            raise RequestRefused(429, "too many unknown tokens are being checked; ask again", retry_after=1)
-        self._waiting += 1
-
-    def leave(self) -> None:
-        """It was reviewed."""
-        self._waiting -= 1
-
-    @property
-    def slots(self) -> asyncio.Semaphore:
-        """Of the requests to the API server."""
-        return self._slots
-
-
-class _Slot:
-    """A place among the reviews of tokens: strangers cause them, so those that wait are limited too."""
-
-    def __init__(self, access: ReviewedAccess) -> None:
-        self._access = access
-
-    async def __aenter__(self) -> None:
-        self._access.enter()
-        try:
-            await self._access.slots.acquire()
-        except BaseException:
-            self._access.leave()
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        self._access.slots.release()
-        self._access.leave()
-
 
 class _Answers(Generic[_T]):
     """The API server's last answers; each is asked for once, however many wait for it."""
@@ -182,6 +160,13 @@ class _Answers(Generic[_T]):
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._known: OrderedDict[Hashable, tuple[float, asyncio.Task[_T]]] = OrderedDict()
+
+    def last(self, key: Hashable) -> _T | None:
+        """The last answer, however old; None: there is none."""
+        _, task = self._known.get(key, (0.0, None))
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return task.result()
 
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[_T]]) -> _T:
         """The answer; an error is not kept."""

@@ -179,10 +179,15 @@ class ViewServer:
         async with self._events.stream(caller.name) as stream:
             await response.prepare(request)
             text = b"retry: 2000\n\n"
-            with suppress(RequestRefused, TimeoutError, ConnectionError):
+            with suppress(RequestRefused, ConnectionError):
                 while True:
-                    async with asyncio.timeout(self._limits.write):
-                        await response.write(text)
+                    try:
+                        async with asyncio.timeout(self._limits.write):
+                            await response.write(text)
+                    except TimeoutError:
+                        if request.transport is not None:
+                            request.transport.abort()  # closing would wait for a caller that does not read
+                        break
                     text = await stream.take(self._limits.heartbeat)
                     # A token that was revoked, or another leader: the caller must ask again.
                     await self._access.caller(token_of(request))

@@ -61,8 +61,8 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
 @click.option("--view-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Private key of the view (PEM).")  # fmt: skip
 @click.option("--view-endpoints", type=NAMESPACED_NAME,
-              help="Service without a selector, with a port named https. The leader writes its EndpointSlice with the "
-                   "address in the environment variable POD_IP.")  # fmt: skip
+              help="Service without a selector, with a port named https. The leader writes its Endpoints with the pod "
+                   "of the environment variables POD_NAMESPACE, POD_NAME and POD_IP.")  # fmt: skip
 @click.option("--view-memory", metavar="QUANTITY",
               help="Memory limit of the view's compute process, such as 1Gi. 0 means no limit.  "
                    "[default: a quarter of the container's limit]")  # fmt: skip

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.catch_up import OwnPod
 from thalweg_operator.api.client import APPLY_PATCH, ApiClient, api_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.constants import COMPONENT
@@ -59,6 +60,9 @@ class LeaderEndpoint:
         address: of this pod.
         port: that this process listens on.
         port_name: as the Service calls it.
+        pod: this pod, of a Service that the API server's proxy leads to: the proxy reads the older kind Endpoints, and
+            takes the addresses of pods only. A controller of the cluster makes the EndpointSlice of it. None: the
+            EndpointSlice is written.
     """
 
     namespace: str
@@ -66,6 +70,7 @@ class LeaderEndpoint:
     address: IPv4Address | IPv6Address
     port: int
     port_name: str = "extender"
+    pod: OwnPod | None = None
 
     def problem_of(self, spec: _ServiceSpec) -> str:
         """Why the Service cannot lead here alone; "": it can."""
@@ -83,23 +88,36 @@ class LeaderEndpoint:
         return ""
 
     @property
-    def slice_name(self) -> str:
-        """Name of the EndpointSlice."""
-        return f"{self.service}-leader"
+    def path(self) -> str:
+        """Of what is written."""
+        if self.pod is not None:
+            return api_path("/api/v1/namespaces", self.namespace, "endpoints", self.service)
+        return api_path(_GROUP, self.namespace, "endpointslices", f"{self.service}-leader")
 
     def manifest(self, service_uid: str) -> dict[str, Any]:
-        """The EndpointSlice; the garbage collector removes it with the Service."""
+        """What is written; the garbage collector removes it with the Service."""
+        owner = {"apiVersion": "v1", "kind": "Service", "name": self.service, "uid": service_uid}
+        if self.pod is not None:
+            pod = {"kind": "Pod", "namespace": self.pod.namespace, "name": self.pod.name}
+            address = {"ip": str(self.address), "targetRef": pod}
+            ports = [{"name": self.port_name, "port": self.port, "protocol": "TCP"}]
+            return {
+                "apiVersion": "v1",
+                "kind": "Endpoints",
+                "metadata": {"name": self.service, "namespace": self.namespace, "ownerReferences": [owner]},
+                "subsets": [{"addresses": [address], "ports": ports}],
+            }
         return {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
             "metadata": {
-                "name": self.slice_name,
+                "name": f"{self.service}-leader",
                 "namespace": self.namespace,
                 "labels": {
                     "kubernetes.io/service-name": self.service,
                     "endpointslice.kubernetes.io/managed-by": COMPONENT,
                 },
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": self.service, "uid": service_uid}],
+                "ownerReferences": [owner],
             },
             "addressType": f"IPv{self.address.version}",
             "endpoints": [{"addresses": [str(self.address)], "conditions": {"ready": True}}],
@@ -112,12 +130,12 @@ class _UnfitService(Exception):
 
 
 class EndpointWriter:
-    """Keeps the EndpointSlice as it must be while this process leads."""
+    """Keeps the EndpointSlice, or the Endpoints, as they must be while this process leads."""
 
     def __init__(self, api_client: ApiClient, endpoint: LeaderEndpoint) -> None:
         self._api_client, self._endpoint = api_client, endpoint
         self._topic = f"{endpoint.port_name} endpoints"
-        self._path = api_path(_GROUP, endpoint.namespace, "endpointslices", endpoint.slice_name)
+        self._path = endpoint.path
         self._service = api_path("/api/v1/namespaces", endpoint.namespace, "services", endpoint.service)
 
     async def run(self) -> None:

@@ -101,7 +101,7 @@ function priceRange(links) {
 
 function toBlock(node, room, measure) {
   const before = node.column === 0;
-  const tall = node.y1 - node.y0 >= LABEL || node.kind === "group";
+  const tall = node.y1 - node.y0 >= LABEL || node.kind === "group" || node.kind === "left";
   return {
     id: node.id,
     kind: node.kind,

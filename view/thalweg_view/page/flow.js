@@ -23,7 +23,7 @@ export function Flow() {
   const [by, setBy] = useState("zone");
   const { data, error, loading } = useData("flow", { of, by });
   const [box, size] = useSize();
-  useTheme();
+  const theme = useTheme();
   const laid = useMemo(() => (data && size.width ? layFlow(data, size.width, size.height, widthOf) : null), [data, size]);
   return html`
     <div class="tools">
@@ -38,16 +38,16 @@ export function Flow() {
     <${Problem} error=${error} loading=${loading} data=${data} />
     <div class="flow" ref=${box}>
       ${laid?.empty ? html`<${Empty}>No pod was planned in this round.<//>` : null}
-      ${laid && !laid.empty ? html`<${Picture} laid=${laid} size=${size} />` : null}
+      ${laid && !laid.empty ? html`<${Picture} laid=${laid} size=${size} theme=${theme} />` : null}
     </div>`;
 }
 
-function Picture({ laid, size }) {
+function Picture({ laid, size, theme }) {
   const [over, setOver] = useState(null);
   const [tip, setTip] = useState(null);
-  const lit = over === null ? null : laid.reach(over);
-  const enter = (id) => (event) => {
-    setOver(id);
+  const lit = useMemo(() => (over === null ? null : laid.reach(over)), [laid, over]);
+  const enter = (event) => {
+    setOver(event.currentTarget.dataset.id);
     setTip(event.clientX ? { x: event.clientX, y: event.clientY } : null);
   };
   const leave = () => {
@@ -60,6 +60,16 @@ function Picture({ laid, size }) {
     event.preventDefault();
     event.currentTarget.querySelector(`[data-id="${CSS.escape(next)}"]`)?.focus();
   };
+  // The pointer moves the tip at each frame; what is drawn changes only with what it points at.
+  const links = useMemo(() => html`
+    <g class="links" aria-hidden="true">
+      ${laid.links.map((each) => html`
+        <path key=${each.id} data-id=${each.id} d=${each.path} stroke-width=${each.width}
+          class=${`link${each.left ? " left" : ""}${lit && !lit.has(each.id) ? " dim" : ""}`}
+          stroke=${each.left ? "url(#hatch)" : viridis(each.part)} onMouseEnter=${enter} onMouseMove=${enter} />`)}
+    </g>`, [laid, lit, theme]);
+  const blocks = useMemo(() => laid.nodes.map((each, index) => html`
+    <${Block} key=${each.id} node=${each} first=${index === 0} dim=${lit && !lit.has(each.id)} enter=${enter} leave=${leave} />`), [laid, lit]);
   const told = over === null ? null : laid.find(over);
   return html`
     <svg width=${size.width} height=${size.height} viewBox=${`0 0 ${size.width} ${size.height}`} role="group"
@@ -69,16 +79,11 @@ function Picture({ laid, size }) {
           <rect class="hatch-ground" width="6" height="6" /><line class="hatch-line" x1="0" y1="0" x2="0" y2="6" />
         </pattern>
       </defs>
-      <g class="links" aria-hidden="true">
-        ${laid.links.map((each) => html`
-          <path key=${each.id} d=${each.path} class=${`link${each.left ? " left" : ""}${lit && !lit.has(each.id) ? " dim" : ""}`}
-            stroke=${each.left ? "url(#hatch)" : viridis(each.part)} stroke-width=${each.width}
-            onMouseEnter=${enter(each.id)} onMouseMove=${enter(each.id)} />`)}
-      </g>
+      ${links}
       <g class="columns" aria-hidden="true">
         ${laid.columns.map((each) => html`<text x=${each.x} y="14" text-anchor=${each.anchor}>${each.title}</text>`)}
       </g>
-      ${laid.nodes.map((each, index) => html`<${Block} key=${each.id} node=${each} first=${index === 0} dim=${lit && !lit.has(each.id)} enter=${enter(each.id)} leave=${leave} />`)}
+      ${blocks}
     </svg>
     <p class="unseen" role="status">${told && !tip ? told.words.join(", ") : ""}</p>
     <${Tip} at=${tip && told ? tip : null}>${told?.words.map((line, index) => (index ? html`<div>${line}</div>` : html`<b>${line}</b>`))}<//>`;

@@ -142,7 +142,7 @@ function Source({ overview, stream }) {
   return html`
     <p class="source" role="status">
       <span class=${`dot ${overview.source === "live" ? stream : ""}`} aria-hidden="true"></span>
-      ${kind} <b>${overview.name}</b> ${state ? html`<span class="quiet">${state}</span>` : null}
+      ${kind} <b title=${overview.name}>${overview.source === "live" ? overview.name : overview.name.split("/").at(-1)}</b> ${state ? html`<span class="quiet">${state}</span>` : null}
     </p>`;
 }
 

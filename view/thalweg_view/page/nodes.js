@@ -7,6 +7,9 @@ import { layMap } from "./nodes-layout.js";
 import { drawCursor, drawMap } from "./nodes-draw.js";
 import { Bar, Choice, Empty, Problem, Scale, Tip, useSize, useTheme } from "./parts.js";
 
+/** Pixels above the map and below, and the height that it has in any case. */
+const [ABOVE, LOWEST] = [260, 420];
+
 export function Nodes() {
   const { data, error, loading } = useData("nodes");
   const [resource, setResource] = useState("");
@@ -41,7 +44,7 @@ function NodeMap({ data, resource, parts, found, chosen, choose }) {
   const [base, top] = [useRef(null), useRef(null)];
   const [over, setOver] = useState(null);
   const theme = useTheme();
-  const laid = useMemo(() => (size.width ? layMap(data, size.width, size.height) : null), [data, size.width, size.height]);
+  const laid = useMemo(() => (size.width ? layMap(data, size.width, Math.max(LOWEST, window.innerHeight - ABOVE)) : null), [data, size.width]);
   useLayoutEffect(() => {
     if (laid) drawMap(base.current, laid, { parts, found, unschedulable: data.unschedulable });
   }, [laid, parts, found, theme]);

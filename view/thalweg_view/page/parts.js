@@ -15,7 +15,7 @@ export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 /** A select; `choices` are pairs of a value and its title. */
 export const Choice = ({ title, value, choices, choose }) => html`
   <label>${title}
-    <select onChange=${(event) => choose(event.target.value)}>
+    <select aria-label=${title} onChange=${(event) => choose(event.target.value)}>
       ${choices.map(([each, words]) => html`<option value=${each} selected=${each === value}>${words}</option>`)}
     </select>
   </label>`;

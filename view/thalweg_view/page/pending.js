@@ -82,7 +82,7 @@ function useList(query, sort) {
       if (!wanted.current.has(piece)) load(piece);
     }
   };
-  return { ...state, item, want };
+  return { ...state, asked: key, item, want };
 }
 
 function Table({ list, sort, setSort }) {
@@ -95,6 +95,10 @@ function Table({ list, sort, setSort }) {
   useEffect(() => {
     if (size.height) list.want(first, last);
   });
+  useLayoutEffect(() => {
+    box.current.scrollTop = 0;
+    setFocus(0);
+  }, [list.asked]);
   const { now } = useShown();
   const keys = (event) => {
     const page = Math.max(1, Math.floor(size.height / ROW) - 2);
@@ -116,8 +120,10 @@ function Table({ list, sort, setSort }) {
   };
   useLayoutEffect(() => {
     if (!move.current) return;
+    const row = box.current.querySelector(`[aria-rowindex="${focus + 2}"]`);
+    if (!row) return; // it comes with the scrolling
     move.current = false;
-    box.current.querySelector(`[aria-rowindex="${focus + 2}"]`)?.focus({ preventScroll: true });
+    row.focus({ preventScroll: true });
   });
   const by = (column) => setSort(sort === column ? `-${column}` : column);
   return html`

@@ -60,8 +60,10 @@ function Placed({ pod }) {
 }
 
 function Why({ pod }) {
-  const { refused } = useShown();
+  const { generation, refused } = useShown();
   const [state, setState] = useState({ answer: null, error: null, loading: true });
+  // A round may know a pod before the state does: then it is asked again with the next state.
+  const again = state.error?.status === 404 ? generation : 0;
   useEffect(() => {
     const abort = new AbortController();
     post("why", { target: pod }, abort.signal).then(
@@ -73,7 +75,7 @@ function Why({ pod }) {
       },
     );
     return () => abort.abort();
-  }, [pod]);
+  }, [pod, again]);
   const { answer, error, loading } = state;
   return html`
     <section class="card why" aria-label="Why it waits" aria-busy=${loading}>

@@ -5,7 +5,7 @@ import { CHANGES, describe } from "./changes.js";
 import { useShown } from "./data.js";
 import { compact, count, percent, plural } from "./format.js";
 import { html } from "./html.js";
-import { Bar, Empty, PodLink } from "./parts.js";
+import { Bar, Choice, Empty, PodLink } from "./parts.js";
 import { link } from "./route.js";
 
 /** Names of one list that are shown. */
@@ -90,11 +90,7 @@ function ChangeForm({ add }) {
   };
   return html`
     <form class="change-form" onSubmit=${submit}>
-      <label>Change
-        <select onChange=${(event) => setKind(event.target.value)}>
-          ${CHANGES.map((each) => html`<option value=${each.kind} selected=${each.kind === kind}>${each.title}</option>`)}
-        </select>
-      </label>
+      <${Choice} title="Change" value=${kind} choices=${CHANGES.map((each) => [each.kind, each.title])} choose=${setKind} />
       ${fields.map(([name, title, initial = "", convert]) => html`
         <label key=${`${kind} ${name}`}>${title}
           ${convert === JSON.parse
