@@ -41,7 +41,7 @@ QUESTION = AskedOperation("what-if", WhatIfAnswer, answer_what_if)
 _GIBI = 2**30
 _BYTES = (MEMORY, EPHEMERAL_STORAGE)
 #: Units of bytes for people.
-_UNITS = {"Mi": _GIBI // 1024, "Gi": _GIBI, "Ti": _GIBI * 1024, "Pi": _GIBI * 1024**2}
+_BYTE_SUFFIXES = {"Mi": _GIBI // 1024, "Gi": _GIBI, "Ti": _GIBI * 1024, "Pi": _GIBI * 1024**2}
 
 
 def run_what_if(source: SourceOptions, given: Mapping[str, Sequence[str]], output: str, *, watch: bool) -> None:
@@ -169,8 +169,8 @@ def amount(resource: str, value: int) -> str:
         return _short(value / 1000)
     if resource not in _BYTES:
         return str(value)
-    unit = next((each for each in reversed(_UNITS) if value >= _UNITS[each]), "Mi")
-    return f"{_short(value / _UNITS[unit])}{unit}"
+    unit = next((each for each in reversed(_BYTE_SUFFIXES) if value >= _BYTE_SUFFIXES[each]), "Mi")
+    return f"{_short(value / _BYTE_SUFFIXES[unit])}{unit}"
 
 
 def _short(value: float) -> str:
