@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from unittest.mock import patch
 
@@ -86,10 +87,12 @@ def test_a_failed_build_shows_the_compilers_words(fake_go: Path, monkeypatch: py
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_ended_build_leaves_nothing(fake_go: Path, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM remove what the build began; what SIGKILL leaves goes with the next build."""
-    fake_go.write_text(FAKE_GO.replace("list) ", "list) sleep 60; "))
+    fake_go.write_text(FAKE_GO.replace("list) ", 'list) touch "$THALWEG_CACHE/running"; sleep 60; '))
+    running = cache_root().parent / "running"
     with subprocess.Popen([sys.executable, "-c", BUILDING], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        process.stdout.readline()
+        while not running.exists():  # once go runs, not while it is being started
+            time.sleep(0.05)
         process.send_signal(number)
         process.communicate(timeout=60)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
