@@ -141,7 +141,7 @@ def every_change(scenario: Scenario, pod: Pod) -> Iterator[Change]:
     yield from (SetPriority(key, each + 1) for each in set(_PRIORITIES) if each >= pod.pod_class.priority)
     if POLICY in scenario.policies:
         yield from (RaiseCap(POLICY, CAP, value) for value in (2, 3, 4))
-    for size in (1, 2, 3):
+    for size in (1, 2):
         yield from (EvictPods(list(chosen)) for chosen in combinations(running, size))
     yield from (MovePod(each, node) for each in running for node in cluster.nodes)
 

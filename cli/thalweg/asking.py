@@ -15,7 +15,8 @@ from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
 from thalweg.dump_source import DumpSource
 from thalweg.files import DumpError
-from thalweg.source import Question, Source, SourceError, SourceOptions
+from thalweg.logs import set_up_logging
+from thalweg.source import AskedOperation, Source, SourceError, SourceOptions
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
@@ -35,13 +36,14 @@ async def opened(options: SourceOptions) -> AsyncIterator[Source]:
         return
     from thalweg.live import live_source  # noqa: PLC0415 - a dump needs no client
 
+    set_up_logging("text", "critical")  # the client logs what the command says in one line
     async with live_source(options) as source:
         yield source
 
 
 def tell(
     options: SourceOptions,
-    question: Question[Any, _Answer],
+    question: AskedOperation[Any, _Answer],
     query: Callable[[str], msgspec.Struct],
     show: Callable[[_Answer], None],
     *,
@@ -82,7 +84,7 @@ def read_scenario(options: SourceOptions) -> Scenario:
 
 async def _tell(
     options: SourceOptions,
-    question: Question[Any, _Answer],
+    question: AskedOperation[Any, _Answer],
     query: Callable[[str], msgspec.Struct],
     put: Callable[[_Answer], None],
     *,

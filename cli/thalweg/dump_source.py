@@ -15,7 +15,7 @@ from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
 from thalweg.files import DumpError
 from thalweg.reader import read_dump
-from thalweg.source import Question, SourceError
+from thalweg.source import AskedOperation, SourceError
 from thalweg_cost_models import find_models
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
@@ -31,9 +31,11 @@ class DumpSource:
     def __init__(self, files: tuple[str, ...], namespace: str) -> None:
         self._files, self.namespace = files, namespace
 
-    async def ask(self, question: Question[Any, _Answer], query: msgspec.Struct) -> _Answer:
+    async def ask(self, question: AskedOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
-        scenario = await self.scenario()
+        first, scenario = "_read" not in vars(self), self._read
+        for warning in scenario.warnings if first else ():
+            click.echo(f"Warning: {warning}", err=True)
         with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the answer
             return question.compute(scenario, query, AnswerContext(time.time(), find_models().usable))
 
@@ -44,9 +46,6 @@ class DumpSource:
     @cached_property
     def _read(self) -> Scenario:
         try:
-            scenario = read_dump(self._files)
+            return read_dump(self._files)
         except DumpError as error:
             raise SourceError(str(error)) from error
-        for warning in scenario.warnings:
-            click.echo(f"Warning: {warning}", err=True)
-        return scenario

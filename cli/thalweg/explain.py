@@ -28,8 +28,6 @@ from flowcore.scenario.missing_objects import (
     without_claims,
 )
 from thalweg import evictions
-from thalweg.files import DumpError
-from thalweg.reader import read_dump
 from thalweg.simulate import plan
 from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
@@ -156,12 +154,11 @@ def _by_node(verdicts: Verdicts) -> dict[str, dict[str, Any]]:
     return by_node
 
 
-def run_explanation(names: tuple[str, ...], files: tuple[str, ...], output: str) -> None:
-    """Reads the files, runs the filters and prints. A missing file or pod gives one line of error and exit code 2."""
+def run_explanation(names: tuple[str, ...], dump: Scenario, output: str) -> None:
+    """Runs the filters and prints. A missing pod gives one line of error and exit code 2."""
     try:
-        dump = read_dump(files)
         pods = select_pods(dump, names)
-    except (DumpError, UnknownPodError) as error:
+    except UnknownPodError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     for warning in (*dump.warnings, *missing_objects(dump, pods)):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 import yaml
 
 from flowcore.scenario.objects import json_type
+from thalweg.progress import progress
 
 
 class DumpError(Exception):
@@ -65,7 +67,7 @@ def parse_objects(text: str, shown: str) -> Iterator[dict[str, Any]]:
         if text.lstrip()[:1] in ("{", "["):
             raise DumpError(f"{shown}: not valid JSON: {not_json}") from not_json
         try:
-            documents = list(yaml.load_all(text, Loader=_Loader))
+            documents = _parse_yaml(text, shown)
         except yaml.YAMLError as error:
             raise DumpError(f"{shown}: not valid YAML: {' '.join(str(error).split())}") from error
         except RecursionError as error:
@@ -81,6 +83,24 @@ def parse_objects(text: str, shown: str) -> Iterator[dict[str, Any]]:
         yield from _flatten(document, where)
     if not object_count:
         raise DumpError(f"{shown}: contains no object")
+
+
+def _parse_yaml(text: str, shown: str) -> list[Any]:
+    """All documents. A megabyte takes seconds, so a terminal shows how far it is."""
+    with progress(f"reading {shown}", len(text)) as told:
+        return list(yaml.load_all(_Watched(text, told), Loader=_Loader))
+
+
+class _Watched(io.StringIO):
+    """A text that tells how much of it was read. Most of the time goes into reading, the rest into making objects."""
+
+    def __init__(self, text: str, told: Callable[[float], None]) -> None:
+        super().__init__(text)
+        self._told = told
+
+    def read(self, size: int | None = -1, /) -> str:
+        self._told(self.tell())
+        return super().read(size)
 
 
 def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:

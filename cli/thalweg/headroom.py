@@ -6,11 +6,11 @@ import click
 
 from flowcore.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
 from thalweg.asking import tell
-from thalweg.source import Question, SourceOptions
+from thalweg.source import AskedOperation, SourceOptions
 from thalweg.tables import counted, print_table, stdout_console
 from thalweg.what_if import amount
 
-QUESTION = Question("headroom", HeadroomAnswer, answer_headroom)
+QUESTION = AskedOperation("headroom", HeadroomAnswer, answer_headroom)
 #: Pods named in a cell; ``-o json`` has all.
 _MAX_NAMES = 3
 
@@ -33,17 +33,17 @@ def show(answer: HeadroomAnswer) -> None:
     for note in answer.notes:
         click.echo(f"Note: {note}", err=True)
     if answer.fits is not None:
-        asks = ", ".join(f"{amount(name, value)} {name}" for name, value in answer.requests.items()) or "nothing"
+        asks = ", ".join(f"{amount(name, value)} {name}" for name, value in answer.requests.items()) or "no resource"
         least = "at least " if answer.at_least else ""
         where = f" on {counted(len(answer.nodes), 'node')}" if answer.nodes else ""
-        console.print(f"{least}{counted(answer.fits, 'more pod')} that request {asks} fit{where}", markup=False)
+        console.print(f"room for {least}{counted(answer.fits, 'more pod')}{where}; each requests {asks}", markup=False)
         if answer.reason:
-            console.print(f"one more does not: {answer.reason}", markup=False)
+            console.print(f"no room for one more: {answer.reason}", markup=False)
         console.print()
     if not answer.waiting:
         console.print("no pod waits, so no new node helps")
         return
-    console.print(f"{counted(answer.waiting, 'pod')} wait; new nodes may help {answer.more_nodes_help} of them")
+    console.print(f"waiting pods: {answer.waiting}; new nodes may help {answer.more_nodes_help} of them")
     if answer.scale_ups:
         rows = [
             (str(each.count), each.like, str(each.pods), _some(each.places, each.pods)) for each in answer.scale_ups

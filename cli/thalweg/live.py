@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
-import click
 import msgspec
 from thalweg_operator.api.client import ApiClient, api_path, connect
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
@@ -22,16 +21,15 @@ from flowcore.scenario import Scenario
 from thalweg.cluster_listing import list_objects
 from thalweg.kubeconfig import users_kubeconfig
 from thalweg.live_service import ServiceAddress, find_service
-from thalweg.logs import set_up_logging
 from thalweg.option_types import NamespacedName
 from thalweg.reader import read_listing
-from thalweg.source import Question, SourceError, SourceOptions
+from thalweg.source import AskedOperation, SourceError, SourceOptions
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 TOKEN_HEADER: Final = "X-Thalweg-Token"  # noqa: S105 - the name of a header
-#: Name of the service account that the chart makes for people whose kubeconfig has no token.
-VIEWER: Final = "thalweg-viewer"
+#: Ends of the names that the chart gives the Service, and the service account for people without a token.
+_SERVICE_END, _VIEWER_END = "-view", "-viewer"
 #: Seconds that a token of it is valid: the least that the API server grants.
 _TOKEN_LIFE = 600
 #: Seconds for one answer: longer than the operator gives itself.
@@ -75,7 +73,7 @@ class LiveSource:
         #: Token of the service account, and until when it is shown, by the clock of time.monotonic().
         self._lent: tuple[str, float] = ("", 0.0)
 
-    async def ask(self, question: Question[Any, _Answer], query: msgspec.Struct) -> _Answer:
+    async def ask(self, question: AskedOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
         if question.method == "POST":
             answer = await self._request("POST", question.operation, body=msgspec.json.encode(query))
@@ -97,8 +95,6 @@ class LiveSource:
             raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
         scenario = read_listing(listing.objects, self._where)
         scenario.warnings += listing.warnings
-        for warning in scenario.warnings:
-            click.echo(f"Warning: {warning}", err=True)
         return scenario
 
     async def _request(
@@ -128,7 +124,9 @@ class LiveSource:
             return token
         token, until = self._lent
         if time.monotonic() >= until:
-            account = self._options.service_account or NamespacedName(service.namespace, VIEWER)
+            release = service.name.removesuffix(_SERVICE_END)
+            viewer = NamespacedName(service.namespace, f"{release}{_VIEWER_END}")
+            account = self._options.service_account or viewer
             token, until = await self._account_token(account), time.monotonic() + _TOKEN_LIFE / 2
             self._lent = token, until
         return token
@@ -156,7 +154,6 @@ async def live_source(options: SourceOptions) -> AsyncIterator[LiveSource]:
     Raises:
         SourceError: the kubeconfig cannot be used.
     """
-    set_up_logging("text", "critical")
     kubeconfig, where = users_kubeconfig(options.kubeconfig)
     try:
         async with connect(kubeconfig, _CONNECTIONS, context=options.context) as client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from importlib.metadata import version
 
 import click
@@ -11,6 +10,7 @@ from thalweg.commands.certificates import certificates
 from thalweg.commands.demo import demo
 from thalweg.commands.doctor import doctor
 from thalweg.commands.explain import explain
+from thalweg.commands.headroom import headroom
 from thalweg.commands.plan import plan
 from thalweg.commands.replay import replay
 from thalweg.commands.run import run
@@ -22,17 +22,7 @@ from thalweg.commands.up import up
 from thalweg.commands.view import view
 from thalweg.commands.what_if import what_if
 from thalweg.commands.why import why
-
-
-class Program(click.Group):
-    """A group of commands. Ctrl-C ends each with exit code 130, as shells count it; click's own would be 1."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Runs the command."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(128 + signal.SIGINT)
+from thalweg.program import Program
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
@@ -45,6 +35,7 @@ def main() -> None:
       thalweg demo                                   see the gain on built-in scenes, without a cluster
       kubectl get nodes,pods,namespaces -A -o json > now.json      (thalweg simulate --help: storage, policies, gangs)
       thalweg simulate -f now.json                   plan the pending pods of your cluster
+      thalweg simulate -f now.json --compare         see what that gains over one pod after the other
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
       thalweg what-if -f now.json --drain worker-3   see what a change would do to the plan
       thalweg why shop/cart-0 -f now.json            say why one pod waits, and what would place it
@@ -59,6 +50,7 @@ main.add_command(certificates)
 main.add_command(demo)
 main.add_command(doctor)
 main.add_command(explain)
+main.add_command(headroom)
 main.add_command(plan)
 main.add_command(replay)
 main.add_command(run)
@@ -68,6 +60,6 @@ main.add_command(status)
 main.add_command(top)
 main.add_command(uninstall)
 main.add_command(up)
-main.add_command(what_if)
 main.add_command(view)
+main.add_command(what_if)
 main.add_command(why)

@@ -11,10 +11,10 @@ from flowcore.scenario.observed import ObservedPod
 from flowcore.scenario.plan_listing import PlanAnswer, PlanQuery, answer_plan
 from thalweg.asking import tell
 from thalweg.evictions import some
-from thalweg.source import Question, SourceOptions
+from thalweg.source import AskedOperation, SourceOptions
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 
-_QUESTION = Question("plan", PlanAnswer, answer_plan, method="GET")
+QUESTION = AskedOperation("plan", PlanAnswer, answer_plan, method="GET")
 
 
 def run_plan(source: SourceOptions, policy: str, output: str, *, all_namespaces: bool, watch: bool) -> None:
@@ -22,7 +22,7 @@ def run_plan(source: SourceOptions, policy: str, output: str, *, all_namespaces:
     everywhere = all_namespaces or (source.files and not source.namespace)
     tell(
         source,
-        _QUESTION,
+        QUESTION,
         lambda namespace: PlanQuery("" if everywhere else namespace, policy),
         show,
         output=output,
@@ -59,7 +59,7 @@ def show(answer: PlanAnswer) -> None:
 
 
 def _show_observed(console: Console, observed: list[ObservedPod]) -> None:
-    different = [each for each in observed if each.planned != each.node]
+    different = [each for each in observed if each.elsewhere]
     if different:
         rows = [
             (each.pod, each.policy, each.node, each.planned or f"none: {each.reason}") for each in different[:MAX_ROWS]

@@ -12,16 +12,19 @@ from typing import Final
 import click
 from click.shell_completion import ShellComplete
 
+from thalweg.commands.headroom import headroom
 from thalweg.commands.plan import plan
 from thalweg.commands.status import status, top
+from thalweg.commands.what_if import what_if
 from thalweg.commands.why import why
+from thalweg.program import Program
 
 #: How cobra, kubectl's library, is told that no file names follow, and that they may.
 _NO_FILES: Final = ":4"
 _FILES: Final = ":0"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("thalweg"), prog_name="kubectl-thalweg")
 def main() -> None:
     """Ask Thalweg's operator: why a pod waits, what would help, and what is planned.
@@ -33,12 +36,13 @@ def main() -> None:
     Examples:
       kubectl thalweg why cart-0 -n shop
       kubectl thalweg plan -n shop
+      kubectl thalweg what-if --drain worker-3
       kubectl thalweg status
       kubectl thalweg top
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
-for _command in (plan, status, top, why):
+for _command in (why, plan, what_if, headroom, status, top):
     main.add_command(_command)
 
 

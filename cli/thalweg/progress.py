@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 
 #: Work that is done sooner shows nothing.
 _DELAY_SECONDS: Final = 2.0
+_TICK_SECONDS: Final = 0.2
 
 
-def progress_bar(console: Console) -> Progress:
-    """Work, bar, percentage, time so far and time left; it disappears when the work is done."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
+def progress_bar(console: Console, *, estimated: bool = True) -> Progress:
+    """Work, bar, time so far, and the part that is done and the time left; it disappears when the work is done."""
+    so_far = TimeElapsedColumn(table_column=Column(min_width=7, no_wrap=True))
+    done = TaskProgressColumn(table_column=Column(min_width=4, no_wrap=True))
+    word = TextColumn("left:", table_column=Column(min_width=5, no_wrap=True))
+    left = TimeRemainingColumn(table_column=Column(min_width=7, no_wrap=True))
+    what = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    columns = (done, word, left) if estimated else ()
+    return Progress(what, BarColumn(bar_width=20), so_far, *columns, console=console, transient=True, expand=True)
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
         To be told how much is done so far.
     """
     console = Console(stderr=True)
-    bar = progress_bar(console)
+    bar = progress_bar(console, estimated=total is not None)
     task = bar.add_task(what, total=total)
     if not console.is_terminal:
         yield lambda _done: None
@@ -54,3 +54,26 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
         timer.cancel()
         timer.join()
         bar.stop()
+
+
+@contextmanager
+def passing(what: str, expected_seconds: float | None = None) -> Iterator[None]:
+    """The same for work that cannot tell how far it is: the bar follows the time that it took before.
+
+    Args:
+        expected_seconds: None: unknown, so the bar only shows that time passes.
+    """
+    ended, began = threading.Event(), time.monotonic()
+    with progress(what, expected_seconds) as told:
+
+        def tell() -> None:
+            while not ended.wait(_TICK_SECONDS):
+                told(min(time.monotonic() - began, expected_seconds or 0.0))
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            teller.join()

@@ -12,6 +12,7 @@ from thalweg_operator.planning.worker.messages import RoundReply
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
+from thalweg.progress import passing
 from thalweg_cost_models import find_models
 
 
@@ -22,7 +23,8 @@ def run_replay(path: Path, output: str) -> None:
     except UnreadableRecord as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    again = run_request(Replica(), record.request, find_models().usable)
+    with passing("planning the round again", record.reply.seconds):
+        again = run_request(Replica(), record.request, find_models().usable)
     sentences = differences(record.reply, again)
     if output == "json":
         click.echo(msgspec.json.encode(as_json(record, again, sentences)))

@@ -22,9 +22,8 @@ from flowcore.planning import Placement
 from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.comparison import Comparison, compare_one_by_one
 from thalweg import evictions
-from thalweg.files import DumpError
 from thalweg.print_comparison import print_comparison
-from thalweg.reader import read_dump
+from thalweg.progress import passing
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 from thalweg_cost_models import find_models
 
@@ -100,20 +99,15 @@ def _encoded(reasons: dict[str, str]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(reasons))
 
 
-def run_simulation(
-    files: tuple[str, ...], output: str, *, reschedule: bool, with_comparison: bool, nodes: bool
-) -> None:
-    """Reads the files, plans and prints. An unreadable file gives one line of error and exit code 2."""
-    try:
-        dump = read_dump(files)
-    except DumpError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
-    if sys.stderr.isatty():
-        pods, on = counted(len(dump.waiting()), "pending pod"), counted(len(dump.cluster.nodes), "node")
-        click.echo(f"planning {pods} on {on} ...", err=True)
-    simulation = plan(dump, time.time(), reschedule=reschedule)
-    comparison = compare(dump, simulation) if with_comparison else None
+def run_simulation(dump: Scenario, output: str, *, reschedule: bool, with_comparison: bool, nodes: bool) -> None:
+    """Plans and prints."""
+    pods, on = counted(len(dump.waiting()), "pending pod"), counted(len(dump.cluster.nodes), "node")
+    with passing(f"planning {pods} on {on}"):
+        simulation = plan(dump, time.time(), reschedule=reschedule)
+    comparison = None
+    if with_comparison:
+        with passing(f"placing {pods} on {on} one by one"):
+            comparison = compare(dump, simulation)
     warnings = [*dump.warnings, *simulation.warnings, *simulation.gaps]
     for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)

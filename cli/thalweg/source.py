@@ -59,7 +59,7 @@ class SourceOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[_Query, _Answer]):
+class AskedOperation(Generic[_Query, _Answer]):
     """Something that can be asked.
 
     Attributes:
@@ -82,7 +82,7 @@ class Source(Protocol):
     def namespace(self) -> str:
         """Of names without a namespace."""
 
-    async def ask(self, question: Question[Any, _Answer], query: msgspec.Struct) -> _Answer:
+    async def ask(self, question: AskedOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """The answer.
 
         Raises:

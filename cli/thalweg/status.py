@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from thalweg_view.view_data import SourceInfo, ViewData
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
 from thalweg.asking import tell
-from thalweg.source import Question, SourceOptions
+from thalweg.source import AskedOperation, SourceOptions
 from thalweg.tables import counted, print_table, stdout_console
 
 
@@ -22,7 +23,7 @@ def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> S
     return answer_status(ViewData(scenario, source=SourceInfo("dump")), query, context)
 
 
-QUESTION = Question("status", StatusAnswer, of_dump, method="GET")
+QUESTION = AskedOperation("status", StatusAnswer, of_dump, method="GET")
 
 
 def run_status(source: SourceOptions, output: str, *, watch: bool) -> None:
@@ -96,7 +97,8 @@ def round_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
 
 def proof(row: RoundRow) -> str:
     """How good a round's plan is for sure."""
-    return "certified" if row.certified else f"gap <= {row.gap:.1%}"
+    # Rounded up, so that a plan with a gap never shows none.
+    return "certified" if row.certified else f"gap <= {math.ceil(row.gap * 1000) / 10:.1f} %"
 
 
 def _clock(row: RoundRow) -> str:

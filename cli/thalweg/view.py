@@ -130,8 +130,6 @@ def run_view(files: tuple[str, ...], record: Path | None, port: int, *, opens: b
     except ViewError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def _reader(files: tuple[str, ...], record: Path | None) -> Callable[[], FixedSource]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from flowcore.api.kinds import POLICY
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
@@ -35,12 +34,14 @@ from flowcore.scenario.what_if import (
 from thalweg.asking import tell
 from thalweg.files import DumpError, display_name
 from thalweg.reader import read_objects
-from thalweg.source import Question, SourceOptions
-from thalweg.tables import MAX_ROWS, print_truncated
+from thalweg.source import AskedOperation, SourceOptions
+from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
-QUESTION = Question("what-if", WhatIfAnswer, answer_what_if)
+QUESTION = AskedOperation("what-if", WhatIfAnswer, answer_what_if)
 _GIBI = 2**30
 _BYTES = (MEMORY, EPHEMERAL_STORAGE)
+#: Units of bytes for people.
+_UNITS = {"Mi": _GIBI // 1024, "Gi": _GIBI, "Ti": _GIBI * 1024, "Pi": _GIBI * 1024**2}
 
 
 def run_what_if(source: SourceOptions, given: Mapping[str, Sequence[str]], output: str, *, watch: bool) -> None:
@@ -122,7 +123,7 @@ def _failed(text: str) -> Change:
 
 def show(answer: WhatIfAnswer) -> None:
     """Prints an answer for people."""
-    console = Console()
+    console = stdout_console()
     for note in answer.notes:
         click.echo(f"Note: {note}", err=True)
     _print(console, ("NEWLY PLACED", "NODE"), [(key, answer.nodes[key]) for key in answer.placed])
@@ -130,12 +131,7 @@ def show(answer: WhatIfAnswer) -> None:
     _print(console, ("MOVED", "FROM", "TO"), _moves(answer.moved))
     _print(console, ("PLANNED ELSEWHERE", "FROM", "TO"), _moves(answer.replanned))
     _print(console, ("GONE",), [(key,) for key in answer.gone])
-    table = Table("", "BEFORE", "AFTER", "CHANGE", box=None, pad_edge=False)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in summary_rows(answer.before, answer.after):
-        table.add_row(*row)
-    console.print(table)
+    print_table(console, ("", "BEFORE", "AFTER", "CHANGE"), summary_rows(answer.before, answer.after))
     if answer.hidden:
         console.print(f"... and {answer.hidden} pods of namespaces that you may not read")
     if answer.same:
@@ -148,7 +144,7 @@ def summary_rows(before: PlanSummary, after: PlanSummary) -> list[tuple[str, str
         ("nodes", before.nodes, after.nodes),
         ("placed pods", before.placed, after.placed),
         ("waiting pods", before.waiting, after.waiting),
-        ("leaving pods", before.leaving, after.leaving),
+        ("evicted pods", before.leaving, after.leaving),
         ("cost", before.cost, after.cost),
         ("bound", before.bound, after.bound),
     ]
@@ -157,20 +153,29 @@ def summary_rows(before: PlanSummary, after: PlanSummary) -> list[tuple[str, str
     for name in resource_order(before, after):
         one, other = before.resources.get(name, none), after.resources.get(name, none)
         points = round(other.share * 100) - round(one.share * 100)
-        rows.append((f"{name} requested", _use(name, one), _use(name, other), f"{points:+d} %" if points else ""))
+        change = f"{points:+d} {'point' if abs(points) == 1 else 'points'}" if points else ""
+        rows.append((name, _use(name, one), _use(name, other), change))
     return rows
 
 
 def _use(resource: str, use: ResourceUse) -> str:
-    """Such as ``3.5/8 (44 %)``."""
-    return f"{amount(resource, use.requested)}/{amount(resource, use.allocatable)} ({use.share:.0%})".replace("%", " %")
+    """Such as ``3.5/8 44%``."""
+    return f"{amount(resource, use.requested)}/{amount(resource, use.allocatable)} {use.share:.0%}"
 
 
 def amount(resource: str, value: int) -> str:
-    """An amount for people: cores, GiB, or the number."""
+    """An amount for people: cores, or bytes in the largest fitting binary unit; else the number."""
     if resource == CPU:
-        return f"{value / 1000:.5g}"
-    return f"{value / _GIBI:.4g}Gi" if resource in _BYTES else str(value)
+        return _short(value / 1000)
+    if resource not in _BYTES:
+        return str(value)
+    unit = next((each for each in reversed(_UNITS) if value >= _UNITS[each]), "Mi")
+    return f"{_short(value / _UNITS[unit])}{unit}"
+
+
+def _short(value: float) -> str:
+    """With one digit after the point, where it is not 0 and the number is small."""
+    return f"{value:.0f}" if value >= 1000 or value == round(value) else f"{value:.1f}".removesuffix(".0")
 
 
 def _moves(moves: Mapping[str, Moved]) -> list[tuple[str, ...]]:
@@ -180,9 +185,6 @@ def _moves(moves: Mapping[str, Moved]) -> list[tuple[str, ...]]:
 def _print(console: Console, titles: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
     if not rows:
         return
-    table = Table(*titles, box=None, pad_edge=False)
-    for row in rows[:MAX_ROWS]:
-        table.add_row(*row)
-    console.print(table)
+    print_table(console, titles, rows[:MAX_ROWS])
     print_truncated(console, len(rows))
     console.print()

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from flowcore.diagnosis.answers import WhyAnswer, WhyQuery
 from flowcore.diagnosis.why import answer_why
 from thalweg.asking import tell
-from thalweg.source import Question, SourceOptions, target_of
+from thalweg.source import AskedOperation, SourceOptions, target_of
 from thalweg.tables import stdout_console
 
-_QUESTION = Question("why", WhyAnswer, answer_why)
+_QUESTION = AskedOperation("why", WhyAnswer, answer_why)
 
 #: Ten lines at most: the reason, how many wait for it, what to do, and these.
 _MAX_EVIDENCE, _MAX_FIXES = 4, 3
@@ -48,5 +48,6 @@ def _lines(answer: WhyAnswer) -> Iterator[str]:
         yield f"  {evidence}"
     if answer.next:
         yield f"Next: {answer.next}"
-    for fix in answer.fixes[:_MAX_FIXES]:
-        yield f"Fix: {fix.text}"
+    others = [fix.text for fix in answer.fixes if fix.text != answer.next]
+    for text in others[:_MAX_FIXES]:
+        yield f"Or: {text}"

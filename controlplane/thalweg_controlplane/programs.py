@@ -1,7 +1,7 @@
 """Programs of public Go modules, built at a fixed version. Only Go modules are downloaded, by the `go` tool."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from thalweg_controlplane.cache import Report, Step
@@ -18,6 +18,7 @@ class GoProgram:
         version: of the package's module, such as `v0.8.0`.
         ldflags: the linker's flags beside `-s -w`, such as `-X PACKAGE.VARIABLE=VALUE`.
         tags: build tags.
+        main: Go source of the main package, of a module that has none; `package` is one that it imports.
     """
 
     name: str
@@ -25,6 +26,7 @@ class GoProgram:
     version: str
     ldflags: str = ""
     tags: str = ""
+    main: str = field(default="", repr=False)
 
 
 def build_program(
@@ -50,12 +52,16 @@ def build_program(
     def prepare(*words: str, on_line: Callable[[str], None] = fetched) -> float:
         return run_go([go, *words], cwd=sources, environment=environment, on_line=on_line, every_few_seconds=say)
 
+    package = program.package
+    if program.main:
+        (sources / "main.go").write_text(program.main)
+        package = "."
     tags = f"-tags={program.tags}"
     seconds = prepare("mod", "init", "program") + prepare("get", f"{program.package}@{program.version}")
-    seconds += prepare("list", "-deps", tags, program.package, on_line=needed)
-    flags = ["-v", "-trimpath", tags, f"-ldflags=-s -w {program.ldflags}"]
+    seconds += prepare("list", "-mod=mod", "-deps", tags, package, on_line=needed)
+    flags = ["-v", "-mod=mod", "-trimpath", tags, f"-ldflags=-s -w {program.ldflags}"]
     seconds += run_go(
-        [go, "build", *flags, "-o", output / program.name, program.package],
+        [go, "build", *flags, "-o", output / program.name, package],
         cwd=sources,
         environment=environment,
         on_line=compiled,

@@ -12,6 +12,23 @@ from thalweg_controlplane.toolchain import find_go, go_environment
 
 _PROMETHEUS = "v0.313.5"
 _KUBERNETES = dict(zip(("Major", "Minor"), KUBERNETES_VERSION.removeprefix("v").split("."), strict=False))
+#: As k8s.io/kubernetes/cmd/kubectl, whose module cannot be required by others.
+_KUBECTL = """\
+package main
+
+import (
+	_ "k8s.io/client-go/plugin/pkg/client/auth"
+	"k8s.io/component-base/cli"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+)
+
+func main() {
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+		util.CheckErr(err)
+	}
+}
+"""
 
 TOOLS: Final = {
     "helm": GoProgram(
@@ -33,6 +50,9 @@ TOOLS: Final = {
         "promtool", "github.com/prometheus/prometheus/cmd/promtool", _PROMETHEUS, tags="remove_all_sd"
     ),
     "metrics-server": GoProgram("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", "v0.9.0"),
+    "kubectl": GoProgram(
+        "kubectl", "k8s.io/kubectl/pkg/cmd", KUBERNETES_VERSION.replace("v1.", "v0.", 1), main=_KUBECTL
+    ),
 }
 """By name of the executable."""
 
@@ -50,6 +70,6 @@ def find_or_build_tool(name: str, report: Report) -> Path:
         report(f"building {name} {program.version} from source with {go}: some minutes on two cores, the first time")
         build_program(go, program, output, sources, go_environment(), report)
 
-    inputs = f"{platform.system()} {platform.machine()} {program}"
+    inputs = f"{platform.system()} {platform.machine()} {program}{program.main}"
     key = hashlib.sha256(inputs.encode()).hexdigest()[:16]
     return build_once(f"{name}-{key}", name, build, report) / name

@@ -68,7 +68,7 @@ class WhyAnswer(msgspec.Struct, frozen=True, rename="camel"):
         text: the reason, as the condition and the Event of the pod carry it.
         fixes: the cheapest first.
         evidence: sentences that prove the reason.
-        next: what to do.
+        next: what to do: the first fix, where there is one and waiting is not enough.
         waiting: how many pods of the target wait.
         alike: how many of them wait for this reason.
     """

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from flowcore.diagnosis.answers import WhyKind
 from flowcore.diagnosis.finding import Finding, UnplacedPod
-from flowcore.diagnosis.lists import listed
+from flowcore.diagnosis.lists import listed, listed_pods
 from flowcore.diagnosis.nothing_fits import excluding_filters
+from flowcore.diagnosis.policy_terms import gang_of_constraint
 from flowcore.model.gang_spec import GangKey
 from flowcore.problem.result import Placement
 from flowcore.scenario import plan_scenario
@@ -17,7 +18,9 @@ def gang_incomplete(pod: UnplacedPod) -> Finding:
     """The finding for a pod of a gang that no plan can place, whatever room there is."""
     key = _key(pod)
     if key is None:
-        return Finding(WhyKind.GANG_INCOMPLETE, pod.unplaced.reason, next="Mend what the reason names.")
+        return gang_of_constraint(pod) or Finding(
+            WhyKind.GANG_INCOMPLETE, pod.unplaced.reason, next="Mend what the reason names."
+        )
     gangs = pod.scenario.cluster.gangs
     state, (waiting, bound) = gangs.state(key), gangs.members(key)
     needed, there = state.spec.min_member or 0, len(waiting) + len(bound) + state.succeeded_count
@@ -36,6 +39,8 @@ def gang_without_room(pod: UnplacedPod) -> Finding:
     mine = [each for each in alone.placements if each.pod.key in others]
     if any(each.pod.key == pod.key for each in mine):
         return _room_taken(pod, mine, len(others))
+    if found := gang_of_constraint(pod):
+        return found
     reason = next((each.reason for each in alone.unplaced if each.pod.key == pod.key), pod.unplaced.reason)
     evidence = [f"By itself, with no other waiting pod: {reason}"]
     if not pod.before.fits.any():
@@ -55,7 +60,7 @@ def _room_taken(pod: UnplacedPod, mine: Sequence[Placement], size: int) -> Findi
     evidence = [f"By itself, with no other waiting pod, it would be placed on {_nodes(nodes)}."]
     if theirs:
         price, own = sum(each.unscheduled_price for each in theirs), pod.unplaced.price * size
-        names = listed([pod.context.name(each.pod.key) for each in theirs])
+        names = listed_pods([each.pod.key for each in theirs], pod.context)
         evidence.append(f"The plan places {names} there. To leave them costs {price}, to leave the gang {own}.")
     return Finding(
         WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), "Give its pods a higher priority, or add room."
@@ -72,7 +77,10 @@ def _members(pod: UnplacedPod) -> set[str]:
     names = set(pod.unplaced.pod.gangs)
     units = {gangs[name].atomic_group for name in names if name in gangs} - {""}
     names |= {name for name, gang in gangs.items() if gang.atomic_group in units}
-    return {each.key for each in pod.plan.before.pending if not names.isdisjoint(each.gangs)} | {pod.key}
+    # Those of the result know the gangs that constraints of policies make, too.
+    result = pod.plan.result
+    pods = [*(each.pod for each in result.placements), *(each.pod for each in result.unplaced)]
+    return {each.key for each in pods if not names.isdisjoint(each.gangs)} | {pod.key}
 
 
 def _key(pod: UnplacedPod) -> GangKey | None:

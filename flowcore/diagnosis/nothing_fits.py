@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowcore.cluster.node_matching import tolerates
+from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.diagnosis.answers import WhyKind
 from flowcore.diagnosis.finding import Finding, UnplacedPod
 from flowcore.diagnosis.lists import listed
@@ -58,7 +59,7 @@ def nothing_fits(pod: UnplacedPod) -> Finding:
     """The finding for a pod that no node takes."""
     verdicts = pod.after
     evidence = list(excluding_filters(verdicts))
-    out, step = way_out(verdicts), "Add nodes."
+    out, step = way_out(verdicts, _too_small(pod)), "Add nodes."
     if out is not None:
         nodes = np.flatnonzero(out.nodes)
         nearest = _nearest(pod, nodes) if node_resources_fit.NAME in out.filters else int(nodes[0])
@@ -82,7 +83,7 @@ def excluding_filters(verdicts: Verdicts) -> tuple[str, ...]:
 def nobody_leaves(pod: UnplacedPod) -> tuple[str, ...]:
     """Why no running pod leaves for it; () where room would not help."""
     running = pod.plan.before.running
-    out = way_out(pod.after)
+    out = way_out(pod.after, _too_small(pod))
     if running is None or out is None or set(out.filters) != {node_resources_fit.NAME}:
         return ()
     reason = why_nobody_leaves(pod.unplaced.pod, pod.policy, running, pod.context.now)
@@ -109,7 +110,16 @@ def _detail(pod: UnplacedPod, name: str, at: int) -> str:
     return ""
 
 
-def _nearest(pod: UnplacedPod, nodes: np.ndarray) -> int:
+def _too_small(pod: UnplacedPod) -> Bools:
+    """bool[N]: nodes that would not hold the pod when they are empty."""
+    after, pod_class = pod.plan.result.after, pod.unplaced.pod.pod_class
+    if node_resources_fit.not_offered(pod_class, after):
+        return np.ones(len(after.table.nodes), dtype=np.bool_)
+    found: Bools = np.any(after.allocatable < after.vector(pod_class.requests), axis=1)
+    return found
+
+
+def _nearest(pod: UnplacedPod, nodes: Int64s) -> int:
     """The node that lacks least of what the pod asks for."""
     after = pod.plan.result.after
     wanted = after.vector(pod.unplaced.pod.pod_class.requests)

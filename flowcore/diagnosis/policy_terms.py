@@ -13,13 +13,24 @@ from flowcore.diagnosis.finding import Finding, UnplacedPod
 from flowcore.diagnosis.lists import listed
 from flowcore.explain.exclusion import smallest_exclusion
 from flowcore.filters import policy_constraints
+from flowcore.model.constraint_limits import display_name
 from flowcore.model.policies import Policy
 from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
 
 
 def constraint_decides(pod: UnplacedPod) -> Finding | None:
     """The finding for a pod that its policy's constraints keep from every node; None: others do, too."""
-    names = _constraints(pod)
+    return _without_constraints(pod, _constraints(pod))
+
+
+def gang_of_constraint(pod: UnplacedPod) -> Finding | None:
+    """The finding for a pod that a constraint makes a gang of with others; None: it waits without that, too."""
+    gangs = pod.unplaced.pod.gangs
+    makers = [each.name for each in pod.policy.constraints if display_name(each, pod.policy) in gangs]
+    return _without_constraints(pod, tuple(makers))
+
+
+def _without_constraints(pod: UnplacedPod, names: tuple[str, ...]) -> Finding | None:
     if not names:
         return None
     kept = tuple(each for each in pod.policy.constraints if each.name not in names)
@@ -74,9 +85,9 @@ def _constraints(pod: UnplacedPod) -> tuple[str, ...]:
         for rejection in rejections
         if rejection.nodes.any()
     ]
-    own = [each.name for each in pod.policy.constraints]
-    found = tuple(name for name in own if any(f"constraint {name} of policy" in reason for reason in reasons))
-    return found or tuple(own)
+    own = pod.policy.constraints
+    named = [each.name for each in own if any(display_name(each, pod.policy) in reason for reason in reasons)]
+    return tuple(named or (each.name for each in own))
 
 
 def _plan_with(pod: UnplacedPod, policy: Policy) -> ScenarioPlan:

@@ -11,10 +11,11 @@ import numpy as np
 from flowcore.cluster.snapshot import Bools, Snapshot, non_zero_requests
 from flowcore.diagnosis.answers import WhyKind
 from flowcore.diagnosis.finding import Finding, UnplacedPod
-from flowcore.diagnosis.lists import listed
+from flowcore.diagnosis.lists import listed_pods
 from flowcore.filters import node_ports, node_resources_fit
 from flowcore.filters.registry import PORTS, RESOURCES, run_filter
 from flowcore.problem.result import Placement
+from flowcore.shares.shares import Shares
 
 #: Nodes on which the pods are looked for that leave most cheaply; and those where every filter must be asked again.
 _MAX_NODES, _MAX_FILTERED = 256, 4
@@ -51,13 +52,15 @@ def room_taken(pod: UnplacedPod) -> Finding | None:
     difference = f"{more} more" if more > 0 else "no more, but they cost less on their nodes"
     it = "it" if len(who) == 1 else "them"
     evidence = [
-        f"{listed([pod.context.name(key) for key in who])} {has} its room on {found.node}.",
+        f"{listed_pods(who, pod.context)} {has} its room on {found.node}.",
         f"To leave {it} costs {found.price}, and to leave this pod {pod.unplaced.price}: {difference}.",
     ]
     highest = max(each.pod.pod_class.priority for each in found.placements)
     if highest > pod.unplaced.pod.pod_class.priority:
         evidence.append(f"Their priority is {highest}, its own {pod.unplaced.pod.pod_class.priority}.")
-    evidence.extend(_shares(pod, found))
+    if share := _share(pod, found):
+        wait = "Wait until pods of the queue end, or give it a higher weight."
+        return Finding(WhyKind.SHARE, pod.unplaced.reason, (share, *evidence), wait)
     return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), higher)
 
 
@@ -72,7 +75,8 @@ def takers(pod: UnplacedPod) -> Takers | None:
         for at in np.flatnonzero(pod.before.fits & ~pod.after.fits).tolist()
         if (name := table.nodes[at].name) in by_node
     ]
-    possible.sort(key=lambda name: min(each.unscheduled_price for each in by_node[name]))
+    said = pod.unplaced.reason.split()  # of several nodes alike that which the reason names
+    possible.sort(key=lambda name: (min(each.unscheduled_price for each in by_node[name]), name not in said))
     groups: dict[str, list[Placement]] = defaultdict(list)
     for placement in pod.plan.result.placements:
         if placement.atomic_group and not placement.optional:
@@ -163,8 +167,20 @@ def _without(snapshot: Snapshot, placements: Sequence[Placement]) -> Snapshot:
     return replace(snapshot, used=used, non_zero_requested=assumed, ports=ports, pod_index=index)
 
 
-def _shares(pod: UnplacedPod, found: Takers) -> tuple[str, ...]:
-    queues = sorted({each.pod.queue for each in found.placements if each.pod.queue} - {pod.unplaced.pod.queue})
-    if not pod.unplaced.pod.queue or not queues:
-        return ()
-    return (f"It counts for FlowQueue {pod.unplaced.pod.queue}, they for {listed(queues)}.",)
+def _share(pod: UnplacedPod, found: Takers) -> str:
+    """Says that a pod waits since its queue has its share and others have theirs; "" where priorities decide."""
+    pending, placed = pod.unplaced.pod, pod.plan.result.placements
+    name, priority = pending.queue, pending.pod_class.priority
+    if not name or any(each.pod.pod_class.priority > priority for each in found.placements):
+        return ""
+    if all(each.pod.queue in ("", name) or each.pod.pod_class.priority > priority for each in placed):
+        return ""
+    before, after = Shares(pod.plan.before), Shares(pod.plan.result.after)
+    if name not in after.held:
+        return ""
+    fair, held = before.fair_share[name], after.dominant(after.held[name])
+    if after.dominant(after.held[name] + after.added_by(pending)) <= fair:
+        return ""
+    return (
+        f"FlowQueue {name} has {held:.1%} of what queues share, and with this pod more than its fair share, {fair:.1%}."
+    )

@@ -31,7 +31,9 @@ def _room_held(pod: UnplacedPod) -> Finding:
 
 
 def _room_goes_to_others(pod: UnplacedPod) -> Finding:
-    return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, next="Give it a priority as high, or add room.")
+    return room_taken(pod) or Finding(
+        WhyKind.ROOM_TAKEN, pod.unplaced.reason, next="Give it a priority as high, or add room."
+    )
 
 
 def _replacement(pod: UnplacedPod) -> Finding:

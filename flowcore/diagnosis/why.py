@@ -16,6 +16,9 @@ from flowcore.problem.result import Placement
 from flowcore.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.context import AnswerContext
 
+#: Who waits for these need only wait: what would place it earlier comes after that.
+_WAIT = frozenset((WhyKind.VICTIMS_LEAVING, WhyKind.PLANNED, WhyKind.HANDED_OVER))
+
 
 def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> WhyAnswer:
     """Why a pod, or most pods of a gang or a controller, wait.
@@ -28,13 +31,14 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
     pod, alike = _first_of_most(plan, pods)
     found = diagnose(scenario, plan, pod, context)
     keys = [each.key for each in pods]
+    fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
     return WhyAnswer(
         pod=pod.key,
         kind=found.kind,
         text=redacted(found.text, scenario, context),
-        fixes=find_fixes(scenario, plan, keys, context) if query.fixes else [],
+        fixes=fixes,
         evidence=[redacted(each, scenario, context) for each in found.evidence],
-        next=redacted(found.next, scenario, context),
+        next=fixes[0].text if fixes and found.kind not in _WAIT else redacted(found.next, scenario, context),
         waiting=len(pods),
         alike=alike,
     )

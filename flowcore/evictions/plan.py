@@ -251,6 +251,8 @@ class _EvictionRound:
     ) -> list[Placement]:
         state, names = self._state, [node.name for node in after.table.nodes]
         loads: dict[Utilisation, Load] = {}
+        prices = {each.pod.key: each.price for each in self._first.unplaced}
+        prices |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
         found = []
         for arrival in (*order.at_once, *order.later):
             demand = state.demands[arrival.demand]
@@ -267,6 +269,7 @@ class _EvictionRound:
                     max(0, price),
                     atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
                     victims=tuple(state.residents.pods[at].key for at in victims.get(arrival.pod.key, ())),
+                    unscheduled_price=prices[arrival.pod.key],
                 )
             )
         return found

@@ -56,13 +56,19 @@ def smallest_exclusion(verdicts: Verdicts) -> Exclusion:
     return Exclusion(tuple(names[at] for at in chosen), tuple(int(rejected[at].sum()) for at in chosen))
 
 
-def way_out(verdicts: Verdicts) -> WayOut | None:
-    """The fewest filters without which a node fits, of several sets that which opens most nodes; None: a node fits."""
+def way_out(verdicts: Verdicts, hopeless: Bools | None = None) -> WayOut | None:
+    """The fewest filters without which a node fits, of several sets that which opens most nodes; None: a node fits.
+
+    Args:
+        hopeless: bool[N], nodes that are no use even so, such as those too small when empty: they do not count among
+            sets of the same size, as long as there are others.
+    """
     names, rejected = _rejected(verdicts)
     if not len(verdicts.table.nodes) or verdicts.fits.any():
         return None
     patterns, of_node = _patterns(rejected)
-    opened = np.bincount(of_node, minlength=len(patterns))
+    weights = None if hopeless is None else np.where(hopeless, 0, 1)
+    opened = np.bincount(of_node, weights, minlength=len(patterns))
     best = min(range(len(patterns)), key=lambda at: (int(patterns[at]).bit_count(), -opened[at], int(patterns[at])))
     filters = tuple(name for at, name in enumerate(names) if int(patterns[best]) >> at & 1)
     return WayOut(filters, of_node == best)

@@ -7,6 +7,8 @@ import msgspec
 from flowcore.model.errors import ModelError
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pods import Pod, PodClass, Toleration
+from flowcore.model.quantities import MAX_AMOUNT
+from flowcore.model.resources import is_counted
 from flowcore.scenario.changes import DropNodeSelector, DropPodRules, Request, SetPriority, Tolerate
 
 PodChange = SetPriority | Tolerate | DropNodeSelector | Request | DropPodRules
@@ -22,7 +24,9 @@ def changed(pod: Pod, change: PodChange) -> Pod:
         ModelError: a value of the change is none that it may have.
     """
     match change:
-        case SetPriority():
+        case SetPriority(_, priority):
+            if not -(2**31) <= priority < 2**31:
+                raise ModelError("priority", f"{priority} is no 32-bit number")
             return _with_class(pod, priority=change.priority)
         case Tolerate():
             added = Toleration(change.key, "Equal", change.value, change.effect)
@@ -55,6 +59,10 @@ def _without_node_label(pod: Pod, label: str) -> Pod:
 
 
 def _requesting(pod: Pod, change: Request) -> Pod:
+    if not is_counted(change.resource):
+        raise ModelError("resource", f'"{change.resource}" is not scheduled by; give the full name of a resource')
+    if not 0 <= change.amount <= MAX_AMOUNT:
+        raise ModelError("amount", f"{change.amount}: give a number from 0 to {MAX_AMOUNT}")
     amounts = {**dict(pod.pod_class.requests), change.resource: change.amount}
     requests = tuple(sorted((name, amount) for name, amount in amounts.items() if amount > 0))
     return msgspec.structs.replace(_with_class(pod, requests=requests), usage=requests)

@@ -111,7 +111,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         template, reason = _template(scenario, copy, context)
         found = Count(reason=reason)
         if template is not None:
-            found = _Planner(scenario, context, plan.result.after, template).count(query.limit)
+            found = _CopyCounter(scenario, context, plan.result.after, template).count(query.limit)
     helped = [each for each in plan.result.unplaced if each.more_nodes_help]
     permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
     ranked = offers(helped, scenario.cluster.nodes.values(), permanent, context.now)[: max(0, query.scale_ups)]
@@ -222,8 +222,8 @@ class Count:
     nodes: Mapping[str, int] = field(default_factory=dict)
 
 
-class _Planner:
-    """Plans copies of one pod beside a plan."""
+class _CopyCounter:
+    """Counts copies of one pod that find room beside a plan."""
 
     def __init__(self, scenario: Scenario, context: AnswerContext, after: Snapshot, template: PendingPod) -> None:
         self._space = replace(after, pending=(), gangs={}, running=None)
@@ -247,15 +247,18 @@ class _Planner:
                 if low == limit:
                     break
         nodes = Counter(each.node for each in (placed.placements if placed is not None else ()))
-        reason = "" if rejected is None or low == limit else rejected.unplaced[0].reason
-        return Count(low, low == limit, reason, nodes)
+        if rejected is None or low == limit:
+            return Count(low, at_least=low == limit, nodes=nodes)
+        # One more beside those that fit: what keeps it out is no other copy that waits with it.
+        alone = rejected if placed is None else self._plan(1, placed.after)
+        return Count(low, at_least=False, reason=(alone.unplaced or rejected.unplaced)[0].reason, nodes=nodes)
 
-    def _plan(self, copies: int) -> RoundResult:
+    def _plan(self, copies: int, space: Snapshot | None = None) -> RoundResult:
         key = self._template.key
         pending = tuple(
             replace(self._template, key=f"{key}-{number}", uid=f"{key}-{number}") for number in range(copies)
         )
-        return run_round(replace(self._space, pending=pending), self._policies, self._models)
+        return run_round(replace(space or self._space, pending=pending), self._policies, self._models)
 
     def _room(self) -> int:
         """More copies than this find no room for what they request, whatever other rules say."""

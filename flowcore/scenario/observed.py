@@ -7,14 +7,14 @@ do wait. Pods that nothing but their name tells apart are exchanged, so that as 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import msgspec
 
-from flowcore.cluster.cluster import Cluster
 from flowcore.costs import CostModel
 from flowcore.model.pods import Pod
+from flowcore.scenario.change_pods import to_waiting
+from flowcore.scenario.edits import Edits
 from flowcore.scenario.plan import plan_scenario
 from flowcore.scenario.scenario import GovernedScenario, Scenario
 
@@ -25,6 +25,7 @@ class ObservedPod(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         node: where it runs.
         planned: where the plan has it; "": it would wait.
+        elsewhere: whether the plan has it elsewhere.
         reason: why it would wait.
     """
 
@@ -32,6 +33,7 @@ class ObservedPod(msgspec.Struct, frozen=True, rename="camel"):
     policy: str
     node: str
     planned: str
+    elsewhere: bool
     reason: str = ""
 
 
@@ -58,27 +60,21 @@ def compare_observed(scenario: Scenario, now: float, models: Mapping[str, CostMo
     }
     if not chosen:
         return []
-    with _as_if_waiting(scenario.cluster, list(chosen.values())):
+    edits = Edits(scenario)
+    try:
+        for pod in chosen.values():
+            edits.put_pod(msgspec.structs.replace(to_waiting(pod, now), preempts=False))  # nobody else leaves for them
         plan = plan_scenario(scenario, now, models)
+    finally:
+        edits.undo()
     planned = {key: "" for key in chosen if key not in plan.skipped}
     planned |= {each.pod.key: each.node for each in plan.result.placements if each.pod.key in chosen}
     reasons = {each.pod.key: each.reason for each in plan.result.unplaced}
+    where = {key: pod.node_name for key, pod in chosen.items()}
     return [
-        ObservedPod(key, governed.policy_of(chosen[key]).name, chosen[key].node_name, node, reason)
+        ObservedPod(key, governed.policy_of(chosen[key]).name, where[key], node, node != where[key], reason)
         for key, (node, reason) in _exchanged(chosen, planned, reasons).items()
     ]
-
-
-@contextmanager
-def _as_if_waiting(cluster: Cluster, pods: Sequence[Pod]) -> Iterator[None]:
-    """The cluster without these placements. Nobody else leaves for them."""
-    try:
-        for pod in pods:
-            cluster.put_pod(msgspec.structs.replace(pod, node_name="", preempts=False))
-        yield
-    finally:
-        for pod in pods:
-            cluster.put_pod(pod)
 
 
 def _exchanged(
@@ -88,7 +84,8 @@ def _exchanged(
     equal: dict[object, list[str]] = defaultdict(list)
     for key in planned:
         pod = chosen[key]
-        equal[pod.pod_class, pod.signature, pod.gang].append(key)
+        pod_class = msgspec.structs.replace(pod.pod_class, node_name="")
+        equal[pod_class, pod.signature, pod.gang].append(key)
     found: dict[str, tuple[str, str]] = {}
     for keys in equal.values():
         left = Counter((planned[key], reasons.get(key, "")) for key in keys)

@@ -125,7 +125,9 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
         ],
         leaving=_leaving(plan, query, context),
         observed=[
-            each
+            msgspec.structs.replace(
+                each, node=context.node(each.node), planned=context.node(each.planned) if each.planned else ""
+            )
             for each in observed
             if context.may_name(each.pod)
             and query.namespace in ("", _namespace(each.pod))

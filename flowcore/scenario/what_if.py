@@ -40,7 +40,8 @@ class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         nodes: number of nodes.
-        placed, waiting, leaving: numbers of pods: waiting ones that get a node or not, running ones that leave theirs.
+        placed, waiting: numbers of waiting pods that get a node, and that do not.
+        leaving: number of evictions: running pods that leave their node by the plan.
         cost: of the plan.
         bound: no plan that evicts nobody costs less.
         certified: the cost is proven to be the least.

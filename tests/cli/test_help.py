@@ -30,6 +30,13 @@ def test_every_command_has_help(name: str, option: str) -> None:
         assert parameter.help or isinstance(parameter.type, click.Choice)
 
 
+def test_the_list_of_commands_is_whole() -> None:
+    """At 80 columns no line of it ends in "..."."""
+    listed = thalweg("--help", columns=80).stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == COMMANDS
+    assert [line for line in listed if line.endswith("...")] == []
+
+
 @pytest.mark.parametrize("name", WITH_INPUT)
 def test_commands_that_take_input_show_examples(name: str) -> None:
     """Lines to copy, each with the command's own name, left as they were written."""
@@ -42,7 +49,7 @@ def test_commands_that_take_input_show_examples(name: str) -> None:
 def test_the_examples_options_exist() -> None:
     """No example uses an option that the command does not have."""
     for name in WITH_INPUT:
-        known = {option for parameter in main.commands[name].params for option in parameter.opts}
+        known = {each for option in main.commands[name].params for each in (*option.opts, *option.secondary_opts)}
         text = (main.commands[name].help or "").partition("Examples:")[2]
         used = [
             option

@@ -59,7 +59,7 @@ def test_no_api_server_is_one_sentence(tmp_path: Path) -> None:
             }
         )
     )
-    for command in ("plan", "status", "top"):
+    for command in ("plan", "top", "explain", "simulate"):
         done = thalweg(command, "--kubeconfig", file)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"Error: cannot use the API server (--kubeconfig {file}): ")

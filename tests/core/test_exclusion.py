@@ -30,7 +30,7 @@ def rejected_by(verdicts: Verdicts, name: str) -> np.ndarray:
 
 
 @given(cases_for((*ASPECTS, "PodTopologySpread", "VolumeZone", "VolumeBinding", "NodeDeclaredFeatures")))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(40))
 def test_no_smaller_set_of_filters_excludes_every_node(case: Case) -> None:
     """Nor another of that size that comes before it in kube-scheduler's order; and these do exclude every node."""
     snapshot = snapshot_of(case)
@@ -53,7 +53,7 @@ def test_no_smaller_set_of_filters_excludes_every_node(case: Case) -> None:
 
 
 @given(cases_for(ASPECTS))
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(60))
 def test_without_what_is_named_the_pod_fits_and_without_less_it_does_not(case: Case) -> None:
     """By every filter again, for a pod and a cluster that lack what the named filters read."""
     snapshot = snapshot_of(case)

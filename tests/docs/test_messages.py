@@ -32,6 +32,7 @@ NOT_MESSAGES = (
     "extender/thalweg_extender/server.py",
     "extender/thalweg_extender/wire.py",
     "flowcore/api/csi_migration.py",
+    "flowcore/api/priority_classes.py",
     "flowcore/api/storage_objects.py",
     "flowcore/api/volumes.py",
     "flowcore/classes/invalidation.py",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from support.cluster_scenario import ClusterScenario
-from support.operator import Operator, free_address, running_operator
+from support.operator import Operator, free_address, running_operator, until
 from support.rights import token
 from support.tools import tool
 from support.view_service import (
@@ -26,22 +26,36 @@ from support.view_service import (
     leading_to,
     own_address,
 )
+from thalweg.live import live_source
+from thalweg.option_types import NamespacedName
+from thalweg.plan import QUESTION
+from thalweg.source import SourceError, SourceOptions
 from thalweg_controlplane import Api, ControlPlane
+
+from flowcore.scenario.plan_listing import PlanAnswer, PlanQuery
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _PLUGIN = Path(sys.executable).with_name("kubectl-thalweg")
 
 
+@pytest.fixture(scope="module")
+def address() -> str:
+    return f"{own_address()}:{free_address().rpartition(':')[2]}"
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def operator(
-    plane: tuple[ControlPlane, Api], account: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Operator]:
-    address, port = own_address(), free_address().rpartition(":")[2]
-    options = ("--view-listen", f"{address}:{port}")
-    log = tmp_path_factory.mktemp("operator") / "log"
-    async with running_operator(account, log, extender=options) as operator, leading_to(plane[1], address, int(port)):
+async def operator(account: Path, address: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    async with running_operator(account, log, extender=("--view-listen", address)) as operator:
         yield operator
+
+
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def service(scene: ClusterScenario, address: str) -> AsyncIterator[None]:
+    host, _, port = address.rpartition(":")
+    async with leading_to(scene.api, host, int(port)):
+        yield
 
 
 async def plugin(kubeconfig: Path, *words: str, program: tuple[Path | str, ...] = (_PLUGIN,)) -> tuple[int, str, str]:
@@ -61,6 +75,12 @@ async def answer(kubeconfig: Path, *words: str) -> Any:
     code, out, err = await plugin(kubeconfig, *words, "-o", "json")
     assert code == 0, err
     return json.loads(out)
+
+
+async def asked(kubeconfig: Path, **options: Any) -> PlanAnswer:
+    """The plan, by the plugin's own client."""
+    async with live_source(SourceOptions(kubeconfig=kubeconfig, **options)) as source:
+        return await source.ask(QUESTION, PlanQuery())
 
 
 async def test_the_plan_and_who_may_see_it(
@@ -94,6 +114,10 @@ async def test_the_plan_and_who_may_see_it(
         assert found["hidden"] >= 1
         assert "secret" not in json.dumps(found)
         assert (await answer(developer, "plan", "-n", other))["waiting"] == []
+        why = await answer(developer, "why", "large", "--no-fixes")
+        assert (why["pod"], why["kind"]) == (f"{scene.namespace}/large", "NothingFits")
+        code, out, err = await plugin(developer, "why", f"{other}/secret")
+        assert (code, out, err.count("\n")) == (2, "", 1)
         code, out, err = await plugin(developer, "status")
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert "flowschedulingpolicies" in err or "policies" in err
@@ -121,19 +145,21 @@ async def test_every_kind_of_login(scene: ClusterScenario, plane: tuple[ControlP
         "args": [str(tmp_path / "credential")],
         "interactiveMode": "Never",
     }
-    logins: list[tuple[dict[str, Any], tuple[str, ...]]] = [
-        ({"tokenFile": "token"}, ()),
-        ({"exec": run}, ()),
-        ({"token": shown}, ("--token-file", str(tmp_path / "token"))),
+    logins: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"tokenFile": "token"}, {}),
+        ({"exec": run}, {}),
+        ({"token": shown}, {"token_file": tmp_path / "token"}),
     ]
     for number, (user, options) in enumerate(logins):
         config = kubeconfig_of(control_plane, tmp_path / f"config-{number}", user, scene.namespace)
-        assert (await answer(config, "plan", *options))["nodes"] == 1
-    account = ("--service-account", f"{NAMESPACE}/thalweg-viewer")
-    assert (await answer(control_plane.kubeconfig, "plan", *account))["nodes"] == 1
-    code, _, err = await plugin(control_plane.kubeconfig, "plan", "--service-account", f"{NAMESPACE}/nobody")
-    assert (code, err.count("\n")) == (2, 1)
-    assert f"service account {NAMESPACE}/nobody gives none" in err
+        assert (await asked(config, **options)).nodes == 1
+    viewer, nobody = NamespacedName(NAMESPACE, "thalweg-viewer"), NamespacedName(NAMESPACE, "nobody")
+    assert (await asked(control_plane.kubeconfig, service_account=viewer)).nodes == 1
+    with pytest.raises(SourceError, match=f"service account {NAMESPACE}/nobody gives none"):
+        await asked(control_plane.kubeconfig, service_account=nobody)
+    without = kubeconfig_of(control_plane, tmp_path / "without", {})
+    with pytest.raises(SourceError, match="system:anonymous"):
+        await asked(without)
 
 
 async def test_what_stands_in_the_way_is_one_sentence(
@@ -142,16 +168,17 @@ async def test_what_stands_in_the_way_is_one_sentence(
     """No such Service, no right to the proxy, an unknown policy, nobody behind the Service."""
     control_plane, api = plane
     await scene.nodes("a")
-    code, out, err = await plugin(control_plane.kubeconfig, "plan", "--service", f"{NAMESPACE}/none")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert 'services "none" not found' in err
+    with pytest.raises(SourceError, match='services "none" not found'):
+        await asked(control_plane.kubeconfig, service=NamespacedName(NAMESPACE, "none"))
     await allow(api, "stranger", namespace=scene.namespace, rules=PODS, name="pods-of-strangers")
     stranger = await account_kubeconfig(control_plane, api, tmp_path / "config", "stranger", scene.namespace)
-    code, out, err = await plugin(stranger, "plan")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"services/proxy of thalweg-view in namespace {NAMESPACE}" in err
+    with pytest.raises(SourceError, match=f"services/proxy of thalweg-view in namespace {NAMESPACE}"):
+        await asked(stranger)
     code, out, err = await plugin(control_plane.kubeconfig, "plan", "--policy", "none")
     assert (code, out, err) == (2, "", 'Error: policy "none": no FlowSchedulingPolicy has this name\n')
+    await api.delete(f"/api/v1/namespaces/{NAMESPACE}/endpoints/thalweg-view")
+    with pytest.raises(SourceError, match=r"Is the operator running|install the chart with view\.enabled"):
+        await asked(control_plane.kubeconfig)
 
 
 async def test_watching(scene: ClusterScenario, plane: tuple[ControlPlane, Api]) -> None:
@@ -180,29 +207,54 @@ async def test_observed_pods_beside_the_other_schedulers_choice(
     scene: ClusterScenario, plane: tuple[ControlPlane, Api]
 ) -> None:
     """A pod that another scheduler put elsewhere is listed with both nodes; the status counts policies and pods."""
-    scene.watches_history.clear()
-    await scene.nodes("old", "new", cpu="4")
-    await scene.create("big", "3", nodeName="old", scheduler="other")
-    await scene.policy(
-        "observed",
-        selects={"schedulerNames": ["other"], "podSelector": {}},
-        delivery="Observe",
-        cost={"model": "BinPacking"},
-    )
-    await scene.create("apart", "1", nodeName="new", scheduler="other")
+    await scene.nodes("old", "new")
+    prefers = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["new"]}
+    preferred = [{"weight": 100, "preference": {"matchExpressions": [prefers]}}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    await scene.policy("observed", selects={"schedulerNames": ["other"], "podSelector": {}}, delivery="Observe")
+    await scene.create("misplaced", nodeName="old", scheduler="other", affinity=affinity)
+    bound = {"kubernetes.io/hostname": "old"}
+    await scene.create("right", nodeName="old", scheduler="other", nodeSelector=bound)
 
     async def observed() -> list[dict[str, Any]]:
         found = await answer(plane[0].kubeconfig, "plan", "-n", scene.namespace, "--policy", "observed")
         return list(found["observed"])
 
-    found = await observed()
-    while len(found) < 2:  # until the watch has shown both to the operator
-        found = await observed()
-    assert {each["pod"].rpartition("/")[2]: each["node"] for each in found} == {"big": "old", "apart": "new"}
-    assert len({each["planned"] for each in found}) == 1, "both fit on one node, and BinPacking puts them there"
+    found: list[dict[str, Any]] = []
+
+    async def both() -> bool:
+        found[:] = await observed()
+        return len(found) == 2
+
+    await until(both, 60, lambda: f"both pods to be observed; there are {found}")
+    nodes = {each["pod"].rpartition("/")[2]: (each["node"], each["planned"]) for each in found}
+    assert nodes == {"misplaced": ("old", "new"), "right": ("old", "old")}
     status = await answer(plane[0].kubeconfig, "status")
     assert {"observed": "Observe"}.items() <= {each["name"]: each["delivery"] for each in status["policies"]}.items()
     assert status["overview"]["nodes"] == 2
+
+
+async def test_a_cluster_without_an_operator(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
+) -> None:
+    """`simulate` and `explain` list the cluster with the caller's own rights, all of it or not at all."""
+    control_plane, api = plane
+    await scene.nodes("small", cpu="2")
+    await scene.create("large", "3")
+    program = (sys.executable, "-m", "thalweg")
+    config = ("--kubeconfig", str(control_plane.kubeconfig))
+    code, out, err = await plugin(tmp_path / "none", "simulate", *config, "-o", "json", program=program)
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["pending"][f"{scene.namespace}/large"]["reason"].startswith("0/1 nodes are available: 1 Insufficient")
+    code, out, err = await plugin(control_plane.kubeconfig, "explain", f"{scene.namespace}/large", program=program)
+    assert code == 0, err
+    assert "Insufficient cpu" in out
+    await allow(api, "stranger", namespace=scene.namespace, rules=PODS, name="pods-of-strangers")
+    stranger = await account_kubeconfig(control_plane, api, tmp_path / "config", "stranger", scene.namespace)
+    code, out, err = await plugin(stranger, "simulate", program=program)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the API server does not list nodes: 403" in err
 
 
 @pytest.mark.slow

@@ -136,6 +136,19 @@ async def test_nobody_sees_a_pod_that_they_may_not_read(scene: ClusterScenario, 
         hidden = (await part.ask(f"pods/{other}/of-others"))[1]["error"]
         missing = (await part.ask(f"pods/{other}/missing"))[1]["error"]
         assert hidden.replace("of-others", "missing") == missing
+        why = await part.ask("why", {"target": f"{scene.namespace}/mine"})
+        assert (why[0], why[1]["kind"]) == (200, "NothingFits")
+        assert other not in json.dumps(why[1])
+        assert "n-secret" not in json.dumps(why[1])
+        status, answer = await part.ask("why", {"target": f"{other}/of-others"})
+        assert status == 404
+        assert (
+            answer["error"].replace("of-others", "missing")
+            == ((await part.ask("why", {"target": f"{other}/missing"}))[1]["error"])
+        )
+        # Whose node goes away names pods of everybody: it takes the right to list nodes.
+        assert (await part.ask("what-if", {"changes": []}))[0] == 403
+        assert (await whole.ask("what-if", {"changes": []}))[0] == 200
         # Named, the namespace alone is asked about; naming another one opens nothing.
         status, answer = await part.ask("pending", namespace=other)
         assert (status, answer["items"]) == (200, [])

@@ -159,7 +159,7 @@ NAMES: dict[str, str] = {
     "Planner": "Portfolio",
     "PodSteering": "SteeringController",
     "Pools": "SwapPool",
-    "Question": "PendingRound",
+    "AskedOperation": "PendingRound",
     "Relay": "DelayingProxy",
     "Replaced": "Victim",
     "Replacing": "PlaceReplacements",

@@ -25,7 +25,7 @@ from support.model import pod as model_pod
 from support.model import snapshot
 from support.profiles import examples
 from support.recorded_rounds import request_of
-from support.scenarios import scenario_of
+from support.scenario_state import scenario_of
 from thalweg.main import main
 from thalweg.view import FixedSource, dump_source, record_source
 from thalweg.view_rounds import recorded_round_plan
@@ -110,6 +110,10 @@ async def test_records_are_served_round_by_round(tmp_path: Path) -> None:
             assert (await get(client, f"{picture}?round=8"))["round"] == 8
         async with client.get("nodes?round=1") as response:
             assert response.status == 404
+        # The nodes of a record look empty without the pods that run there: no answer is better than a wrong one.
+        async with client.post("what-if", json={"changes": []}) as response:
+            assert response.status == 400
+            assert "ask a dump or a running operator" in (await response.json())["error"]
 
 
 @settings(max_examples=examples(15))

@@ -144,7 +144,7 @@ def limit_memory(memory: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serves on standard input and output; ``arguments``: memory limit in bytes; kind, name, version of the source."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     memory, kind, name, version = arguments
     limit_memory(int(memory))
     os.nice(5)  # the operator's rounds come first

@@ -152,6 +152,7 @@ class ComputeClient:
                 stdout=PIPE,
                 limit=_BUFFER,
                 env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the owner, who ends the process
             )
         except OSError as error:  # out of memory or processes
             raise ComputeLost(f"the view's compute process cannot be started: {error}") from error

@@ -14,8 +14,10 @@ import msgspec
 
 from flowcore.diagnosis.answers import WhyQuery
 from flowcore.diagnosis.why import answer_why
+from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.headroom import HeadroomQuery, answer_headroom
 from flowcore.scenario.plan_listing import PlanQuery, answer_plan
 from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
 from thalweg_view.messages import Need, OperationShape
@@ -65,10 +67,12 @@ class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def of_scenario(answer: Callable[[Scenario, Any, AnswerContext], msgspec.Struct]) -> Answer:
-    """An answer that reads the scenario alone."""
+    """An answer that reads the scenario alone; recorded rounds have none that could be planned again."""
 
     @wraps(answer)
     def answered(data: ViewData, query: Any, context: AnswerContext) -> msgspec.Struct:
+        if data.source.kind == "record":
+            raise ModelError("", "recorded rounds cannot be planned again: ask a dump or a running operator")
         return answer(data.scenario, query, context)
 
     return answered
@@ -87,5 +91,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "status": Operation(StatusQuery, answer_status, needs=frozenset({"policies", "queues"})),
     "rounds": Operation(RoundsQuery, answer_rounds),
     "pods": Operation(PodQuery, answer_pod, segments=("namespace", "name")),
+    "headroom": Operation(HeadroomQuery, of_scenario(answer_headroom), "POST", needs=frozenset({"nodes"})),
     "what-if": Operation(WhatIfQuery, of_scenario(answer_what_if), "POST", needs=frozenset({"nodes"})),
 }

@@ -14,7 +14,7 @@ from thalweg_listener import CannotListen, OnRefused, listening
 from thalweg_view.access import Access
 from thalweg_view.answering import Answering
 from thalweg_view.compute_client import ComputeClient
-from thalweg_view.errors import ViewError
+from thalweg_view.errors import RequestRefused, ViewError
 from thalweg_view.limits import DEFAULT_LIMITS, Limits
 from thalweg_view.page_files import PageFile, read_page
 from thalweg_view.server import OnRequest, ViewServer
@@ -54,7 +54,7 @@ async def serving(
         on_refused: called for each connection or request that is no HTTP or beyond the limits of connections.
 
     Raises:
-        ViewError: the address is in use, or not an address of this machine.
+        ViewError: the address is in use, or not an address of this machine; or a dump or a record cannot be read.
     """
     compute = ComputeClient(SourceInfo(source.kind, source.name, source.version), deadline, memory)
     answering = Answering(source, compute, limits)
@@ -62,10 +62,14 @@ async def serving(
     server = ViewServer(source, access, answering, files, limits, on_request, loopback=is_loopback(host))
     refresher = asyncio.create_task(server.keep_fresh(), name="view")
     try:
+        if source.kind != "live":
+            await answering.refresh()  # whoever looks first need not wait for it
         async with listening(host, port, server.answer, limits, on_refused, tls) as chosen:
             yield chosen
     except CannotListen as error:
         raise ViewError(f"{error} for the view") from error
+    except RequestRefused as error:
+        raise ViewError(str(error)) from error
     finally:
         refresher.cancel()
         with suppress(asyncio.CancelledError):

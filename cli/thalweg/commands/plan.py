@@ -8,7 +8,7 @@ from thalweg import options
 from thalweg.source import SourceOptions
 
 
-@click.command()
+@click.command(short_help="List the plan: nodes and reasons of waiting pods.")
 @options.source
 @click.option("--policy", metavar="NAME", default="", help="List only pods that this policy governs.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="List the pods of all namespaces.")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from thalweg import options
+from thalweg.source import SourceOptions
 
 
 @click.command()
-@options.files
+@options.source_of_objects
 @options.output
 @click.option("--reschedule", is_flag=True,
               help="Plan moves of running pods as if every policy had rescheduling: {mode: Act}.")  # fmt: skip
@@ -18,8 +19,8 @@ from thalweg import options
 @click.option("--nodes", is_flag=True,
               help="In -o json: the reason of every node for each pending pod. As large as pods times "
                    "nodes.")  # fmt: skip
-def simulate(files: tuple[str, ...], output: str, *, reschedule: bool, compare: bool, nodes: bool) -> None:
-    """Plan the pending pods of a cluster dump. No cluster is changed.
+def simulate(source: SourceOptions, output: str, *, reschedule: bool, compare: bool, nodes: bool) -> None:
+    """Plan the pending pods of a cluster or a dump. No cluster is changed.
 
     All pending pods are planned, for any scheduler, with three exceptions: pods with scheduling gates, pods with
     resource claims, and pods with volume claims unless their FlowSchedulingPolicy has delivery: Extender. The output
@@ -33,8 +34,9 @@ def simulate(files: tuple[str, ...], output: str, *, reschedule: bool, compare: 
     the best node by kube-scheduler's filters and a model of its scores. Constraints of policies hold in both columns.
     One by one knows no gangs and no queues, and evicts no pod.
 
-    This command dumps a cluster. Add ,fsp ,podgroups and ,noderesourcetopologies if it has these kinds. Add
-    ,deviceclasses if pods ask for devices.
+    Without -f the API server of the kubeconfig lists the objects: this needs the right to list nodes and pods. Kinds
+    that you may not list are named in warnings. This command dumps a cluster. Add ,fsp ,podgroups and
+    ,noderesourcetopologies if it has these kinds. Add ,deviceclasses if pods ask for devices.
 
     \b
       kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
@@ -43,7 +45,8 @@ def simulate(files: tuple[str, ...], output: str, *, reschedule: bool, compare: 
     Warnings about ignored kinds and missing objects go to standard error and into the JSON output. If several files
     contain the same object, the last file counts.
 
-    Exit code 2: a file cannot be read, is not a cluster dump, or contains two versions of an object.
+    Exit code 2: a file or the API server cannot be read, a file is not a cluster dump, or contains two versions of an
+    object.
 
     \b
     Examples:
@@ -52,7 +55,9 @@ def simulate(files: tuple[str, ...], output: str, *, reschedule: bool, compare: 
       thalweg simulate -f now.json -f new-pods.yaml
       thalweg simulate -f now.json --reschedule
       thalweg simulate -f now.json --compare
+      thalweg simulate --context staging
     """  # noqa: D301 - click's mark for "leave these lines as they are"
+    from thalweg.asking import read_scenario
     from thalweg.simulate import run_simulation
 
-    run_simulation(files, output, reschedule=reschedule, with_comparison=compare, nodes=nodes)
+    run_simulation(read_scenario(source), output, reschedule=reschedule, with_comparison=compare, nodes=nodes)

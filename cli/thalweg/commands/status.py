@@ -8,7 +8,7 @@ from thalweg import options
 from thalweg.source import SourceOptions
 
 
-@click.command()
+@click.command(short_help="Show nodes, pods, policies and the last round.")
 @options.source
 @options.output
 @options.watch
@@ -30,7 +30,7 @@ def status(source: SourceOptions, output: str, *, watch: bool) -> None:
     run_status(source, output, watch=watch)
 
 
-@click.command()
+@click.command(short_help="Show rounds, pending pods, shares and moves live.")
 @options.source
 def top(source: SourceOptions) -> None:
     """Show rounds, pending pods by reason, shares and moves as they change.

@@ -8,15 +8,15 @@ from thalweg import options
 from thalweg.source import SourceOptions
 
 
-@click.command()
+@click.command(short_help="Say why a pod waits, and what would place it.")
 @click.argument("target", metavar="POD|KIND/NAME")
 @options.source
-@click.option("--fixes/--no-fixes", default=True, show_default=True,
-              help="Look for changes that would place it. Each is planned: this takes the time of several "
+@click.option("--no-fixes", is_flag=True,
+              help="Do not look for changes that would place it. Each is planned, which takes the time of several "
                    "plans.")  # fmt: skip
 @options.output
 @options.watch
-def why(source: SourceOptions, target: str, output: str, *, fixes: bool, watch: bool) -> None:
+def why(source: SourceOptions, target: str, output: str, *, no_fixes: bool, watch: bool) -> None:
     """Say why a pod waits: the one reason that decides, what proves it, and what to do.
 
     The target is a pod, or the pods of a gang, deployment, job, statefulset or replicaset, as kubectl names them.
@@ -33,4 +33,4 @@ def why(source: SourceOptions, target: str, output: str, *, fixes: bool, watch: 
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.why import run_why
 
-    run_why(source, target, output, fixes=fixes, watch=watch)
+    run_why(source, target, output, fixes=not no_fixes, watch=watch)

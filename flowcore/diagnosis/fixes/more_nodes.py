@@ -38,10 +38,10 @@ def node_additions(wanted: Sequence[Wanted], snapshot: Snapshot) -> Iterator[Add
         needed += np.where(fits & (each > 0), len(pods.keys) / np.maximum(each, 1), np.inf)
     allocatable = np.maximum(empty.allocatable, 0)
     size = (allocatable / np.maximum(allocatable.max(axis=0), 1)).sum(axis=1)
-    nodes = np.ceil(needed)
+    possible = np.nonzero(np.ceil(needed) <= MAX_NODES)[0]
+    nodes, size = np.ceil(needed[possible]).astype(np.int64), size[possible]
     for at in np.lexsort((size, size * nodes)).tolist():
-        if nodes[at] <= MAX_NODES:
-            yield AddNodes(int(nodes[at]), shapes[at].name)
+        yield AddNodes(int(nodes[at]), shapes[possible[at]].name)
 
 
 def _shapes(nodes: Sequence[Node]) -> list[Node]:

@@ -6,7 +6,6 @@ They are cheap to find: no plan is made. What a plan makes of them is asked afte
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar
 
@@ -21,18 +20,8 @@ _T = TypeVar("_T")
 
 #: Most pairs of relaxations that are judged.
 _MAX_PAIRS = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """Changes to plan with.
-
-    Attributes:
-        others: whether they bring anything only if others make room.
-    """
-
-    changes: tuple[Change, ...]
-    others: bool = False
+#: Changes to plan with.
+Proposal = tuple[Change, ...]
 
 
 class Relaxed:
@@ -59,7 +48,7 @@ class Relaxed:
                 return
             yield from self._proposal(pair, others=False)
 
-    def rules(self) -> Iterator[tuple[list[Wanted], tuple[Change, ...]]]:
+    def rules(self) -> Iterator[tuple[list[Wanted], Proposal]]:
         """Each rule that the pods may give up by themselves: the pods without it, and the changes."""
         for each in self.all:
             if isinstance(each, WithoutRule):
@@ -103,7 +92,7 @@ class Relaxed:
                     return
                 changes += settled
         if changes:
-            yield Proposal(tuple(_unique(changes)), others)
+            yield tuple(_unique(changes))
 
     def _best_node(self, pods: Wanted, by: Sequence[Relaxation], mask: Bools) -> int:
         cost = np.zeros(len(mask), dtype=np.int64)

@@ -40,7 +40,7 @@ def queue_limits(scenario: Scenario, plan: ScenarioPlan, pods: Sequence[Pod]) ->
             if needed > limit:
                 changes.append(RaiseQueueLimit(name, resource, needed))
     if changes:
-        yield Proposal(tuple(changes))
+        yield tuple(changes)
 
 
 def _path(scenario: Scenario, queue: str) -> tuple[str, ...]:

@@ -25,17 +25,24 @@ from flowcore.diagnosis.fixes.ranking import Rank, rank, size
 from flowcore.diagnosis.fixes.replanning import Outcome, Replanning
 from flowcore.diagnosis.fixes.waiting_pods import Judge, Wanted, wanted_pods
 from flowcore.diagnosis.fixes.words import sentence
+from flowcore.explain.codes import GANG_INCOMPLETE, NETWORK_REFUSED, REPLACEMENT
 from flowcore.model.pods import Pod
 from flowcore.scenario import Scenario, ScenarioPlan
 from flowcore.scenario.changes import AddNodes, Change, EvictPods, MovePod, RemoveTaint, Uncordon
 from flowcore.scenario.context import AnswerContext
 
-#: Changes that fixes are looked for with, and plans that are made for them.
-DEFAULT_LIMIT, DEFAULT_BUDGET_PLANS = 5, 12
+#: Most fixes.
+DEFAULT_LIMIT = 5
+#: Plans that are made for them: so many that they read about so many pods, within these bounds.
+_PODS_READ, _FEWEST_PLANS, _MOST_PLANS = 600_000, 3, 8
 #: Most plans of one sort of changes, so that the others have their turn.
 _MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 5, 4, 2, 2
+#: How many of one sort are enough.
+_ENOUGH = 3
 #: Most plans for a smallest number: of new nodes, of a priority.
-_MAX_BISECTIONS = 3
+_MAX_BISECTIONS = 2
+#: Codes of pods that wait for other pods, not for room or for a rule of their own.
+_BEYOND_CHANGES = frozenset((GANG_INCOMPLETE, REPLACEMENT, NETWORK_REFUSED))
 
 
 def find_fixes(
@@ -45,7 +52,7 @@ def find_fixes(
     context: AnswerContext,
     *,
     limit: int = DEFAULT_LIMIT,
-    budget_plans: int = DEFAULT_BUDGET_PLANS,
+    budget_plans: int | None = None,
 ) -> list[Fix]:
     """The cheapest changes that would place waiting pods, each of them planned.
 
@@ -57,15 +64,19 @@ def find_fixes(
         keys: of the pods to place: one, or all that wait of a gang or a workload. Pods that the plan places or that may
             not be planned are left out.
         limit: most fixes.
-        budget_plans: most plans.
+        budget_plans: most plans; None: eight, and fewer where a cluster has more than 75,000 pods.
 
     Returns:
         the cheapest first; none where nobody was left waiting, or nothing was found.
     """
     asked = set(keys)
-    unplaced = [each.pod.key for each in plan.result.unplaced if each.pod.key in asked]
+    unplaced = [
+        each.pod.key for each in plan.result.unplaced if each.pod.key in asked and each.code not in _BEYOND_CHANGES
+    ]
     if not unplaced:
         return []
+    if budget_plans is None:
+        budget_plans = max(_FEWEST_PLANS, min(_MOST_PLANS, _PODS_READ // len(scenario.cluster.pods)))
     return _Search(scenario, plan, unplaced, context, budget_plans).run(limit)
 
 
@@ -84,11 +95,13 @@ class _Search:
     def run(self, limit: int) -> list[Fix]:
         """See find_fixes."""
         self._try(queue_limits(self._scenario, self._plan, self._pods), _MAX_SINGLES)
-        self._try(self._by_size(self._relaxed.singles()), _MAX_SINGLES)
+        # Half of the plans are kept for other sorts of changes.
+        self._try(self._by_size(self._relaxed.singles()), max(1, self._replanning.left // 2))
         self._add_nodes(self._wanted, ())
-        self._try(self._moves(), _MAX_MOVES, wanted=1)
-        if sum(not known[1] for known, _ in self._found) < limit:
+        self._try(self._moves(), _MAX_MOVES, enough=1)
+        if self._harmless() < limit:
             self._displace(())
+        if not self._harmless():
             # What other waiting pods get in the plan, and what running pods have, may be theirs.
             contested = Relaxed(Judge(self._plan.before), self._wanted)
             self._try(self._by_size(contested.singles()), _MAX_SINGLES)
@@ -100,10 +113,14 @@ class _Search:
         self._found.sort(key=lambda each: each[0])
         return [fix for _, fix in self._found[:limit]]
 
+    def _harmless(self) -> int:
+        """How many fixes were found by which nobody loses a place."""
+        return sum(not known[1] for known, _ in self._found)
+
     # --- sorts of changes ---
 
     def _by_size(self, proposals: Iterable[Proposal]) -> list[Proposal]:
-        return sorted(proposals, key=lambda each: size(each.changes, self._pods))
+        return sorted(proposals, key=lambda each: size(each, self._pods))
 
     def _moves(self) -> Iterable[Proposal]:
         running = self._plan.before.running
@@ -111,9 +128,9 @@ class _Search:
             return
         leaving = {eviction.pod.key for eviction in self._plan.result.evictions}
         for change in moves(self._scenario, self._wanted[0], self._judge, running, leaving):
-            yield Proposal((change,))
+            yield (change,)
 
-    def _add_nodes(self, wanted: Sequence[Wanted], before: tuple[Change, ...]) -> None:
+    def _add_nodes(self, wanted: Sequence[Wanted], before: Proposal) -> None:
         """As few new nodes as suffice, of the first shape that helps."""
         for change in islice(node_additions(wanted, self._judge.snapshot), _MAX_SHAPES):
             # Others that wait may take the first new nodes.
@@ -125,7 +142,7 @@ class _Search:
                     self._offer((*before, self._fewest(before, enough, self._left(outcome))))
                     return
 
-    def _fewest(self, before: tuple[Change, ...], enough: AddNodes, left: int) -> AddNodes:
+    def _fewest(self, before: Proposal, enough: AddNodes, left: int) -> AddNodes:
         """As few of these nodes as leave no more pods waiting, as far as some plans tell."""
         least, count = 1, enough.count
         for _ in range(_MAX_BISECTIONS):
@@ -139,7 +156,7 @@ class _Search:
                 least = middle + 1
         return AddNodes(count, enough.like)
 
-    def _displace(self, before: tuple[Change, ...]) -> None:
+    def _displace(self, before: Proposal) -> None:
         """A higher priority, and the eviction of those that would leave for it."""
         levels = priority_levels(self._scenario, self._pods)
         if not levels:
@@ -152,7 +169,7 @@ class _Search:
         if victims:
             self._offer((*before, *victims))
 
-    def _lowest(self, before: tuple[Change, ...], levels: Sequence[int], highest: Outcome) -> int:
+    def _lowest(self, before: Proposal, levels: Sequence[int], highest: Outcome) -> int:
         """The lowest priority that leaves no more pods waiting, as far as some plans tell."""
         left, displaced = self._left(highest), displaced_priority(self._scenario, highest)
         least, most = 0, len(levels) - 1
@@ -179,12 +196,12 @@ class _Search:
 
     # --- plans ---
 
-    def _try(self, proposals: Iterable[Proposal], most: int, *, wanted: int = _MAX_SINGLES) -> None:
+    def _try(self, proposals: Iterable[Proposal], most: int, *, enough: int = _ENOUGH) -> None:
         """Plans with at most so many proposals, until so many have helped."""
         helped = 0
         for proposal in islice(proposals, most):
-            helped += self._offer(proposal.changes)
-            if helped == wanted:
+            helped += self._offer(proposal)
+            if helped == enough:
                 return
 
     def _outcome(self, changes: Sequence[Change]) -> Outcome | None:

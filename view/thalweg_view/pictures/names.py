@@ -6,12 +6,12 @@ from typing import Final
 
 from flowcore.model.resources import BANDWIDTH, CPU, EPHEMERAL_STORAGE, MEMORY, Amounts
 
-_UNITS: Final = {CPU: "milli-cores", MEMORY: "bytes", EPHEMERAL_STORAGE: "bytes", BANDWIDTH: "bits per second"}
+_MEASURES: Final = {CPU: "milli-cores", MEMORY: "bytes", EPHEMERAL_STORAGE: "bytes", BANDWIDTH: "bits per second"}
 
 
 def unit_of(resource: str) -> str:
     """The unit in which amounts of a resource are counted; "" for pods, devices and the like."""
-    return "bytes" if resource.startswith("hugepages-") else _UNITS.get(resource, "")
+    return "bytes" if resource.startswith("hugepages-") else _MEASURES.get(resource, "")
 
 
 def amount_text(resource: str, amount: int) -> str:

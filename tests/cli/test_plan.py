@@ -1,0 +1,82 @@
+"""`thalweg plan`, `status` and `top` on a dump: what people read."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from support.cli import Manifest, node, pod, thalweg
+from thalweg.status import of_dump
+from thalweg.top import screen_of
+from thalweg_view.rounds import RoundRow
+from thalweg_view.status import StatusMove, StatusQuery
+
+from flowcore.scenario import Scenario
+from flowcore.scenario.context import AnswerContext
+
+_OBSERVING: Manifest = {
+    "apiVersion": "scheduling.thalweg/v1alpha1",
+    "kind": "FlowSchedulingPolicy",
+    "metadata": {"name": "watching"},
+    "spec": {"delivery": "Observe", "selects": {"schedulerNames": ["other"], "podSelector": {}}},
+}
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two waiting pods, one that only a policy observes, and one that another scheduler put beside a full node."""
+    wanted = {"kubernetes.io/hostname": "b"}
+    objects = [
+        node("a"),
+        node("b"),
+        _OBSERVING,
+        pod("small", "1", schedulerName="thalweg"),
+        pod("large", "9", schedulerName="thalweg"),
+        pod("told", "1", schedulerName="other"),
+        pod("misplaced", "1", schedulerName="other", nodeName="a", nodeSelector=wanted),
+    ]
+    path = tmp_path_factory.mktemp("dump") / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return path
+
+
+def test_the_plan_for_people(dump: Path) -> None:
+    """Nodes, reasons, what is not carried out, and what differs from another scheduler's choice."""
+    done = thalweg("plan", "-f", dump)
+    assert done.returncode == 0, done.stderr
+    lines = {words[0]: words for line in done.stdout.splitlines() if (words := line.split())}
+    assert lines["default/small"][1] in ("a", "b")
+    assert lines["default/told"][3:] == ["not", "carried", "out", "(Observe)"]
+    assert "Insufficient cpu" in " ".join(lines["default/large"])
+    assert lines["default/misplaced"] == ["default/misplaced", "watching", "a", "b"]
+    assert "policy watching (Observe): 1 of 1 running pod would be elsewhere" in done.stdout
+    assert "2 placed, 1 pending on 2 nodes" in done.stdout
+
+
+def test_one_namespace_of_a_dump(dump: Path) -> None:
+    """A dump lists all namespaces unless one is named."""
+    done = thalweg("plan", "-f", dump, "-n", "other", "-o", "json")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert (answer["placed"], answer["waiting"], answer["nodes"]) == ([], [], 2)
+
+
+def test_the_status_for_people(dump: Path) -> None:
+    """Counts, policies, and that no round has planned a dump."""
+    done = thalweg("status", "-f", dump)
+    assert done.stdout.splitlines()[:2] == ["2 nodes, 1 running pod, 3 waiting pods", "no round yet"]
+    (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("watching")]
+    assert row == ["watching", "Observe", "1", "1", "0"]
+
+
+def test_the_screen_of_top() -> None:
+    """Rounds, leaving pods and the newest round's proof are drawn; names that look like markup are text."""
+    answer = of_dump(Scenario(), StatusQuery(), AnswerContext(0.0))
+    answer.rounds.append(RoundRow(7, 0.0, 0.25, 3, 2, 1, 200, 150, 0.25, certified=False, method="flow"))
+    answer.moves.append(StatusMove("shop/[red]x", "a", "Preemption", ""))
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(screen_of(answer))
+    text = console.export_text()
+    assert "round 7 at 00:00:00Z: 3 placed, 2 pending, 0.25 s, gap <= 25.0 %" in text
+    assert "shop/[red]x" in text

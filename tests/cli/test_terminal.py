@@ -1,0 +1,126 @@
+"""What a terminal shows, and a pipe, with and without NO_COLOR: the real command in a pseudo-terminal."""
+
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+from support.cli import node, pod, thalweg
+from thalweg.progress import passing, progress
+
+LONG = "worker-" + "7" * 60
+OBJECTS = [node(LONG), node("b"), pod("p", "3"), pod("[bold]q", "5"), *(pod(f"more-{at}") for at in range(3))]
+
+
+@contextmanager
+def terminal(*arguments: str, columns: int, **environment: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The command with a pseudo-terminal as standard output and error; and the other end of that."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "thalweg", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env={**kept, "TERM": "xterm-256color", **environment},
+    ) as process:
+        os.close(theirs)
+        try:
+            yield process, ours
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+def read_all(ours: int) -> str:
+    """Everything until the other end is closed."""
+    found = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # how Linux ends a pseudo-terminal
+            return found.decode()
+        if not part:
+            return found.decode()
+        found += part
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> str:
+    path = tmp_path / "now.json"
+    path.write_text(json.dumps({"kind": "List", "items": OBJECTS}))
+    return str(path)
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_on_a_terminal(dump: str, columns: int) -> None:
+    """Lines fit, long names are whole, headings are bold, and no digit and no name has a colour."""
+    with terminal("simulate", "-f", dump, columns=columns) as (_, ours):
+        text = read_all(ours)
+    assert "\x1b[1m" in text
+    assert "\x1b[1;3" not in text
+    assert "\x1b[3" not in text
+    plain = text.replace("\x1b[1m", "").replace("\x1b[0m", "")
+    lines = [line.rstrip("\r") for line in plain.split("\n")]
+    assert max(map(len, lines[:4])) <= columns
+    assert "…" not in plain
+    assert "default/[bold]q" in plain.replace("\r\n", "")
+    assert "".join(line.strip() for line in lines).count("7" * 20) >= 1
+
+
+def test_no_color_means_no_escape_at_all(dump: str) -> None:
+    """Neither colours nor bold text."""
+    for arguments in (("simulate", "-f", dump), ("explain", "-f", dump)):
+        with terminal(*arguments, columns=80, NO_COLOR="1") as (_, ours):
+            assert "\x1b" not in read_all(ours), arguments
+
+
+@pytest.mark.parametrize("command", [("simulate",), ("simulate", "--compare"), ("explain", "default/p")])
+def test_in_a_pipe(dump: str, command: tuple[str, ...]) -> None:
+    """A row is one line, whatever COLUMNS says, and no line ends in blanks or has a style."""
+    done = thalweg(*command, "-f", dump, columns=20)
+    assert "\x1b" not in done.stdout
+    assert [line for line in done.stdout.splitlines() if line != line.rstrip()] == []
+    if "--compare" not in command:
+        assert max(map(len, done.stdout.splitlines())) > 40
+        assert any("nodes are available" in line for line in done.stdout.splitlines())
+    assert done.stderr == ""
+
+
+def test_ctrl_c_is_130(tmp_path: Path) -> None:
+    """Also of a command that reads or plans, and with no traceback."""
+    path = tmp_path / "large.yaml"
+    item = "- {kind: Pod, metadata: {name: p%d}, spec: {containers: [{name: c, image: i}]}}"
+    path.write_text("\n".join(["kind: List", "items:", *(item % at for at in range(40_000))]))
+    with terminal("simulate", "-f", str(path), columns=80) as (process, ours):
+        shown = b""
+        while b"reading" not in shown:  # the bar of a large file, two seconds after its reading began
+            assert select.select([ours], [], [], 60)[0], shown
+            shown += os.read(ours, 4096)
+        process.send_signal(signal.SIGINT)
+        rest = read_all(ours)
+        assert process.wait(timeout=60) == 128 + signal.SIGINT
+    assert b"%" in shown + rest.encode()
+    assert "Traceback" not in rest
+
+
+def test_a_bar_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    """Work of any kind goes on and its errors come through."""
+    with progress("work", 10) as told, passing("more", 0.1):
+        told(5)
+        time.sleep(0.01)
+    with pytest.raises(KeyError), passing("failing"):
+        raise KeyError
+    assert capsys.readouterr() == ("", "")
