@@ -73,21 +73,20 @@ def gather() -> None:
     if stamp.is_file() and stamp.read_text() == digest:
         return
     shutil.rmtree(VENDOR, ignore_errors=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        packages = _install(Path(scratch))
-        made = Path(scratch) / "vendor"
-        _pick(packages, made)
-        (made / "made-from").write_text(digest)
-        try:
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            made = Path(scratch) / "vendor"
+            _pick(_install(Path(scratch)), made)
+            (made / "made-from").write_text(digest)
             shutil.copytree(made, VENDOR)
-        except OSError as error:
-            shutil.rmtree(VENDOR, ignore_errors=True)
-            raise NoModules(f"{VENDOR} cannot be written: {error}") from error
+    except OSError as error:
+        shutil.rmtree(VENDOR, ignore_errors=True)
+        raise NoModules(f"{VENDOR} cannot be made: {error}") from error
 
 
 def _install(scratch: Path) -> Path:
     """Has npm install what the lock names, and nothing else; the folder of packages."""
-    for name in ("package.json", "package-lock.json", ".npmrc"):
+    for name in ("package.json", "package-lock.json"):
         shutil.copy(HERE / name, scratch)
     npm, environment = _npm(scratch)
     _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"], scratch, environment)

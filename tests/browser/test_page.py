@@ -29,7 +29,7 @@ INJECTED = """() => {
   document.body.append(script, image);
 }"""
 #: Controls that a reader of the screen could not name.
-NAMELESS = """() => [...document.querySelectorAll("button, input, select, textarea, a, [role]")]
+WITHOUT_NAME = """() => [...document.querySelectorAll("button, input, select, textarea, a, [role]")]
   .filter((each) => each.matches("button, input, select, textarea, a, [role=application], [role=grid], [role=slider]"))
   .filter((each) => !(each.getAttribute("aria-label") || each.textContent.trim() || each.labels?.length))
   .map((each) => each.outerHTML.slice(0, 200))"""
@@ -328,8 +328,8 @@ def test_every_control_has_a_name(view: Watched) -> None:
     for title in VIEWS:
         page = view.open(title)
         expect(page.get_by_role("heading", level=1).first).to_be_visible()
-        unidentifiable = page.evaluate(NAMELESS)
-        assert unidentifiable == [], title
+        without_name = page.evaluate(WITHOUT_NAME)
+        assert without_name == [], title
 
 
 def test_dark_and_printed(view: Watched) -> None:

@@ -117,7 +117,7 @@ function App() {
       ${problem ? html`<p class="problem banner" role="alert">${problem}</p>` : null}
       ${overview ? html`<${Summary} /><${Strip} />` : null}
       <main id="main" tabindex="-1" class=${`view view-${name}`}>
-        ${overview ? html`<${View} key=${name === "pod" ? parts.join("/") : name} parts=${parts} query=${route.query} />` : null}
+        <${View} key=${name === "pod" ? parts.join("/") : name} parts=${parts} query=${route.query} />
       </main>
     <//>`;
 }

@@ -66,21 +66,26 @@ function Why({ pod }) {
   const again = state.error?.status === 404 ? generation : 0;
   useEffect(() => {
     const abort = new AbortController();
-    post("why", { target: pod }, abort.signal).then(
-      (answer) => setState({ answer, error: null, loading: false }),
-      (error) => {
+    // The reason comes at once; fixes are planned one by one, and may take long.
+    const ask = async () => {
+      try {
+        const answer = await post("why", { target: pod, fixes: false }, abort.signal);
+        setState({ answer, error: null, loading: true });
+        setState({ answer: await post("why", { target: pod }, abort.signal), error: null, loading: false });
+      } catch (error) {
         if (error.name === "AbortError") return;
         refused(error);
-        setState({ answer: null, error, loading: false });
-      },
-    );
+        setState((before) => ({ ...before, error, loading: false }));
+      }
+    };
+    ask();
     return () => abort.abort();
   }, [pod, again]);
   const { answer, error, loading } = state;
   return html`
     <section class="card why" aria-label="Why it waits" aria-busy=${loading}>
       <h2>Why it waits</h2>
-      ${loading ? html`<p class="quiet" role="status">Looking for the reason and for fixes…</p>` : null}
+      ${loading ? html`<p class="quiet" role="status">${answer ? "Looking for fixes…" : "Looking for the reason…"}</p>` : null}
       ${error ? html`<p class="problem" role="alert">${error.message}</p>` : null}
       ${answer ? html`
         <p class="headline"><b class="code">${answer.kind}</b> ${answer.text}</p>
