@@ -11,7 +11,8 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -44,6 +45,8 @@ _plans = msgspec.msgpack.Decoder(RoundPlan)
 _json = msgspec.json.Encoder()
 #: Answers that are kept: a page asks the same again with each of its readers.
 _ANSWERS: Final = 64
+#: The part of an answer's time after which it looks for no further fixes: the plan that is being made must end, too.
+_PATIENCE: Final = 1 / 3
 
 
 def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
@@ -72,11 +75,19 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
                 seen = None if message.namespaces is None else tuple(message.namespaces)
                 key = (message.operation, message.query, seen, message.nodes)
                 answered = answers.get(key) or answer(
-                    message, data, AnswerContext(message.now, models, sees, message.nodes)
+                    message,
+                    data,
+                    AnswerContext(message.now, models, sees, message.nodes, _patience(message.seconds)),
                 )
                 if answered.status == 200:
                     answers[key] = answered
                 send(answered)
+
+
+def _patience(seconds: float) -> Callable[[], bool]:
+    """Whether a good part is left of the seconds that an answer may take from now on."""
+    end = time.monotonic() + _PATIENCE * seconds
+    return lambda: time.monotonic() < end
 
 
 def _read(source: BinaryIO) -> StatePiece | NewRound | OperationRequest | None:
