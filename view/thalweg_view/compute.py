@@ -44,6 +44,8 @@ _plans = msgspec.msgpack.Decoder(RoundPlan)
 _json = msgspec.json.Encoder()
 #: Answers that are kept: a page asks the same again with each of its readers.
 _ANSWERS: Final = 64
+#: HTTP status of an answer for which memory was missing.
+_OUT_OF_MEMORY: Final = 503
 
 
 def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
@@ -77,6 +79,8 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
                 if answered.status == 200:
                     answers[key] = answered
                 send(answered)
+                if answered.status == _OUT_OF_MEMORY:
+                    sys.exit("memory ran out")  # a change may be half undone: a new process reads the state again
 
 
 def _read(source: BinaryIO) -> StatePiece | NewRound | OperationRequest | None:
@@ -128,7 +132,7 @@ def answer(request: OperationRequest, data: ViewData, context: AnswerContext) ->
     except RecursionError:
         return Answered(400, problem("the query is nested too deeply"))
     except MemoryError:
-        return Answered(503, problem("the answer needs more memory than the view's process has"))
+        return Answered(_OUT_OF_MEMORY, problem("the answer needs more memory than the view's process has"))
     except Exception as error:  # noqa: BLE001 - one question must not end the process
         sys.stderr.write(f"the view failed to answer {request.operation}: {error!r}\n")
         return Answered(500, problem("internal error of the view; read the operator's log"))
