@@ -47,6 +47,8 @@ _json = msgspec.json.Encoder()
 _ANSWERS: Final = 64
 #: The part of an answer's time after which it looks for no further fixes: the plan that is being made must end, too.
 _PATIENCE: Final = 1 / 3
+#: HTTP status of an answer for which memory was missing.
+_OUT_OF_MEMORY: Final = 503
 
 
 def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
@@ -82,6 +84,8 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
                 if answered.status == 200:
                     answers[key] = answered
                 send(answered)
+                if answered.status == _OUT_OF_MEMORY:
+                    sys.exit("memory ran out")  # a change may be half undone: a new process reads the state again
 
 
 def _patience(seconds: float) -> Callable[[], bool]:
@@ -139,7 +143,7 @@ def answer(request: OperationRequest, data: ViewData, context: AnswerContext) ->
     except RecursionError:
         return Answered(400, problem("the query is nested too deeply"))
     except MemoryError:
-        return Answered(503, problem("the answer needs more memory than the view's process has"))
+        return Answered(_OUT_OF_MEMORY, problem("the answer needs more memory than the view's process has"))
     except Exception as error:  # noqa: BLE001 - one question must not end the process
         sys.stderr.write(f"the view failed to answer {request.operation}: {error!r}\n")
         return Answered(500, problem("internal error of the view; read the operator's log"))
