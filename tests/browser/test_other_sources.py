@@ -123,6 +123,12 @@ def test_strange_names_and_thousands_of_policies(context: BrowserContext, tmp_pa
             view.open(title)
             expect(page.get_by_role("heading", level=1).first).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), title
+        page = view.open("Policies")
+        expect(page.get_by_text(f"of {POLICIES + 1} shown")).to_be_visible()
+        assert page.locator(".card").count() < POLICIES
+        page.get_by_label("Find").fill("policy-1999")
+        expect(page.get_by_role("heading", name="policy-1999")).to_be_visible()
+        expect(page.locator(".card")).to_have_count(1)
         assert view.unexpected() == []
 
 
