@@ -74,6 +74,9 @@ class ServiceAddress:
 async def find_service(client: ApiClient, named: NamespacedName | None) -> ServiceAddress:
     """The Service of this name, or the one with the chart's labels; as the chart makes it for who may not read it.
 
+    The caller's token is shown to what stands behind the Service. Anybody may give these labels to a Service of their
+    own, so Services of one namespace alone are looked at.
+
     Raises:
         SourceError: there is none, or more than one.
         Refused: the API server does not say.
@@ -83,7 +86,8 @@ async def find_service(client: ApiClient, named: NamespacedName | None) -> Servi
         if named is not None:
             path = api_path("/api/v1/namespaces", named.namespace, "services", named.name)
             return _address(_one.read(await client.request("GET", path)))
-        found = _many.read(await client.request("GET", "/api/v1/services", params={"labelSelector": SELECTOR})).items
+        path = api_path("/api/v1/namespaces", _CHARTS.namespace, "services")
+        found = _many.read(await client.request("GET", path, params={"labelSelector": SELECTOR})).items
     except Refused as error:
         if error.status != 403:
             raise
@@ -91,8 +95,9 @@ async def find_service(client: ApiClient, named: NamespacedName | None) -> Servi
         return ServiceAddress(*(named or _CHARTS), _CHARTS_PORT, secure=True)
     if not found:
         raise SourceError(
-            f"no Service has the labels {SELECTOR}: install the chart with view.enabled=true, name the Service with "
-            "--service NAMESPACE/NAME, or ask a dump with -f FILE"
+            f"no Service of namespace {_CHARTS.namespace} has the labels {SELECTOR}: install the chart with "
+            "view.enabled=true, name a Service of another namespace with --service NAMESPACE/NAME, or ask a dump with "
+            "-f FILE"
         )
     if len(found) > 1:
         names = ", ".join(f"{each.metadata.namespace}/{each.metadata.name}" for each in found)

@@ -40,7 +40,8 @@ _QUESTIONS = (
     click.option("-n", "--namespace", metavar="NAME", default="",
                  help="Namespace of names without one. Default: that of the context; `default` for a dump."),
     click.option("--service", type=NAMESPACED_NAME,
-                 help="Service of the operator's view. Default: the one with the chart's labels."),
+                 help="Service of the operator's view. Default: the one with the chart's labels in namespace "
+                      "thalweg-system. It is shown your token."),
     click.option("--service-account", type=NAMESPACED_NAME,
                  help="Service account whose token the operator is shown. Default: the token of the kubeconfig; where "
                       "it has none, thalweg-viewer in the namespace of the Service."),

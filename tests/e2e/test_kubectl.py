@@ -17,6 +17,7 @@ from support.operator import Operator, free_address, running_operator, until
 from support.rights import token
 from support.tools import tool
 from support.view_service import (
+    LABELS,
     NAMESPACE,
     PODS,
     PROXY,
@@ -160,6 +161,21 @@ async def test_every_kind_of_login(scene: ClusterScenario, plane: tuple[ControlP
     without = kubeconfig_of(control_plane, tmp_path / "without", {})
     with pytest.raises(SourceError, match="system:anonymous"):
         await asked(without)
+
+
+async def test_a_token_is_not_shown_to_services_of_other_namespaces(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+) -> None:
+    """Anybody may make a Service with the chart's labels in a namespace of their own."""
+    control_plane, api = plane
+    await scene.nodes("a")
+    metadata = {"name": "impostor", "namespace": scene.namespace, "labels": LABELS}
+    ports = [{"name": "https", "port": 443}]
+    await api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}})
+    assert (await answer(control_plane.kubeconfig, "plan"))["nodes"] == 1
+    await api.delete(f"/api/v1/namespaces/{NAMESPACE}/services/thalweg-view")
+    with pytest.raises(SourceError, match=f"no Service of namespace {NAMESPACE} has the labels"):
+        await asked(control_plane.kubeconfig)
 
 
 async def test_what_stands_in_the_way_is_one_sentence(

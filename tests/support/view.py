@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
-from thalweg_view.access import Access, OneToken
+from support.cli import node, pod
+from thalweg.reader import read_dump
+from thalweg_view.access import Access, Caller, OneToken
+from thalweg_view.errors import RequestRefused
 from thalweg_view.limits import DEFAULT_LIMITS, Limits
 from thalweg_view.page_files import PageFile
 from thalweg_view.rounds import RoundPlan
@@ -64,6 +69,37 @@ class Client:
         async with self.session.request(method, self.url(path), headers=sent, **options) as answer:
             found = await answer.json() if answer.content_type == "application/json" else await answer.text()
             return answer.status, found, answer.headers
+
+
+class Two:
+    """Two callers, of whom the second may see nothing."""
+
+    async def caller(self, token: str) -> Caller:
+        if token not in ("a", "b"):
+            raise RequestRefused(401, "who is that?")
+        return Caller(token)
+
+    async def may_list(self, caller: Caller, _kind: str) -> bool:
+        return caller.name == "a"
+
+    async def namespaces(self, caller: Caller, _known: object) -> list[str] | None:
+        return None if caller.name == "a" else []
+
+
+def small_scenario(folder: Path) -> Scenario:
+    """Two nodes, a pod that runs and one that waits."""
+    running = pod("runs", "1")
+    running["spec"]["nodeName"] = "n1"
+    dump = folder / "dump.json"
+    items = [node("n1"), node("n2"), running, pod("waits", "64")]
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return read_dump((str(dump),))
+
+
+def compute_processes() -> list[int]:
+    """Ids of the compute processes of this process's views."""
+    pids = [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+    return sorted(pid for pid in pids if b"thalweg_view.compute" in Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 @asynccontextmanager

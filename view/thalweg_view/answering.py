@@ -1,13 +1,18 @@
-"""Answers questions: reads the state again when it is old, and asks the compute process, one question at a time."""
+"""Answers questions: reads the state again when it is old, and asks the compute process, one question at a time.
+
+Callers take turns, so whoever asks much waits for their own questions and not the others.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from math import ceil
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -22,6 +27,9 @@ _log = structlog.get_logger()
 #: Seconds between two states of a live source, and as a multiple of what the last one took.
 _LEAST_AGE: Final = 2.0
 _AGE_PER_SECOND: Final = 10.0
+#: Seconds before the state is read again for a new process, at most.
+_LONGEST_PAUSE: Final = 30.0
+_T = TypeVar("_T")
 
 
 class Answering:
@@ -47,8 +55,11 @@ class Answering:
         self.on_state: Callable[[], None] = lambda: None
         self._namespaces: frozenset[str] = frozenset()
         self._digest, self._state_read = b"", False
-        self._turn = asyncio.Lock()
+        self._turn, self._ends = asyncio.Lock(), False
+        self._running: asyncio.Future[Any] | None = None
         self._callers: Counter[str] = Counter()
+        #: Of callers whose questions wait: one question of each may wait for its turn.
+        self._caller_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._read_at, self._read_seconds = float("-inf"), 0.0
 
     def put_round(self, plan: RoundPlan) -> None:
@@ -106,37 +117,55 @@ class Answering:
         Raises:
             RequestRefused: it cannot be read.
         """
-        # A caller that goes away must not end what others wait for.
         if self._is_old():
-            await asyncio.shield(asyncio.ensure_future(self._refresh()))
+            await self._in_turn(self._refresh)
 
     async def ask(
-        self, operation: str, query: bytes, namespaces: list[str] | None, *, strict: bool, nodes: bool
+        self, caller: str, operation: str, query: bytes, namespaces: list[str] | None, *, strict: bool, nodes: bool
     ) -> Answered:
-        """The answer to a question; see ``OperationRequest``.
+        """The answer to a caller's question; see ``OperationRequest``.
 
         Raises:
             RequestRefused: there is none.
         """
-        return await asyncio.shield(asyncio.ensure_future(self._ask(operation, query, namespaces, strict, nodes)))
 
-    async def _ask(
-        self,
-        operation: str,
-        query: bytes,
-        namespaces: list[str] | None,
-        strict: bool,  # noqa: FBT001
-        nodes: bool,  # noqa: FBT001
-    ) -> Answered:
-        async with self._turn:
+        async def compute() -> Answered:
             if not self._has_state():
                 await self._read()
-            request = OperationRequest(operation, query, strict, self._wall_clock(), namespaces, nodes, self.generation)
+            now, seconds = self._wall_clock(), self._compute.deadline
+            request = OperationRequest(operation, query, strict, now, namespaces, nodes, self.generation, seconds)
             try:
                 return await self._compute.ask(request)
             except ComputeLost as error:
                 _log.error("compute process of the view restarted", problem=str(error), operation=operation)
                 raise RequestRefused(503, f"{error}; ask again, or ask for less", retry_after=1) from error
+
+        async with self._caller_turns.setdefault(caller, asyncio.Lock()):
+            return await self._in_turn(compute)
+
+    async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Does something with the process while nobody else does.
+
+        A caller that goes away leaves the queue. What has begun goes on: ended within, the process would have to start
+        and read again.
+        """
+        await self._turn.acquire()
+        if self._ends:
+            self._turn.release()
+            raise _view_ends()
+        self._running = task = asyncio.ensure_future(work())
+        task.add_done_callback(self._turn_over)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise _view_ends() from None
+            raise
+
+    def _turn_over(self, task: asyncio.Future[Any]) -> None:
+        self._turn.release()
+        if not task.cancelled():
+            task.exception()  # its caller may be gone, then nobody else asks for it
 
     def _has_state(self) -> bool:
         """Whether the process runs and has read a state."""
@@ -149,12 +178,15 @@ class Answering:
         return self._source.kind == "live" and self._clock() - self._read_at > pause
 
     async def _refresh(self) -> None:
-        async with self._turn:
-            if self._is_old():
-                await self._read()
+        if self._is_old():
+            await self._read()
 
     async def _read(self) -> None:
-        self._state_read = False
+        # Questions that end the process must not make the source write its state without a pause.
+        pause = min(_LONGEST_PAUSE, _AGE_PER_SECOND * self._read_seconds) - (self._clock() - self._read_at)
+        if not self._has_state() and pause > 0:
+            raise RequestRefused(503, f"the view reads the cluster's state again in {pause:.0f} s", ceil(pause))
+        self._state_read, began = False, self._clock()
         try:
             await self._compute.start()
             began = self._clock()
@@ -162,10 +194,15 @@ class Answering:
         except ComputeLost as error:
             _log.error("compute process of the view restarted", problem=str(error), operation="state")
             raise RequestRefused(503, str(error), retry_after=1) from error
+        except Exception as error:
+            _log.exception("state not read")
+            raise RequestRefused(500, "internal error of the view; read the log") from error
+        finally:
+            self._read_at = self._clock()
+            self._read_seconds = self._read_at - began
         if reply.problem:
             raise RequestRefused(503, reply.problem, retry_after=1)
-        self._state_read, self._read_at = True, self._clock()
-        self._read_seconds = self._read_at - began
+        self._state_read = True
         self._namespaces = frozenset(reply.namespaces)
         if digest != self._digest:
             self._digest = digest
@@ -173,5 +210,13 @@ class Answering:
             self.on_state()
 
     async def stop(self) -> None:
-        """Ends the compute process."""
+        """Ends the compute process; questions under way are refused, and so are later ones."""
+        self._ends = True
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
         await self._compute.stop()
+
+
+def _view_ends() -> RequestRefused:
+    return RequestRefused(503, "the view ends", retry_after=2)

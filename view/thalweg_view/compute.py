@@ -11,7 +11,8 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -44,6 +45,10 @@ _plans = msgspec.msgpack.Decoder(RoundPlan)
 _json = msgspec.json.Encoder()
 #: Answers that are kept: a page asks the same again with each of its readers.
 _ANSWERS: Final = 64
+#: The part of an answer's time after which it looks for no further fixes: the plan that is being made must end, too.
+_PATIENCE: Final = 1 / 3
+#: HTTP status of an answer for which memory was missing.
+_OUT_OF_MEMORY: Final = 503
 
 
 def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
@@ -72,11 +77,21 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
                 seen = None if message.namespaces is None else tuple(message.namespaces)
                 key = (message.operation, message.query, seen, message.nodes)
                 answered = answers.get(key) or answer(
-                    message, data, AnswerContext(message.now, models, sees, message.nodes)
+                    message,
+                    data,
+                    AnswerContext(message.now, models, sees, message.nodes, _patience(message.seconds)),
                 )
                 if answered.status == 200:
                     answers[key] = answered
                 send(answered)
+                if answered.status == _OUT_OF_MEMORY:
+                    sys.exit("memory ran out")  # a change may be half undone: a new process reads the state again
+
+
+def _patience(seconds: float) -> Callable[[], bool]:
+    """Whether a good part is left of the seconds that an answer may take from now on."""
+    end = time.monotonic() + _PATIENCE * seconds
+    return lambda: time.monotonic() < end
 
 
 def _read(source: BinaryIO) -> StatePiece | NewRound | OperationRequest | None:
@@ -128,7 +143,7 @@ def answer(request: OperationRequest, data: ViewData, context: AnswerContext) ->
     except RecursionError:
         return Answered(400, problem("the query is nested too deeply"))
     except MemoryError:
-        return Answered(503, problem("the answer needs more memory than the view's process has"))
+        return Answered(_OUT_OF_MEMORY, problem("the answer needs more memory than the view's process has"))
     except Exception as error:  # noqa: BLE001 - one question must not end the process
         sys.stderr.write(f"the view failed to answer {request.operation}: {error!r}\n")
         return Answered(500, problem("internal error of the view; read the operator's log"))

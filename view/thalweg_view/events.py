@@ -23,7 +23,12 @@ class EventStream:
 
     def __init__(self) -> None:
         self._events: deque[bytes] = deque(maxlen=_BEHIND)
-        self._some = asyncio.Event()
+        self._some, self._ended = asyncio.Event(), False
+
+    def end(self) -> None:
+        """Nothing follows."""
+        self._ended = True
+        self._some.set()
 
     def put(self, event: bytes) -> None:
         """Adds an event."""
@@ -31,12 +36,14 @@ class EventStream:
         self._some.set()
 
     async def take(self, seconds: float) -> bytes:
-        """The next events; a comment if there is none within so many seconds."""
+        """The next events; a comment if there is none within so many seconds; b"" at the end."""
         try:
             async with asyncio.timeout(seconds):
                 await self._some.wait()
         except TimeoutError:
             return b": still here\n\n"
+        if self._ended:
+            return b""
         self._some.clear()
         events = b"".join(self._events)
         self._events.clear()
@@ -50,9 +57,16 @@ class Events:
         self._limits = limits
         self._streams: dict[EventStream, None] = {}
         self._callers: Counter[str] = Counter()
+        self._ended = False
 
     def __len__(self) -> int:
         return len(self._streams)
+
+    def end(self) -> None:
+        """Ends all streams; none begins any more."""
+        self._ended = True
+        for stream in self._streams:
+            stream.end()
 
     def round_planned(self, plan: RoundPlan, generation: int) -> None:
         """Tells of a round."""
@@ -75,9 +89,11 @@ class Events:
         """A stream for as long as the block runs.
 
         Raises:
-            RequestRefused: there are too many.
+            RequestRefused: there are too many, or the view ends.
         """
         limits = self._limits
+        if self._ended:
+            raise RequestRefused(503, "the view ends", retry_after=2)
         if self._callers[caller] >= limits.streams_per_caller:
             raise RequestRefused(429, f"you have {limits.streams_per_caller} streams of events already", retry_after=5)
         if len(self._streams) >= limits.streams:

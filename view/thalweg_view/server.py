@@ -151,7 +151,7 @@ class ViewServer:
         nodes = await self._access.may_list(caller, "nodes")
         await self._check_needs(name, operation.needs, caller)
         namespaces = await self._visible(caller, namespace)
-        answered = await self._answering.ask(name, query, namespaces, strict=strict, nodes=nodes)
+        answered = await self._answering.ask(caller.name, name, query, namespaces, strict=strict, nodes=nodes)
         if answered.status != 200 or strict:
             return _json(answered.status, answered.body)
         tag = f'"{hashlib.sha256(answered.body).hexdigest()[:32]}"'
@@ -189,6 +189,8 @@ class ViewServer:
                             request.transport.abort()  # closing would wait for a caller that does not read
                         break
                     text = await stream.take(self._limits.heartbeat)
+                    if not text:
+                        break
                     # A token that was revoked, or another leader: the caller must ask again.
                     await self._access.caller(token_of(request))
                     self._check_available()
@@ -202,6 +204,11 @@ class ViewServer:
             if self._events and not self._source.unavailable():
                 with suppress(RequestRefused):  # whoever asks is told
                     await self._answering.refresh()
+
+    async def end(self) -> None:
+        """Ends streams of events, and questions under way: whoever looks must not delay the end of the process."""
+        self._events.end()
+        await self._answering.stop()
 
 
 def _json(status: int, body: bytes, headers: dict[str, str] | None = None) -> web.Response:

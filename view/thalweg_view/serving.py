@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Final
 
@@ -65,15 +65,17 @@ async def serving(
         if source.kind != "live":
             await answering.refresh()  # whoever looks first need not wait for it
         async with listening(host, port, server.answer, limits, on_refused, tls) as chosen:
-            yield chosen
+            try:
+                yield chosen
+            finally:
+                await server.end()
     except CannotListen as error:
         raise ViewError(f"{error} for the view") from error
     except RequestRefused as error:
         raise ViewError(str(error)) from error
     finally:
         refresher.cancel()
-        with suppress(asyncio.CancelledError):
-            await refresher
+        await asyncio.wait([refresher])
         await answering.stop()
 
 
