@@ -14,6 +14,7 @@ import msgspec
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
 from thalweg.files import DumpError
+from thalweg.progress import planning
 from thalweg.reader import read_dump
 from thalweg.source import SourceError, SourceOperation
 from thalweg_cost_models import find_models
@@ -36,7 +37,7 @@ class DumpSource:
         first, scenario = "_read" not in vars(self), self._read
         for warning in scenario.warnings if first else ():
             click.echo(f"Warning: {warning}", err=True)
-        with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the answer
+        with planning(scenario), redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the answer
             return question.compute(scenario, query, AnswerContext(time.time(), find_models().usable))
 
     async def scenario(self) -> Scenario:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
+
+from flowcore.scenario import Scenario
+from thalweg.tables import counted
 
 #: Work that is done sooner shows nothing.
 _DELAY_SECONDS: Final = 2.0
@@ -77,3 +80,9 @@ def passing(what: str, expected_seconds: float | None = None) -> Iterator[None]:
         finally:
             ended.set()
             teller.join()
+
+
+def planning(scenario: Scenario) -> AbstractContextManager[None]:
+    """The same for one or more plans of a scenario."""
+    pods, nodes = len(scenario.waiting()), len(scenario.cluster.nodes)
+    return passing(f"planning {counted(pods, 'pending pod')} on {counted(nodes, 'node')}")

@@ -23,7 +23,7 @@ from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.comparison import Comparison, compare_one_by_one
 from thalweg import evictions
 from thalweg.print_comparison import print_comparison
-from thalweg.progress import passing
+from thalweg.progress import passing, planning
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 from thalweg_cost_models import find_models
 
@@ -102,7 +102,7 @@ def _encoded(reasons: dict[str, str]) -> msgspec.Raw:
 def run_simulation(dump: Scenario, output: str, *, reschedule: bool, with_comparison: bool, nodes: bool) -> None:
     """Plans and prints."""
     pods, on = counted(len(dump.waiting()), "pending pod"), counted(len(dump.cluster.nodes), "node")
-    with passing(f"planning {pods} on {on}"):
+    with planning(dump):
         simulation = plan(dump, time.time(), reschedule=reschedule)
     comparison = None
     if with_comparison:

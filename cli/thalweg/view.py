@@ -27,6 +27,7 @@ from flowcore.model.policies import BUILT_IN
 from flowcore.scenario import Scenario, plan_scenario
 from flowcore.scenario.saved import state_of
 from thalweg.files import DumpError, display_name
+from thalweg.progress import planning
 from thalweg.reader import read_dump
 from thalweg.view_rounds import planned_scenario, recorded_round_plan
 from thalweg_cost_models import find_models
@@ -69,9 +70,7 @@ class FixedSource:
 def dump_source(scenario: Scenario, name: str) -> FixedSource:
     """A dump and its plan. Warnings go to standard error."""
     now, began = time.time(), time.perf_counter()
-    if sys.stderr.isatty():
-        click.echo(f"planning {len(scenario.waiting())} pending pods on {len(scenario.cluster.nodes)} nodes", err=True)
-    with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the address
+    with planning(scenario), redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the address
         planned = plan_scenario(scenario, now, find_models().usable)
     for warning in (*scenario.warnings, *planned.warnings, *planned.gaps):
         click.echo(f"Warning: {warning}", err=True)

@@ -1,5 +1,7 @@
 """What a terminal shows, and a pipe, with and without NO_COLOR: the real command in a pseudo-terminal."""
 
+import asyncio
+import io
 import json
 import os
 import pty
@@ -12,12 +14,19 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fcntl import ioctl
 from pathlib import Path
 
 import pytest
 from support.cli import node, pod, thalweg
+from thalweg.dump_source import DumpSource
 from thalweg.progress import passing, progress
+from thalweg.status import QUESTION
+from thalweg_view.status import StatusAnswer, StatusQuery
+
+from flowcore.scenario import Scenario
+from flowcore.scenario.context import AnswerContext
 
 LONG = "worker-" + "7" * 60
 OBJECTS = [node(LONG), node("b"), pod("p", "3"), pod("[bold]q", "5"), *(pod(f"more-{at}") for at in range(3))]
@@ -153,3 +162,21 @@ def test_ctrl_c_ends_a_solver() -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 128 + signal.SIGINT
         assert process.stdout.read() == process.stderr.read() == b""  # both ends are closed
+
+
+def test_questions_about_a_dump_show_a_bar(dump: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the answer is computed; here as soon as that begins."""
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setattr("thalweg.progress._DELAY_SECONDS", 0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def compute(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
+        until = time.monotonic() + 60
+        while "planning 5 pending pods on 2 nodes" not in shown.getvalue() and time.monotonic() < until:
+            time.sleep(0.01)
+        return QUESTION.compute(scenario, query, context)
+
+    asyncio.run(DumpSource((dump,), "default").ask(replace(QUESTION, compute=compute), StatusQuery()))
+    assert "planning 5 pending pods on 2 nodes" in shown.getvalue()
