@@ -22,10 +22,10 @@ from thalweg.commands.up import up
 from thalweg.commands.view import view
 from thalweg.commands.what_if import what_if
 from thalweg.commands.why import why
-from thalweg.program import Program
+from thalweg.program import PLANS, Program
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, plans=PLANS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("thalweg"), prog_name="thalweg")
 def main() -> None:
     """Thalweg, a Kubernetes scheduler that plans all waiting pods at once.

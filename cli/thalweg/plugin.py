@@ -17,14 +17,14 @@ from thalweg.commands.plan import plan
 from thalweg.commands.status import status, top
 from thalweg.commands.what_if import what_if
 from thalweg.commands.why import why
-from thalweg.program import Program
+from thalweg.program import PLANS, Program
 
 #: How cobra, kubectl's library, is told that no file names follow, and that they may.
 _NO_FILES: Final = ":4"
 _FILES: Final = ":0"
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, plans=PLANS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("thalweg"), prog_name="kubectl-thalweg")
 def main() -> None:
     """Ask Thalweg's operator: why a pod waits, what would help, and what is planned.

@@ -1,18 +1,72 @@
-"""The group of commands of a program."""
+"""The group of commands of a program, and how Ctrl-C ends them."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+from collections.abc import Collection
+from types import FrameType
+from typing import Any, Final, NoReturn
 
 import click
 
+#: Commands that plan in their own process and only read.
+PLANS: Final = frozenset({"demo", "explain", "headroom", "plan", "replay", "simulate", "view", "what-if", "why"})
+_CTRL_C: Final = 128 + signal.SIGINT
+#: Show the cursor, and clear the line: what a bar may have hidden and left.
+_CLEAN_LINE: Final = "\r\x1b[K\x1b[?25h"
+
 
 class Program(click.Group):
-    """A group of commands. Ctrl-C ends each with exit code 130, as shells count it; click's own would be 1."""
+    """A group of commands. Ctrl-C ends each with exit code 130, as shells count it; click's own would be 1.
+
+    Args:
+        plans: names of commands that Ctrl-C ends at once, also in the middle of a plan.
+    """
+
+    def __init__(self, *args: Any, plans: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._plans = plans
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program for a shell."""
+        if any(word in self._plans for word in sys.argv[1:2]):
+            _go_on_in_child()
+        return super().__call__(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            ctx.exit(128 + signal.SIGINT)
+            ctx.exit(_CTRL_C)
+
+
+def _go_on_in_child() -> None:
+    """Returns in a child process. This process waits for it, and ends as it ends.
+
+    OR-Tools holds Python's interpreter lock while it solves a flow, a minute on a large cluster. Python handles no
+    signal meanwhile, so that another process must.
+    """
+    from thalweg_controlplane.processes import die_with_parent  # noqa: PLC0415 - help does not need it
+
+    bind_to_parent = die_with_parent()
+    child = os.fork()
+    if child == 0:
+        bind_to_parent()
+        return
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if sys.stderr.isatty():
+            sys.stderr.write(_CLEAN_LINE)
+            sys.stderr.flush()
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)

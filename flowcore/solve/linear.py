@@ -73,7 +73,8 @@ def solve_mip(program: LinearProgram, *, deterministic_time: float, seed: int, h
     solver = ModelSolverHelper("sat")
     solver.set_solver_specific_parameters(
         f"num_workers:1 random_seed:{seed % 2**31} max_deterministic_time:{deterministic_time:.6f} "
-        "cp_model_probing_level:0 linearization_level:2"
+        "cp_model_probing_level:0 linearization_level:2 "
+        "catch_sigint_signal:false"  # its handler swallows Ctrl-C, and leaves the process with the system's default
     )
     model = _load(program, integer=True)
     for column, value in enumerate(hint.tolist()):

@@ -124,3 +124,32 @@ def test_a_bar_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(KeyError), passing("failing"):
         raise KeyError
     assert capsys.readouterr() == ("", "")
+
+
+#: A program with a command that keeps the interpreter lock for hours, as OR-Tools does for a minute.
+HOLDING = """
+import click
+from thalweg.program import Program
+
+main = Program(plans={"hold"})
+
+@main.command()
+def hold():
+    click.echo("begins")
+    sum(range(10**13))
+
+main()
+"""
+
+
+def test_ctrl_c_ends_a_solver() -> None:
+    """At once, with exit code 130, although Python handles no signal there; and its process is gone."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDING, "hold"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"begins\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 128 + signal.SIGINT
+        assert process.stdout.read() == process.stderr.read() == b""  # both ends are closed

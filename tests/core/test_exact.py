@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -316,3 +318,34 @@ def test_pods_that_must_spread_stay_where_filling_has_them() -> None:
     assert where(result) == where(run_round(crowd, RING.policies, steps=3))
     assert len(where(result)) == 5
     assert len(result.placements) == 5 + RING.most_worth() // DEAR.base
+
+
+#: Solves what CP-SAT must search for, and catches the Ctrl-C that follows.
+INTERRUPTED = """
+import signal
+import numpy as np
+from flowcore.solve.linear import LinearProgram, solve_mip
+
+draw = np.random.default_rng(1)
+rows, columns = np.repeat(np.arange(20), 15), np.concatenate([draw.permutation(60)[:15] for _ in range(20)])
+program = LinearProgram(
+    costs=-draw.integers(1, 99, 60).astype(float),
+    variable_upper=np.ones(60),
+    row_lower=np.zeros(20),
+    row_upper=np.full(20, 301.0),
+    rows=rows,
+    columns=columns,
+    coefficients=draw.integers(1, 90, 300).astype(float),
+)
+assert solve_mip(program, deterministic_time=0.1, seed=1, hint=np.zeros(60)) is not None
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("caught")
+"""
+
+
+def test_the_solver_leaves_ctrl_c_alone() -> None:
+    """Python's own handler, and the worker's that ignores it, are still there after CP-SAT ran."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["caught"], done
