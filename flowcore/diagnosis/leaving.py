@@ -33,12 +33,15 @@ def waits_for_terminating(pod: UnplacedPod) -> Finding | None:
     leaving = [each for each in pod.scenario.running() if each.deleting or each.key in pod.scenario.cluster.leaving]
     if not leaving:
         return None
-    fits = pod.verdicts(_without(pod.plan.result.after, leaving, pod.scenario.cluster.counted_signature)).fits
-    if not fits.any():
+    after, signature_of = pod.plan.result.after, pod.scenario.cluster.counted_signature
+    possible = np.flatnonzero(pod.verdicts(_without(after, leaving, signature_of)).fits)
+    if not len(possible):
         return None
-    table = pod.plan.result.after.table
-    node = table.nodes[int(np.flatnonzero(fits)[0])].name
-    who = [each.key for each in leaving if each.node_name == node]
+    node = after.table.nodes[int(possible[0])].name
+    there = [each for each in leaving if each.node_name == node]
+    # Pods of other nodes may keep it out too, by rules between pods.
+    enough = there and pod.verdicts(_without(after, there, signature_of)).fits[possible[0]]
+    who = [each.key for each in (there if enough else leaving)]
     terminating = "it is" if len(who) == 1 else "they are"
     evidence = f"It fits on {node} once {listed(who)} {_has(who)} left: {terminating} terminating."
     return Finding(WhyKind.VICTIMS_LEAVING, pod.unplaced.reason, (evidence,), _NEXT)

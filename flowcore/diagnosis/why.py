@@ -8,13 +8,13 @@ from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.diagnosis.finding import Finding, UnplacedPod
 from flowcore.diagnosis.fixes import find_fixes
 from flowcore.diagnosis.leaving import waits_for_victims
-from flowcore.diagnosis.redaction import redacted
 from flowcore.diagnosis.targets import waiting_pods
 from flowcore.diagnosis.unplaced import why_unplaced
 from flowcore.model.pods import Pod
 from flowcore.problem.result import Placement
 from flowcore.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.redaction import Redaction
 
 #: Who waits for these need only wait: what would place it earlier comes after that.
 _WAIT = frozenset((WhyKind.VICTIMS_LEAVING, WhyKind.PLANNED, WhyKind.HANDED_OVER))
@@ -32,13 +32,14 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
     found = diagnose(scenario, plan, pod, context)
     keys = [each.key for each in pods]
     fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
+    redacted = Redaction(scenario, context)
     return WhyAnswer(
         pod=pod.key,
         kind=found.kind,
-        text=redacted(found.text, scenario, context),
+        text=redacted(found.text),
         fixes=fixes,
-        evidence=[redacted(each, scenario, context) for each in found.evidence],
-        next=fixes[0].text if fixes and found.kind not in _WAIT else redacted(found.next, scenario, context),
+        evidence=[redacted(each) for each in found.evidence],
+        next=fixes[0].text if fixes and found.kind not in _WAIT else redacted(found.next),
         waiting=len(pods),
         alike=alike,
     )

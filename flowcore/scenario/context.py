@@ -18,6 +18,11 @@ def sees_all(_namespace: str) -> bool:
     return True
 
 
+def always() -> bool:
+    """For an asker who waits as long as it takes."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerContext:
     """When a question is asked, with which cost models, and what its asker may see.
@@ -27,12 +32,14 @@ class AnswerContext:
         models: cost models by name; every model that a policy names must be there.
         sees: from a namespace to whether the asker may read its pods.
         nodes: whether the asker may read nodes.
+        patient: whether the asker still has the time for what an answer can do without; it is asked again and again.
     """
 
     now: float
     models: Mapping[str, CostModel] = field(default_factory=lambda: MODELS)
     sees: Callable[[str], bool] = sees_all
     nodes: bool = True
+    patient: Callable[[], bool] = always
 
     def may_name(self, key: str) -> bool:
         """Whether the asker may read an object ``namespace/name``."""

@@ -22,8 +22,9 @@ from flowcore.scenario.context import AnswerContext, UnknownName
 from flowcore.scenario.edits import Edits
 from flowcore.scenario.node_shapes import offers
 from flowcore.scenario.plan import plan_scenario, with_learnt_costs
+from flowcore.scenario.redaction import Redaction
 from flowcore.scenario.scenario import GovernedScenario, Scenario
-from flowcore.scenario.what_if import Outcome, compare, outcome_of
+from flowcore.scenario.what_if import Outcome, outcome_of
 
 #: Most pods that are tried at once.
 MAX_LIMIT = 100_000
@@ -115,18 +116,19 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
     helped = [each for each in plan.result.unplaced if each.more_nodes_help]
     permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
     ranked = offers(helped, scenario.cluster.nodes.values(), permanent, context.now)[: max(0, query.scale_ups)]
+    redacted = Redaction(scenario, context)
     planned = [_planned(scenario, AddNodes(each.count, each.like), before, context) for each in ranked]
     return HeadroomAnswer(
         fits=None if copy is None else found.fits,
         at_least=found.at_least,
-        reason=found.reason,
+        reason=redacted(found.reason),
         nodes=dict(found.nodes),
         requests={} if copy is None else dict(copy.pod_class.requests),
         waiting=before.summary.waiting,
         more_nodes_help=len(helped),
         cost=before.summary.cost,
         scale_ups=sorted((each for each in planned if each.pods), key=lambda each: (-each.pods, each.cost, each.count)),
-        notes=list(before.warnings),
+        notes=[redacted(each) for each in before.warnings],
     )
 
 
@@ -139,8 +141,7 @@ def _planned(scenario: Scenario, change: AddNodes, before: Outcome, context: Ans
     if 0 < len(used) < change.count:
         return _planned(scenario, AddNodes(len(used), change.like), before, context)
     placed = [key for key, node in after.waiting.items() if node and before.node_of(key) == ""]
-    answer = compare(before, after, context)
-    return ScaleUp(change.like, change.count, len(placed), answer.placed, after.summary.cost)
+    return ScaleUp(change.like, change.count, len(placed), context.visible(placed), after.summary.cost)
 
 
 # -- the class ---------------------------------------------------------------------------------------------------------

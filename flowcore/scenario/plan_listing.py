@@ -11,6 +11,7 @@ from flowcore.planning import Eviction
 from flowcore.scenario.context import AnswerContext, UnknownName
 from flowcore.scenario.observed import ObservedPod, compare_observed
 from flowcore.scenario.plan import ScenarioPlan, plan_scenario
+from flowcore.scenario.redaction import Redaction
 from flowcore.scenario.scenario import GovernedScenario, Scenario
 
 
@@ -105,6 +106,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
     listed = _listed(query, context, lambda key: policies[key].name)
     reasons = {**plan.skipped, **{each.pod.key: each.reason for each in plan.result.unplaced}}
     observed = compare_observed(scenario, context.now, context.models)
+    redacted = Redaction(scenario, context)
     return PlanAnswer(
         placed=[
             PlannedPod(
@@ -119,14 +121,17 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
             if listed(each.pod.key)
         ],
         waiting=[
-            WaitingPod(key, _first_line(reason), _shown(policies[key].name))
+            WaitingPod(key, redacted(_first_line(reason)), _shown(policies[key].name))
             for key, reason in reasons.items()
             if listed(key)
         ],
         leaving=_leaving(plan, query, context),
         observed=[
             msgspec.structs.replace(
-                each, node=context.node(each.node), planned=context.node(each.planned) if each.planned else ""
+                each,
+                node=context.node(each.node),
+                planned=_node(each.planned, context),
+                reason=redacted(each.reason),
             )
             for each in observed
             if context.may_name(each.pod)
@@ -138,7 +143,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
         cost=plan.result.cost,
         lower_bound=plan.result.lower_bound,
         certified=plan.certified,
-        warnings=[*plan.warnings, *plan.gaps],
+        warnings=[redacted(each) for each in (*plan.warnings, *plan.gaps)],
     )
 
 
@@ -154,10 +159,21 @@ def _leaving(plan: ScenarioPlan, query: PlanQuery, context: AnswerContext) -> li
         return any(context.may_name(key) and query.namespace in ("", _namespace(key)) for key in keys)
 
     return [
-        LeavingPod(context.name(each.pod.key), each.pod.node, each.kind.value, _named(each.for_pods, context), each.to)
+        LeavingPod(
+            context.name(each.pod.key),
+            context.node(each.pod.node),
+            each.kind.value,
+            _named(each.for_pods, context),
+            _node(each.to, context),
+        )
         for each in plan.result.evictions
         if concerns(each)
     ]
+
+
+def _node(name: str, context: AnswerContext) -> str:
+    """A node for a text; "": none."""
+    return context.node(name) if name else ""
 
 
 def _named(keys: Iterable[str], context: AnswerContext) -> list[str]:

@@ -14,6 +14,7 @@ from flowcore.scenario.changes import Change
 from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.missing_objects import unknown_namespace
 from flowcore.scenario.plan import ScenarioPlan, plan_scenario
+from flowcore.scenario.redaction import Redaction
 from flowcore.scenario.scenario import Scenario
 
 
@@ -140,8 +141,8 @@ def answer_what_if(scenario: Scenario, query: WhatIfQuery, context: AnswerContex
     with applied(scenario, query.changes, context) as notes:
         if problem := "" if scenario.complete else unknown_namespace(scenario):
             raise ModelError("", problem)
-        after = outcome(scenario, context)
-    return compare(before, after, context, notes)
+        after, redacted = outcome(scenario, context), Redaction(scenario, context)
+    return compare(before, after, context, redacted, notes)
 
 
 def outcome(scenario: Scenario, context: AnswerContext) -> Outcome:
@@ -185,7 +186,9 @@ def _sums(rows: list[list[int]]) -> list[int]:
     return [sum(column) for column in zip(*rows, strict=True)]
 
 
-def compare(before: Outcome, after: Outcome, context: AnswerContext, notes: Iterable[str] = ()) -> WhatIfAnswer:
+def compare(
+    before: Outcome, after: Outcome, context: AnswerContext, redacted: Redaction, notes: Iterable[str]
+) -> WhatIfAnswer:
     """What differs between two outcomes."""
     placed: list[str] = []
     waiting: list[str] = []
@@ -213,9 +216,9 @@ def compare(before: Outcome, after: Outcome, context: AnswerContext, notes: Iter
         replanned={key: replanned[key] for key in context.visible(replanned)},
         gone=context.visible(gone),
         nodes={key: after.node_of(key) or "" for key in shown},
-        reasons={key: after.reasons.get(key, "it leaves its node for other pods") for key in left},
+        reasons={key: redacted(after.reasons.get(key, "it leaves its node for other pods")) for key in left},
         hidden=len(names) - len(context.visible(names)),
-        notes=[*notes, *dict.fromkeys((*before.warnings, *after.warnings))],
+        notes=[*notes, *map(redacted, dict.fromkeys((*before.warnings, *after.warnings)))],
     )
 
 

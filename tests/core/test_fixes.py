@@ -384,3 +384,21 @@ def test_the_cheaper_fix_has_the_lower_rank() -> None:
     ranks = [ranked(this, plan, waiting, [change]) for change in (add, priority, useless)]
     assert ranks == sorted(ranks)
     assert len(set(ranks)) == 3
+
+
+def test_the_search_ends_with_the_patience_of_the_asker() -> None:
+    """What was found by then is offered; without any patience no plan is made."""
+    this = scenario(node("a", taints=(DB,)), node("b", 500), pod("w", 1000))
+    everything = fixes(this)
+    asked: list[int] = []
+    for plans in range(len(everything) + 1):
+        asked.clear()
+
+        def patient(plans: int = plans) -> bool:
+            asked.append(1)
+            return len(asked) <= plans
+
+        found = fixes(this, context=AnswerContext(NOW, patient=patient))
+        assert len(found) <= plans
+        assert all(fix in everything for fix in found)
+        assert bool(found) == bool(plans)

@@ -1,5 +1,6 @@
 """The plan as an answer: each waiting pod once, nobody's pods but one's own, and Observe's plans beside the truth."""
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -57,14 +58,16 @@ def test_every_waiting_pod_is_listed_once(case: Case) -> None:
 @settings(max_examples=examples(20))
 @given(case=crowded_cases(), data=st.data())
 def test_nobody_sees_pods_that_they_may_not_read(case: Case, data: st.DataObject) -> None:
-    """No name of theirs is anywhere in the answer, and they are counted."""
+    """No name of theirs is anywhere in the answer, nor of a node that may not be read; they are counted."""
     scenario = observed(drawn_scenario(case))
     namespaces = sorted({pod.namespace for pod in scenario.cluster.pods.values()})
     seen = data.draw(st.lists(st.sampled_from(namespaces), unique=True)) if namespaces else []
-    answer = answer_plan(scenario, PlanQuery(), AnswerContext(NOW, sees=seeing(*seen)))
+    nodes = data.draw(st.booleans())
+    answer = answer_plan(scenario, PlanQuery(), AnswerContext(NOW, sees=seeing(*seen), nodes=nodes))
     text = msgspec.json.encode(answer).decode()
     hidden = [pod for pod in scenario.cluster.pods.values() if pod.namespace not in seen]
-    assert not [pod.key for pod in hidden if f'"{pod.key}"' in text]
+    assert not [pod.key for pod in hidden if re.search(rf"\b{pod.key}\b", text)]
+    assert nodes or not [name for name in scenario.cluster.nodes if re.search(rf"\b{name}\b", text)]
     assert answer.hidden == sum(not pod.node_name and not pod.terminal for pod in hidden)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from support.cli import Manifest, node, pod
 from support.draw import ASPECTS, Case, crowded_cases
 from support.profiles import examples
-from support.scenario_state import NOW, drawn_scenario, scenario_of
+from support.scenario_state import NOW, drawn_scenario, manifest_node, scenario_of
 from thalweg.why import to_lines
 
 from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
@@ -210,7 +210,22 @@ def test_victims_that_leave() -> None:
     answer = why("default/p", node("a", "2"), going, pod("p", "2"))
     assert answer.kind is WhyKind.VICTIMS_LEAVING
     assert answer.evidence == ["It fits on a once default/low has left: it is terminating."]
-    # Neither would help.
+
+
+def test_a_victim_on_another_node() -> None:
+    """A rule between pods keeps the pod out of a zone until somebody has left another node of it."""
+    term = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    going = pod("low", "2", nodeName="a", status=RUNS, metadata=DELETION_TIMESTAMP | {"labels": {"app": "web"}})
+    nodes = manifest_node("a", "z") | {"spec": {"unschedulable": True}}, manifest_node("b", "z")
+    answer = why("default/p", *nodes, going, pod("p", "2", affinity=rule))
+    assert answer.kind is WhyKind.VICTIMS_LEAVING
+    assert answer.evidence == ["It fits on b once default/low has left: it is terminating."]
+
+
+def test_victims_that_are_of_no_use() -> None:
+    """The pod is too large even without them."""
+    going = pod("low", "2", nodeName="a", status=RUNS, metadata=DELETION_TIMESTAMP)
     answer = why("default/p", node("a", "2"), going, pod("p", "3"))
     assert answer.kind is WhyKind.NOTHING_FITS
 

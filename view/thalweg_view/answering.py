@@ -132,7 +132,8 @@ class Answering:
         async def compute() -> Answered:
             if not self._has_state():
                 await self._read()
-            request = OperationRequest(operation, query, strict, self._wall_clock(), namespaces, nodes, self.generation)
+            now, seconds = self._wall_clock(), self._compute.deadline
+            request = OperationRequest(operation, query, strict, now, namespaces, nodes, self.generation, seconds)
             try:
                 return await self._compute.ask(request)
             except ComputeLost as error:

@@ -11,7 +11,8 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -46,6 +47,8 @@ _json = msgspec.json.Encoder()
 _ANSWERS: Final = 64
 #: HTTP status of an answer for which memory was missing.
 _OUT_OF_MEMORY: Final = 503
+#: The part of an answer's time after which it looks for no further fixes: the plan that is being made must end, too.
+_PATIENCE: Final = 1 / 3
 
 
 def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
@@ -74,13 +77,21 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
                 seen = None if message.namespaces is None else tuple(message.namespaces)
                 key = (message.operation, message.query, seen, message.nodes)
                 answered = answers.get(key) or answer(
-                    message, data, AnswerContext(message.now, models, sees, message.nodes)
+                    message,
+                    data,
+                    AnswerContext(message.now, models, sees, message.nodes, _patience(message.seconds)),
                 )
                 if answered.status == 200:
                     answers[key] = answered
                 send(answered)
                 if answered.status == _OUT_OF_MEMORY:
                     sys.exit("memory ran out")  # a change may be half undone: a new process reads the state again
+
+
+def _patience(seconds: float) -> Callable[[], bool]:
+    """Whether a good part is left of the seconds that an answer may take from now on."""
+    end = time.monotonic() + _PATIENCE * seconds
+    return lambda: time.monotonic() < end
 
 
 def _read(source: BinaryIO) -> StatePiece | NewRound | OperationRequest | None:

@@ -48,15 +48,15 @@ class ComputeClient:
 
     Args:
         source: what the process tells of where its data comes from.
-        deadline: seconds that one answer may take; then the process is ended.
         memory: bytes that the process may use; 0: no limit.
 
     Attributes:
+        deadline: seconds that one answer may take; then the process is ended.
         operations: what can be asked; empty before the process was started for the first time.
     """
 
     def __init__(self, source: SourceInfo, deadline: float, memory: int = 0) -> None:
-        self._source, self._deadline, self._memory = source, deadline, memory
+        self._source, self.deadline, self._memory = source, deadline, memory
         self._process: Process | None = None
         self.operations: Mapping[str, OperationShape] = {}
         self._rounds: deque[tuple[int, bytes]] = deque(maxlen=_ROUNDS)
@@ -115,7 +115,7 @@ class ComputeClient:
         Raises:
             ComputeLost: the process ended, or its time was over.
         """
-        async with self._exchange(self._deadline):
+        async with self._exchange(self.deadline):
             for number, plan in list(self._rounds):
                 if number > self._told:
                     await self._send(NewRound(plan))

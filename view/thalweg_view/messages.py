@@ -40,6 +40,7 @@ class OperationRequest(Message, frozen=True):
         namespaces: whose pods the caller may read; None: of all.
         nodes: whether the caller may read nodes.
         generation: of what the process knows.
+        seconds: that the answer may take.
     """
 
     operation: str
@@ -49,6 +50,7 @@ class OperationRequest(Message, frozen=True):
     namespaces: list[str] | None
     nodes: bool
     generation: int
+    seconds: float
 
 
 class OperationShape(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ class Outcome:
 
 
 class Replanning:
-    """Plans with changes, for as many plans as it may.
+    """Plans with changes, for as many plans as it may and as long as the asker is patient.
 
     Attributes:
         left: how many plans it may still make.
@@ -45,11 +45,11 @@ class Replanning:
         self._known: dict[bytes, Outcome] = {}
 
     def outcome(self, changes: Sequence[Change]) -> Outcome | None:
-        """What these changes bring; None: no plan is left."""
+        """What these changes bring; None: no plan is left, or no time."""
         key = msgspec.json.encode(changes)
         if key in self._known:
             return self._known[key]
-        if self.left <= 0:
+        if self.left <= 0 or not self._context.patient():
             return None
         self.left -= 1
         with applied(self._scenario, changes, self._context):
