@@ -62,6 +62,7 @@ def build(output: Path, *, fresh: bool = False) -> str:
     cache = cache_root().parent / "image"
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / "lock"), tempfile.TemporaryDirectory(dir=cache) as scratch:
+        _page()
         wheels = _wheels(cache)
         store = Path(scratch) if fresh else cache
         base = _base(store)
@@ -96,6 +97,19 @@ def _base(store: Path) -> str:
         _buildah(store, "add", "--quiet", container, archive, "/")
         _buildah(store, "commit", "--quiet", "--rm", "--timestamp", "0", container, name)
     return name
+
+
+def _page() -> None:
+    """Gathers the web page's modules into the sources, because the build inside the image has no npm.
+
+    Where they cannot be had, a warning says that the image has no page.
+    """
+    done = subprocess.run(  # noqa: S603 - our own argument list, no shell
+        [sys.executable, ROOT / "view" / "build_page.py"], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        problem = done.stderr.strip().removeprefix("Error: ")
+        print(f"Warning: the image is built without the web page of the view: {problem}", file=sys.stderr)  # noqa: T201
 
 
 def _wheels(cache: Path) -> Path:

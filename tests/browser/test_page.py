@@ -12,7 +12,7 @@ from support.browser import PATIENCE, Watched, viewing
 from support.cli import pod
 
 expect.set_options(timeout=PATIENCE)
-NODES, WAITING = 1000, 4500
+NODES, WAITING = 1000, 1300
 #: Names that would be markup, if they were ever taken for it.
 HOSTILE = '<script>alert(1)<img src=x onerror="alert(2)">'
 #: Number of colours on a canvas.
@@ -226,6 +226,8 @@ def test_what_if(view: Watched) -> None:
     page.get_by_role("combobox", name="Change").select_option("Drain")
     page.get_by_role("textbox", name="node").fill(node)
     page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("textbox", name="node")).to_have_value("")
+    expect(page.get_by_role("combobox", name="Change")).to_have_value("Drain")
     page.get_by_role("button", name="Plan with 1 change").click()
     outcome = page.get_by_label("Outcome")
     expect(outcome.get_by_role("row", name="Waiting pods")).to_be_visible()

@@ -217,7 +217,7 @@ def test_the_accounts_are_documented(helm: Helm) -> None:
     rows = dict(re.findall(r"^\| `(thalweg[a-z-]*)` \| (.*) \|$", page, re.MULTILINE))
     accounts, with_secrets = set[str](), set[str]()
     for mode in MODES:
-        objects = helm.template({"mode": mode})
+        objects = helm.template({"mode": mode, "view.enabled": True})
         accounts |= {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
         roles = {(each["kind"], each["metadata"]["name"]): each for each in objects if each["kind"].endswith("Role")}
         for binding in (each for each in objects if each["kind"].endswith("RoleBinding")):

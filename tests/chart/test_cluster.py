@@ -309,7 +309,7 @@ async def test_after_kubectl_apply(release: Release, plane: tuple[ControlPlane, 
                     await api.apply(each)
     with pytest.raises(HelmError, match="exists and cannot be imported into the current release: invalid ownership"):
         await release("install", "thalweg", CHART, mode="Extender")
-    await release("install", "thalweg", CHART, "--take-ownership", mode="Extender")
+    await release("install", "thalweg", CHART, "--take-ownership", mode="Extender", **{"view.enabled": True})
     # What lies in another namespace than the release is not the chart's.
     for each in yaml.safe_load_all((CHART / "files" / "rights" / "lease.yaml").read_text()):
         await api.delete(object_path(each))

@@ -163,6 +163,8 @@ def test_a_healthy_cluster_is_ok() -> None:
     assert {each.check for each in judge(HEALTHY)} == set(re.findall(r"^\| `([a-z-]+)` \|", pages, re.MULTILINE))
 
 
+_ACCOUNT = NamespacedName("thalweg-system", "thalweg")
+OF_THE_VIEW = tuple(right for right in wanted_rights(_ACCOUNT, _ACCOUNT) if right.file == "view")
 CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"server_version": "v1.29.9"}, "api-server", Verdict.FAIL, "needs 1.30 or newer"),
     ({"server_version": "v1.99.0"}, "api-server", Verdict.WARN, "tested up to"),
@@ -184,6 +186,8 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ),
     ({"denied": (Right("base", "list", "", "pods"),)}, "rights", Verdict.FAIL, "system:serviceaccount:thalweg-system:"),
     ({"denied": NOT_READ}, "rights", Verdict.SKIP, "403"),
+    ({"denied": OF_THE_VIEW}, "rights", Verdict.OK, "has the rights"),  # the view is off
+    ({"denied": OF_THE_VIEW[1:]}, "rights", Verdict.WARN, "rights/view.yaml"),
     (
         {"confinement": (None, None)},
         "confinement",

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.browser import require_page
 from support.image import Image, blob, build_image, run_build
 from support.repository import ROOT
 
@@ -85,6 +86,14 @@ def test_what_is_in_it(image: Image) -> None:
     assert not programs & {"pip", "pip3", "gcc", "cc", "make", "go", "git", "curl", "wget"}
     assert not any(path.startswith(("/usr/include/", "/var/lib/apt/lists/d", "/build/")) for path in found)
     assert not any("/site-packages/pip/" in path or "/dist-packages/pip/" in path for path in found)
+
+
+def test_the_page_is_in_it(image: Image) -> None:
+    """The modules from npm too, wherever npm can be reached."""
+    require_page()
+    found = paths(image)
+    for name in ("main.js", "vendor/preact.js", "vendor/licences/preact.txt"):
+        assert any(path.endswith(f"/site-packages/thalweg_view/page/{name}") for path in found), name
 
 
 def test_how_it_runs(image: Image) -> None:

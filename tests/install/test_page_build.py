@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -62,3 +63,11 @@ def test_the_wheel_has_the_page_with_its_licences(tmp_path: Path) -> None:
 def test_the_lock_names_no_host(name: str) -> None:
     """Any registry serves: versions and checksums say what is meant."""
     assert "://" not in (ROOT / "view" / name).read_text()
+
+
+def test_the_page_names_every_module_at_once() -> None:
+    """The browser need not read one module to know of the next: the first picture comes sooner."""
+    require_page()
+    page = ROOT / "view" / "thalweg_view" / "page"
+    modules = {str(path.relative_to(page)) for path in page.rglob("*.js")} - {"main.js"}
+    assert set(re.findall(r'rel="modulepreload" href="(.*?)"', (page / "index.html").read_text())) == modules

@@ -12,7 +12,7 @@ from support import virtual_time
 from support.driven_ledger import DrivenLedger
 from support.fake_api import Answer, answering, hang_up, serving
 from support.leases import DirectLeaseClient, LeaseStore
-from thalweg_operator import app
+from thalweg_operator import app, draining
 from thalweg_operator.api import write_queue
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient
@@ -178,7 +178,7 @@ async def test_a_binding_that_kube_scheduler_gave_up(tmp_path: Path) -> None:
 @pytest.fixture
 async def leader(monkeypatch: pytest.MonkeyPatch) -> app.Operator:
     """One that holds the lease, and has nothing to write."""
-    monkeypatch.setattr(app, "_PASSING_SECONDS", 0.05)
+    monkeypatch.setattr(draining, "_PASSING_SECONDS", 0.05)
     monkeypatch.setattr(app, "_DRAIN_SECONDS", 0.5)
     client, fence = cast("ApiClient", DirectLeaseClient(LeaseStore())), Fence()
     settings = Settings()

@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
@@ -222,7 +221,7 @@ async def test_a_request_that_takes_too_long_shows_no_restart(
     case: tuple[Case, ConditionWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A webhook that hangs, and then refuses: that is final."""
-    monkeypatch.setattr("thalweg_operator.api.client._TIMEOUT", aiohttp.ClientTimeout(total=0.1))
+    monkeypatch.setattr("thalweg_operator.api.client._SECONDS", 0.1)
     made, told = case
 
     async def hangs(_request: web.Request) -> web.Response:

@@ -70,7 +70,7 @@ class DirectLeaseClient:
     """
 
     def __init__(self, store: LeaseStore, fault: Callable[[], str] = lambda: "") -> None:
-        self._store, self._fault, self.outages = store, fault, Outages()
+        self._store, self._fault, self.outages, self.server = store, fault, Outages(), ""
         self.nonsense: list[bytes] = []
 
     async def request(self, method: str, path: str, *, body: bytes | None = None, **_: Any) -> bytes:

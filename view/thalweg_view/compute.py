@@ -45,10 +45,10 @@ _plans = msgspec.msgpack.Decoder(RoundPlan)
 _json = msgspec.json.Encoder()
 #: Answers that are kept: a page asks the same again with each of its readers.
 _ANSWERS: Final = 64
-#: HTTP status of an answer for which memory was missing.
-_OUT_OF_MEMORY: Final = 503
 #: The part of an answer's time after which it looks for no further fixes: the plan that is being made must end, too.
 _PATIENCE: Final = 1 / 3
+#: HTTP status of an answer for which memory was missing.
+_OUT_OF_MEMORY: Final = 503
 
 
 def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:

@@ -11,6 +11,8 @@ from thalweg.option_types import NamespacedName
 
 #: Files of rights without which no operator works; the others belong to features.
 REQUIRED = ("base", "lease")
+#: Files of features that are off by default: an account that has none of such a file's rights does without the feature.
+OFF_BY_DEFAULT = ("view",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from flowcore.api.policies import VERSION
-from thalweg.doctor.access import REQUIRED, user_of
+from thalweg.doctor.access import OFF_BY_DEFAULT, REQUIRED, user_of, wanted_rights
 from thalweg.doctor.facts import Facts, NotRead
 from thalweg.doctor.findings import Finding, Verdict
 
@@ -161,6 +161,10 @@ def rights(facts: Facts) -> Iterator[Finding]:
     files: dict[str, list[str]] = defaultdict(list)
     for right in denied:
         files[right.file].append(str(right))
+    wanted = Counter(right.file for right in wanted_rights(facts.service_account, facts.service_account))
+    for file in OFF_BY_DEFAULT:
+        if len(files.get(file, ())) == wanted[file]:
+            files.pop(file, None)
     for file, lacking in files.items():
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         required = file in REQUIRED

@@ -119,13 +119,13 @@ class ApiClient:
         content_type: str = JSON,
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-        seconds: float = _SECONDS,
+        seconds: float | None = None,
     ) -> bytes:
         """The body of a successful answer.
 
         Args:
             headers: beside those of the login and of the body.
-            seconds: longest wait for the answer.
+            seconds: longest wait for the answer; None: the usual one.
 
         Raises:
             Refused: the server answered with an error.
@@ -135,12 +135,13 @@ class ApiClient:
         sent = {**(headers or {}), **await self._headers()}
         if body is not None:
             sent["Content-Type"] = content_type
-        timeout, session = aiohttp.ClientTimeout(total=seconds), self._session
+        longest = _SECONDS if seconds is None else seconds
+        timeout, session = aiohttp.ClientTimeout(total=longest), self._session
         fence = self._fence if method != "GET" else None
         if fence is not None:
             session = self._write_session
             # The total includes waiting for a connection and aiohttp's own retry, so no write outlives the lease.
-            timeout = aiohttp.ClientTimeout(total=min(seconds, fence.seconds()))
+            timeout = aiohttp.ClientTimeout(total=min(longest, fence.seconds()))
         try:
             async with session.request(
                 method,

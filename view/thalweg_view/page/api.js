@@ -83,6 +83,9 @@ export async function post(path, body, signal = undefined) {
   return response.json();
 }
 
+/** Milliseconds without a sign of life after which a stream is taken for lost; the view gives one every 15 s. */
+const SILENCE = 45000;
+
 // Server-sent events by fetch: EventSource sends no headers. Returns what ends the stream.
 export function listen(onEvent, onState) {
   const abort = new AbortController();
@@ -97,8 +100,9 @@ export function listen(onEvent, onState) {
         onState("lost");
       } catch (error) {
         if (abort.signal.aborted) return;
-        onState(error.status === 401 || error.status === 403 ? "refused" : "lost");
-        if (error.status === 401 || error.status === 403) return;
+        const refused = error.status === 401 || error.status === 403;
+        onState(refused ? "refused" : "lost", error);
+        if (refused) return;
       }
       await new Promise((resolve) => setTimeout(resolve, pause));
       pause = Math.min(pause * 2, 15000);
@@ -112,7 +116,8 @@ async function read(reader, onEvent) {
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const silent = setTimeout(() => reader.cancel(), SILENCE);
+    const { done, value } = await reader.read().finally(() => clearTimeout(silent));
     if (done) return;
     const blocks = (rest + decoder.decode(value, { stream: true })).split(/\r?\n\r?\n/);
     rest = blocks.pop();

@@ -3,14 +3,15 @@ import { createContext } from "./vendor/preact.js";
 import { useContext, useEffect, useRef, useState } from "./vendor/preact-hooks.js";
 import { get } from "./api.js";
 
-/** {overview, round, generation, now, refused(error)}: `round` is 0 while the newest round is shown. */
+/** {overview, rounds, round, setRound(round), generation, revision, now, refused(error)}: `round` is 0 while the newest
+ *  round is shown; an answer is good for one `revision`. */
 export const Shown = createContext(null);
 
 export const useShown = () => useContext(Shown);
 
 /** {data, error, loading} of a GET. `parameters` are compared by value. */
 export function useData(path, parameters = {}) {
-  const { round, generation, refused } = useShown();
+  const { round, revision, refused } = useShown();
   const [state, setState] = useState({ data: null, error: null, loading: true });
   const asked = JSON.stringify([path, parameters, round]);
   const last = useRef("");
@@ -27,6 +28,6 @@ export function useData(path, parameters = {}) {
       },
     );
     return () => abort.abort();
-  }, [asked, round ? 0 : generation]);
+  }, [asked, revision]);
   return state;
 }

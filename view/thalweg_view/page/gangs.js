@@ -2,15 +2,20 @@
 import { useData } from "./data.js";
 import { count, plural } from "./format.js";
 import { html } from "./html.js";
-import { Bar, Empty, PodLink, Problem } from "./parts.js";
+import { Bar, Empty, PodLink, Problem, useSome } from "./parts.js";
+
+/** Gangs that are drawn; a name finds the others. */
+const SOME = 300;
 
 export function Gangs() {
   const { data, error, loading } = useData("gangs");
+  const [gangs, field] = useSome(data?.gangs ?? [], "gang", SOME);
   const waiting = data?.gangs.filter((each) => each.waiting > each.planned).length ?? 0;
   return html`
     <div class="tools">
       <h1>Gangs</h1>
       ${data ? html`<p class="quiet" role="status">${plural(data.gangs.length, "gang")}, ${waiting} waiting</p>` : null}
+      ${field}
     </div>
     <${Problem} error=${error} loading=${loading} data=${data} />
     ${data && !data.gangs.length ? html`<${Empty}>There are no gangs.<//>` : null}
@@ -21,7 +26,7 @@ export function Gangs() {
             <th>Gang</th><th class="number">Running</th><th class="number">Planned</th><th class="number">Waiting</th>
             <th class="number">Needs</th><th>Pods with a node</th><th>Reason</th>
           </tr></thead>
-          <tbody>${data.gangs.map((each) => html`<${Gang} key=${each.gang} gang=${each} />`)}</tbody>
+          <tbody>${gangs.map((each) => html`<${Gang} key=${each.gang} gang=${each} />`)}</tbody>
         </table>
       </div>` : null}`;
 }

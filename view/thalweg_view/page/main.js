@@ -26,6 +26,9 @@ const VIEWS = [
   ["rounds", "Rounds", Rounds],
   ["what-if", "What if", WhatIf],
 ];
+/** What goes over by itself, such as no connection or a full queue, is asked again after this many milliseconds. */
+const PASSING = [0, 429, 502, 503, 504];
+const PAUSE = 5000;
 /** Rounds may come several times a second; people read no faster than this, in milliseconds. */
 const REDRAW = 1000;
 
@@ -39,9 +42,17 @@ function App() {
   const [round, setRound] = useState(0);
   const [generation, setGeneration] = useState(0);
   const [session, setSession] = useState(0);
+  const [attempt, setAttempt] = useState(0);
 
+  const pause = useRef(0);
   const refused = useCallback((error) => {
-    if (error instanceof Refused && error.status === 401) setAsking(hasToken() ? error.message : "");
+    if (!(error instanceof Refused)) return;
+    if (error.status === 401) setAsking(hasToken() ? error.message : "");
+    if (!PASSING.includes(error.status) || pause.current) return;
+    pause.current = setTimeout(() => {
+      pause.current = 0;
+      setAttempt((before) => before + 1);
+    }, PAUSE);
   }, []);
 
   const load = useCallback(async () => {
@@ -59,7 +70,7 @@ function App() {
 
   useEffect(() => {
     load();
-  }, [load, session, generation]);
+  }, [load, session, generation, attempt]);
 
   // Updates are taken together: at most one redraw for each REDRAW.
   const timer = useRef(0);
@@ -74,8 +85,9 @@ function App() {
       }, REDRAW);
     };
     let lost = false;
-    const stop = listen(changed, (state) => {
+    const stop = listen(changed, (state, error) => {
       setStream(state);
+      if (error?.status === 401) refused(error); // the token ended while the page was open
       if (state === "live" && lost) changed();
       lost = state !== "live";
     });
@@ -84,14 +96,7 @@ function App() {
       clearTimeout(timer.current);
       timer.current = 0;
     };
-  }, [live, session]);
-
-  // Without a stream, and while a standby or a restart answers, it is asked again.
-  useEffect(() => {
-    if (!problem || asking !== null) return undefined;
-    const again = setTimeout(load, 5000);
-    return () => clearTimeout(again);
-  }, [problem, asking, load, generation]);
+  }, [live, session, refused]);
 
   const enter = (value) => {
     setToken(value);
@@ -103,8 +108,9 @@ function App() {
   const isLive = overview?.source === "live";
   const now = isLive && !round ? Date.now() / 1000 : timeOf(rounds, round) || overview?.round?.time || Date.now() / 1000;
   const shown = useMemo(
-    () => ({ round, setRound, generation, overview, rounds, now, refused, isLive }),
-    [round, generation, overview, rounds, refused],
+    // A chosen round does not change: it is asked for again only where there was no answer.
+    () => ({ round, setRound, generation, revision: round ? attempt : attempt + generation, overview, rounds, now, refused }),
+    [round, generation, attempt, overview, rounds, refused],
   );
 
   if (asking !== null) return html`<${TokenForm} problem=${asking} enter=${enter} />`;
@@ -116,6 +122,7 @@ function App() {
       <${Header} name=${name} overview=${overview} stream=${stream} />
       ${problem ? html`<p class="problem banner" role="alert">${problem}</p>` : null}
       ${overview ? html`<${Summary} /><${Strip} />` : null}
+      ${overview || problem ? null : html`<p class="quiet first" role="status">Waiting for the first answer of the view…</p>`}
       <main id="main" tabindex="-1" class=${`view view-${name}`}>
         <${View} key=${name === "pod" ? parts.join("/") : name} parts=${parts} query=${route.query} />
       </main>
@@ -138,11 +145,13 @@ const STREAMS = { live: "live", lost: "connection lost, trying again", refused: 
 
 function Source({ overview, stream }) {
   const kind = { live: "operator", dump: "dump", record: "recorded rounds" }[overview.source] ?? overview.source;
-  const state = overview.source === "live" ? STREAMS[stream] ?? "connecting" : "";
+  const live = overview.source === "live";
+  // A dump does not change: there is nothing to tell but that nobody answers any more.
+  const state = live ? STREAMS[stream] ?? "connecting" : stream === "lost" ? STREAMS.lost : "";
   return html`
     <p class="source" role="status">
-      <span class=${`dot ${overview.source === "live" ? stream : ""}`} aria-hidden="true"></span>
-      ${kind} <b title=${overview.name}>${overview.source === "live" ? overview.name : overview.name.split("/").at(-1)}</b> ${state ? html`<span class="quiet">${state}</span>` : null}
+      <span class=${`dot ${live || stream === "lost" ? stream : ""}`} aria-hidden="true"></span>
+      ${kind} <b title=${overview.name}>${live ? overview.name : overview.name.split("/").at(-1)}</b> ${state ? html`<span class="quiet">${state}</span>` : null}
     </p>`;
 }
 

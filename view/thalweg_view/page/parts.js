@@ -10,6 +10,9 @@ export function Problem({ error, loading, data }) {
   return null;
 }
 
+/** Why questions about a plan have no answer where records are shown. */
+export const RECORD = "Recorded rounds cannot be planned again. Ask a dump (thalweg view -f) or a running operator.";
+
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 
 /** A select; `choices` are pairs of a value and its title. */
@@ -29,6 +32,18 @@ export const PodLink = ({ pod }) => {
 export function splitKey(key) {
   const slash = key.indexOf("/");
   return slash < 0 ? [key, ""] : [key.slice(0, slash), key.slice(slash + 1)];
+}
+
+/** At most `most` of the entries whose name has the text that is looked for, and how many there are of those. */
+export function useSome(entries, name, most) {
+  const [text, setText] = useState("");
+  const wanted = text.trim().toLowerCase();
+  const found = wanted ? entries.filter((each) => each[name].toLowerCase().includes(wanted)) : entries;
+  const field = entries.length <= 20 ? null : html`
+    <label>Find <input type="search" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
+    ${found.length < entries.length || found.length > most ? html`
+      <p class="quiet" role="status">${Math.min(most, found.length)} of ${entries.length} shown</p>` : null}`;
+  return [found.slice(0, most), field];
 }
 
 /** A bar from 0 to 1 with an optional tick; the text beside it says the same. */

@@ -37,12 +37,13 @@ export function Pending({ query: asked }) {
     </div>
     <${Problem} error=${list.error} loading=${list.total === null} data=${list.total} />
     ${list.total === 0 ? html`<${Empty}>${query ? "No waiting pod matches." : "No pod waits."}<//>` : null}
+    ${list.total ? html`<p class="on-paper">Of ${plural(list.total, "pod")} only those in sight are printed.</p>` : null}
     ${list.total ? html`<${Table} list=${list} sort=${sort} setSort=${setSort} />` : null}`;
 }
 
 // Pieces of the list by their number; a new round makes them stale, and what is in sight is asked for again.
 function useList(query, sort) {
-  const { round, generation, refused } = useShown();
+  const { round, revision, refused } = useShown();
   const [state, setState] = useState({ total: null, codes: {}, error: null });
   const pieces = useRef(new Map());
   const key = JSON.stringify([query, sort, round]);
@@ -75,7 +76,7 @@ function useList(query, sort) {
     const again = [...wanted.current].slice(-3);
     wanted.current = new Set();
     again.forEach(load);
-  }, [key, round ? 0 : generation]);
+  }, [key, revision]);
   const item = (index) => pieces.current.get(Math.floor(index / PIECE))?.[index % PIECE];
   const want = (from, to) => {
     for (let piece = Math.floor(from / PIECE); piece <= Math.floor(to / PIECE); piece += 1) {

@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { useData, useShown } from "./data.js";
 import { age, count } from "./format.js";
 import { html } from "./html.js";
-import { PodLink, Problem } from "./parts.js";
+import { PodLink, Problem, RECORD } from "./parts.js";
 import { link } from "./route.js";
 import { tryChanges } from "./what-if.js";
 
@@ -20,7 +20,7 @@ export function Pod({ parts }) {
     ${data ? html`
       <div class="pod-page">
         <${Facts} pod=${data} />
-        ${data.state === "Waiting" ? html`<${Why} pod=${data.pod} />` : html`<${Placed} pod=${data} />`}
+        ${data.state === "Waiting" ? html`<${Waiting} pod=${data} />` : html`<${Placed} pod=${data} />`}
       </div>` : null}`;
 }
 
@@ -59,8 +59,23 @@ function Placed({ pod }) {
     </section>`;
 }
 
+/** A round that was has its reasons only; the state that would be planned for an answer is the newest one. */
+function Waiting({ pod }) {
+  const { overview, round } = useShown();
+  if (!overview) return null;
+  const record = overview.source === "record";
+  if (!record && !round) return html`<${Why} pod=${pod.pod} />`;
+  return html`
+    <section class="card why" aria-label="Why it waits">
+      <h2>Why it waits</h2>
+      <p class="headline"><b class="code">${pod.code}</b> ${pod.reason}</p>
+      <p class="quiet">${record ? RECORD : "This is the reason of the chosen round. Fixes are looked for in the newest."}</p>
+    </section>`;
+}
+
 function Why({ pod }) {
   const { generation, refused } = useShown();
+  const [turn, setTurn] = useState(0);
   const [state, setState] = useState({ answer: null, error: null, loading: true });
   // A round may know a pod before the state does: then it is asked again with the next state.
   const again = state.error?.status === 404 ? generation : 0;
@@ -74,19 +89,25 @@ function Why({ pod }) {
         setState({ answer: await post("why", { target: pod }, abort.signal), error: null, loading: false });
       } catch (error) {
         if (error.name === "AbortError") return;
-        refused(error);
+        if (error.status === 401) refused(error);
         setState((before) => ({ ...before, error, loading: false }));
       }
     };
     ask();
     return () => abort.abort();
-  }, [pod, again]);
+  }, [pod, again, turn]);
   const { answer, error, loading } = state;
+  const askAgain = () => {
+    setState({ answer, error: null, loading: true });
+    setTurn(turn + 1);
+  };
   return html`
     <section class="card why" aria-label="Why it waits" aria-busy=${loading}>
       <h2>Why it waits</h2>
       ${loading ? html`<p class="quiet" role="status">${answer ? "Looking for fixes…" : "Looking for the reason…"}</p>` : null}
-      ${error ? html`<p class="problem" role="alert">${error.message}</p>` : null}
+      ${error ? html`
+        <p class="problem" role="alert">${error.message}</p>
+        <button type="button" onClick=${askAgain}>Ask again</button>` : null}
       ${answer ? html`
         <p class="headline"><b class="code">${answer.kind}</b> ${answer.text}</p>
         ${answer.evidence?.length ? html`<ul class="plain">${answer.evidence.map((each) => html`<li>${each}</li>`)}</ul>` : null}
@@ -103,10 +124,8 @@ function Fixes({ fixes }) {
       ${fixes.map((fix) => html`
         <li>
           <p>${fix.text}</p>
-          <p class="quiet">
-            ${fix.loses.length ? html`Loses: <${Keys} keys=${fix.loses} />` : "Nobody loses."}
-            ${fix.places.length > 1 ? html` Places ${count(fix.places.length)} pods.` : null}
-          </p>
+          ${fix.loses.length ? html`<p class="quiet">Loses: <${Keys} keys=${fix.loses} /></p>` : null}
+          ${fix.places.length > 1 ? html`<p class="quiet">Places ${count(fix.places.length)} pods.</p>` : null}
           <button type="button" onClick=${() => tryChanges(fix.change)}>Ask what if</button>
         </li>`)}
     </ol>`;

@@ -2,21 +2,26 @@
 import { useData } from "./data.js";
 import { compact, count, percent, plural } from "./format.js";
 import { html } from "./html.js";
-import { Bar, Empty, Problem } from "./parts.js";
+import { Bar, Empty, Problem, useSome } from "./parts.js";
+
+/** Policies, and queues, that are drawn; a name finds the others. */
+const SOME = 300;
 
 export function Policies() {
   const policies = useData("policies");
   const queues = useData("queues");
+  const [somePolicies, policyField] = useSome(policies.data?.policies ?? [], "name", SOME);
+  const [someQueues, queueField] = useSome(queues.data?.queues ?? [], "name", SOME);
   return html`
-    <div class="tools"><h1>Policies</h1></div>
+    <div class="tools"><h1>Policies</h1>${policyField}</div>
     <${Problem} ...${policies} />
     ${policies.data && !policies.data.policies.length ? html`<${Empty}>No policy governs a pod of this round.<//>` : null}
     ${policies.data?.policies.length ? html`
-      <div class="cards">${policies.data.policies.map((each) => html`<${Policy} key=${each.name} policy=${each} />`)}</div>` : null}
-    <div class="tools"><h1>Queues and shares</h1></div>
+      <div class="cards">${somePolicies.map((each) => html`<${Policy} key=${each.name} policy=${each} />`)}</div>` : null}
+    <div class="tools"><h1>Queues and shares</h1>${queueField}</div>
     <${Problem} ...${queues} />
     ${queues.data && !queues.data.queues.length ? html`<${Empty}>There are no queues: all pods share the cluster by priority and age.<//>` : null}
-    ${queues.data?.queues.length ? html`<${Queues} queues=${queues.data.queues} />` : null}`;
+    ${queues.data?.queues.length ? html`<${Queues} all=${queues.data.queues} queues=${someQueues} />` : null}`;
 }
 
 function Policy({ policy }) {
@@ -37,9 +42,9 @@ function Policy({ policy }) {
     </section>`;
 }
 
-function Queues({ queues }) {
+function Queues({ all, queues }) {
   const depths = new Map();
-  for (const each of queues) depths.set(each.name, each.parent ? (depths.get(each.parent) ?? 0) + 1 : 0);
+  for (const each of all) depths.set(each.name, each.parent ? (depths.get(each.parent) ?? 0) + 1 : 0);
   return html`
     <div class="scroll">
       <table class="wide">

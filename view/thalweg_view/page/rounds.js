@@ -12,7 +12,8 @@ const HEIGHT = 190;
 
 export function Rounds() {
   const { rounds } = useShown();
-  if (!rounds?.number.length) return html`<div class="tools"><h1>Rounds</h1></div><${Empty}>There was no round yet.<//>`;
+  if (!rounds) return html`<div class="tools"><h1>Rounds</h1></div>`;
+  if (!rounds.number.length) return html`<div class="tools"><h1>Rounds</h1></div><${Empty}>There was no round yet.<//>`;
   const stepped = { paths: uPlot.paths.stepped({ align: 1 }) };
   return html`
     <div class="tools"><h1>Rounds</h1><p class="quiet">A click chooses the round that all views show.</p></div>

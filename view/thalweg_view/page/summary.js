@@ -1,5 +1,5 @@
 // The cluster and the round in one line of figures.
-import { useShown } from "./data.js";
+import { useData, useShown } from "./data.js";
 import { compact, count, duration, percent } from "./format.js";
 import { html } from "./html.js";
 
@@ -10,7 +10,19 @@ const Figure = ({ name, value, note, title }) => html`
   </div>`;
 
 export function Summary() {
-  const { overview, rounds, round } = useShown();
+  const { overview, round } = useShown();
+  return round ? html`<${OfRound} />` : html`<${Figures} overview=${overview} />`;
+}
+
+/** Recorded rounds have nodes of their own. */
+function OfRound() {
+  const { overview } = useShown();
+  const { data } = useData("overview");
+  return html`<${Figures} overview=${data ?? overview} />`;
+}
+
+function Figures({ overview }) {
+  const { rounds, round } = useShown();
   const row = rowOf(rounds, round) ?? overview.round;
   return html`
     <dl class="summary" aria-label="Cluster and round">

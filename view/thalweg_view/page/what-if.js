@@ -5,7 +5,7 @@ import { CHANGES, describe } from "./changes.js";
 import { useShown } from "./data.js";
 import { compact, count, percent, plural } from "./format.js";
 import { html } from "./html.js";
-import { Bar, Choice, Empty, PodLink } from "./parts.js";
+import { Bar, Choice, Empty, PodLink, RECORD } from "./parts.js";
 import { link } from "./route.js";
 
 /** Names of one list that are shown. */
@@ -19,7 +19,7 @@ export function tryChanges(changes) {
 }
 
 export function WhatIf() {
-  const { refused } = useShown();
+  const { refused, overview } = useShown();
   const [changes, setChanges] = useState(kept);
   const [state, setState] = useState({ answer: null, error: null, loading: false });
   const abort = useRef(null);
@@ -44,6 +44,7 @@ export function WhatIf() {
     if (changes.length) run();
     return () => abort.current?.abort();
   }, []);
+  if (overview?.source === "record") return html`<div class="tools"><h1>What if</h1></div><${Empty}>${RECORD}<//>`;
   return html`
     <div class="tools"><h1>What if</h1><p class="quiet">Two plans are made, without and with the changes. The cluster stays as it is.</p></div>
     <div class="what-if">
@@ -69,6 +70,7 @@ export function WhatIf() {
 function ChangeForm({ add }) {
   const [kind, setKind] = useState("Drain");
   const [problem, setProblem] = useState("");
+  const [added, setAdded] = useState(0);
   const { fields } = CHANGES.find((each) => each.kind === kind);
   const submit = (event) => {
     event.preventDefault();
@@ -83,7 +85,7 @@ function ChangeForm({ add }) {
       });
       add({ kind, ...Object.fromEntries(values) });
       setProblem("");
-      event.target.reset();
+      setAdded(added + 1);
     } catch (error) {
       setProblem(error.message);
     }
@@ -92,7 +94,7 @@ function ChangeForm({ add }) {
     <form class="change-form" onSubmit=${submit}>
       <${Choice} title="Change" value=${kind} choices=${CHANGES.map((each) => [each.kind, each.title])} choose=${setKind} />
       ${fields.map(([name, title, initial = "", convert]) => html`
-        <label key=${`${kind} ${name}`}>${title}
+        <label key=${`${kind} ${name} ${added}`}>${title}
           ${convert === JSON.parse
             ? html`<textarea name=${name} rows="6" spellcheck="false"></textarea>`
             : html`<input name=${name} defaultValue=${initial} autocomplete="off" spellcheck="false" inputmode=${convert === Number ? "numeric" : undefined} />`}

@@ -1,0 +1,175 @@
+"""The page on what is not a usual dump: recorded rounds, a cluster of nothing, strange names, a view that was away."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+from playwright.sync_api import BrowserContext, Error, Page, expect
+from support.browser import PATIENCE, viewing, watched
+from support.cli import node, pod
+from support.model import node as model_node
+from support.model import pod as model_pod
+from support.model import snapshot
+from support.operator import free_address
+from support.recorded_rounds import request_of
+from thalweg_operator.planning.record import RecordWriter
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
+
+from flowcore.cluster.snapshot import Snapshot
+
+expect.set_options(timeout=PATIENCE)
+#: From right to left, with a mark that turns the direction of what follows; a picture; as long as a name may be.
+STRANGE = ("מטען\u202eabc", "pod-🚢", "n" * 253, '"><svg onload=alert(1)>')
+POLICIES = 2000
+
+
+def dump(folder: Path, *objects: dict) -> Path:
+    path = folder / "now.json"
+    path.write_text(json.dumps({"kind": "List", "items": list(objects)}))
+    return path
+
+
+def record(folder: Path, *crowds: Snapshot) -> None:
+    """A round for each crowd, as different runs of a planner would have recorded them."""
+    writer = RecordWriter(folder)
+    for number, crowd in enumerate(crowds, 1):
+        request = request_of(crowd)
+        reply = run_request(Replica(), request)
+        writer.write(msgspec.structs.replace(request, number=number), msgspec.structs.replace(reply, number=number))
+
+
+def figure(page: Page, name: str) -> str:
+    return f".figure:has(dt:text-is('{name}')) dd"
+
+
+def test_recorded_rounds_are_stepped_through(context: BrowserContext, tmp_path: Path) -> None:
+    """Buttons, keys and a click go from round to round, and each view shows the nodes and pods of that round."""
+    nodes = [model_node(f"n{index}", 4000) for index in range(3)]
+    large = model_pod("large", 9000)
+    record(tmp_path, *(snapshot(nodes[:count], [model_pod("fits", 1000), large]) for count in (1, 2)), snapshot(
+        [*nodes, model_node("wide", 16000)], [large]
+    ))  # fmt: skip
+    with viewing("--record", tmp_path) as address:
+        view = watched(context, address)
+        page = view.open("Nodes")
+        shown = page.locator(figure(page, "Nodes"))
+        expect(shown).to_have_text("4")
+        expect(page.get_by_label("Map of 4 nodes")).to_be_visible()
+        page.get_by_role("button", name="Earlier round").click()
+        expect(page.get_by_label("Map of 2 nodes")).to_be_visible()
+        expect(shown).to_have_text("2")
+        page.get_by_role("slider", name="Round").press("ArrowLeft")
+        expect(page.get_by_label("Map of 1 node.")).to_be_visible()
+        expect(page.get_by_role("button", name="Earlier round")).to_be_disabled()
+        page.get_by_role("link", name="Pending", exact=True).click()
+        page.get_by_role("link", name="default/large", exact=True).click()
+        why = page.get_by_label("Why it waits")
+        expect(why).to_contain_text("NodeResourcesFit")
+        expect(why).to_contain_text("cannot be planned again")
+        page.get_by_role("link", name="Rounds", exact=True).click()
+        page.get_by_role("button", name="2", exact=True).click()
+        expect(shown).to_have_text("2")
+        page.get_by_role("button", name="Newest").click()
+        expect(shown).to_have_text("4")
+        page.get_by_role("link", name="What if", exact=True).click()
+        expect(page.get_by_text("cannot be planned again")).to_be_visible()
+        expect(page.get_by_role("button", name="Add", exact=True)).to_have_count(0)
+    assert [each for each in view.complaints if "Failed to load" not in each] == []
+
+
+@pytest.mark.parametrize("running", [0, 1])
+def test_next_to_nothing(context: BrowserContext, tmp_path: Path, running: int) -> None:
+    """One node, with a pod or without, and nothing that waits: each view says so instead of drawing."""
+    pods = [pod("runs", nodeName="n0")][:running]
+    with viewing("-f", dump(tmp_path, node("n0"), *pods)) as address:
+        view = watched(context, address)
+        said = {
+            "Flow": "No pod was planned in this round.",
+            "Pending": "No pod waits.",
+            "Gangs": "There are no gangs.",
+            "Policies": "There are no queues",
+        }
+        for title, words in said.items():
+            expect(view.open(title).get_by_text(words)).to_be_visible()
+        expect(view.open("Nodes").get_by_label("Map of 1 node.")).to_be_visible()
+        assert view.unexpected() == []
+
+
+def test_strange_names_and_thousands_of_policies(context: BrowserContext, tmp_path: Path) -> None:
+    """Each name is text, stays inside the window and leads to its pod; of many policies a name finds the one."""
+    policies = [
+        {
+            "apiVersion": "scheduling.thalweg/v1alpha1",
+            "kind": "FlowSchedulingPolicy",
+            "metadata": {"name": f"policy-{index:04}"},
+            "spec": {"selects": {"podSelector": {"matchLabels": {"app": f"a{index}"}}}},
+        }
+        for index in range(POLICIES)
+    ]
+    waiting = [pod(name, "64") for name in STRANGE]
+    with viewing("-f", dump(tmp_path, node("n0"), *waiting, *policies)) as address:
+        view = watched(context, address)
+        for name in STRANGE:
+            page = view.open("Pending")
+            page.get_by_role("link", name=f"default/{name}", exact=True).click()
+            expect(page.get_by_role("heading", level=1)).to_have_text(f"default/{name}")
+            expect(page.get_by_label("Why it waits")).to_contain_text("Insufficient cpu")
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        page.set_viewport_size({"width": 400, "height": 700})
+        for title in ("Flow", "Nodes", "Pending", "Gangs", "Policies", "What if"):
+            view.open(title)
+            expect(page.get_by_role("heading", level=1).first).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), title
+        page = view.open("Policies")
+        expect(page.get_by_text(f"of {POLICIES + 1} shown")).to_be_visible()
+        assert page.locator(".card").count() < POLICIES
+        page.get_by_label("Find").fill("policy-1999")
+        expect(page.get_by_role("heading", name="policy-1999")).to_be_visible()
+        expect(page.locator(".card")).to_have_count(1)
+        assert view.unexpected() == []
+
+
+def test_a_view_that_ends_and_one_that_follows(context: BrowserContext, tmp_path: Path) -> None:
+    """The page keeps what it shows and says that nobody answers. The next view's token is another: the page asks."""
+    path, port = dump(tmp_path, node("n0"), pod("large", "64")), free_address().rpartition(":")[2]
+    with viewing("-f", path, "--port", port) as address:
+        view = watched(context, address)
+        page = view.open("Pending")
+        expect(page.get_by_role("link", name="default/large")).to_be_visible()
+    expect(page.get_by_text("connection lost")).to_be_visible()
+    expect(page.get_by_role("link", name="default/large")).to_be_visible()
+    with viewing("-f", path, "--port", port) as address:
+        # Nobody does anything: the page asks again by itself, and its token is no longer good.
+        expect(page.get_by_role("alert")).to_contain_text("token")
+        page.get_by_label("Bearer token").fill(address.partition("#token=")[2])
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("link", name="default/large")).to_be_visible()
+        expect(page.get_by_text("connection lost")).to_have_count(0)
+
+
+def test_the_page_says_that_it_waits(context: BrowserContext, tmp_path: Path) -> None:
+    """Before the first answer there are words, not an empty window, whichever view is open."""
+    with viewing("-f", dump(tmp_path, node("n0"))) as address:
+        view = watched(context, address)
+        held = []
+        view.page.route("**/api/v1/**", lambda route: held.append(route))  # noqa: PLW0108 - playwright wants a function of Python
+        for title in ("Rounds", "Gangs", "What if"):
+            page = view.open(title)
+            expect(page.get_by_text("Waiting for the first answer")).to_be_visible()
+            expect(page.get_by_text("There was no round yet")).to_have_count(0)
+        for each in held:
+            with suppress(Error):  # a request of a page that is gone
+                each.abort()
+
+
+def test_the_list_on_paper(context: BrowserContext, tmp_path: Path) -> None:
+    """A list of thousands of pods prints what is in sight, and says so."""
+    with viewing("-f", dump(tmp_path, node("n0"), *(pod(f"p{index}", "64") for index in range(1500)))) as address:
+        page = watched(context, address).open("Pending")
+        expect(page.get_by_role("row", name="default/p0")).to_be_visible()
+        page.emulate_media(media="print")
+        expect(page.get_by_text("Of 1,500 pods only those in sight are printed.")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollHeight") < 5000
