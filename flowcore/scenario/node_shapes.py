@@ -8,7 +8,7 @@ it holds. That is an estimate, made without the rules between pods; ``headroom``
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +52,7 @@ def offers(unplaced: Sequence[Unplaced], nodes: Iterable[Node], permanent: Itera
         permanent: running pods of DaemonSets and static pods, which a new node has too.
         now: seconds since the epoch.
     """
-    shapes = _shapes(list(nodes), {each.pod.pod_class for each in unplaced})
+    shapes = node_shapes(nodes, {key for each in {each.pod.pod_class for each in unplaced} for key in label_keys(each)})
     here: dict[str, list[Pod]] = defaultdict(list)
     for pod in permanent:
         here[pod.node_name].append(pod)
@@ -74,9 +74,13 @@ def offers(unplaced: Sequence[Unplaced], nodes: Iterable[Node], permanent: Itera
     return [found[at] for at in ranked if found[at].pods]
 
 
-def _shapes(nodes: Sequence[Node], waiting: Iterable[PodClass]) -> list[Node]:
-    """One node of each shape: alike in what it has, in taints, and in the labels that waiting pods ask about."""
-    asked = {key for each in waiting for key in _label_keys(each)} - {HOSTNAME}
+def node_shapes(nodes: Iterable[Node], asked: Collection[str]) -> list[Node]:
+    """One node of each shape: alike in what it has, in taints, and in labels that matter.
+
+    Args:
+        asked: keys of these labels; the host's name never counts.
+    """
+    asked = set(asked) - {HOSTNAME}
     found: dict[tuple[object, ...], Node] = {}
     for node in nodes:
         if not node.problem:
@@ -86,7 +90,8 @@ def _shapes(nodes: Sequence[Node], waiting: Iterable[PodClass]) -> list[Node]:
     return list(found.values())
 
 
-def _label_keys(pod_class: PodClass) -> Iterable[str]:
+def label_keys(pod_class: PodClass) -> Iterable[str]:
+    """Keys of the labels that pods ask of their nodes."""
     yield from (key for key, _ in pod_class.node_selector)
     for term in pod_class.required_affinity or ():
         yield from (each.key for each in term.expressions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.scenario import Scenario
@@ -12,11 +13,16 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
 
 
 class Redaction:
-    """Takes the names of objects that the asker may not read out of texts."""
+    """Takes the names of objects that the asker may not read out of texts.
 
-    def __init__(self, scenario: Scenario, context: AnswerContext) -> None:
+    Args:
+        beside: namespaces that texts may name beside those of the scenario.
+    """
+
+    def __init__(self, scenario: Scenario, context: AnswerContext, beside: Iterable[str] = ()) -> None:
         self._pods, self._nodes, self._context = scenario.cluster.pods, scenario.cluster.nodes, context
         known = {pod.namespace for pod in self._pods.values()} | scenario.cluster.namespaces.keys()
+        known.update(beside)
         self._hidden = {namespace for namespace in known if not context.sees(namespace)}
 
     def __call__(self, text: str) -> str:

@@ -12,7 +12,7 @@ from support.browser import PATIENCE, Watched, viewing
 from support.cli import pod
 
 expect.set_options(timeout=PATIENCE)
-NODES, WAITING = 1000, 1300
+NODES, WAITING = 1000, 4500
 #: Names that would be markup, if they were ever taken for it.
 HOSTILE = '<script>alert(1)<img src=x onerror="alert(2)">'
 #: Number of colours on a canvas.

@@ -186,7 +186,6 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ),
     ({"denied": (Right("base", "list", "", "pods"),)}, "rights", Verdict.FAIL, "system:serviceaccount:thalweg-system:"),
     ({"denied": NOT_READ}, "rights", Verdict.SKIP, "403"),
-    ({"denied": OF_THE_VIEW}, "rights", Verdict.OK, "has the rights"),  # the view is off
     ({"denied": OF_THE_VIEW[1:]}, "rights", Verdict.WARN, "rights/view.yaml"),
     (
         {"confinement": (None, None)},
@@ -320,6 +319,11 @@ def test_the_table_shows_everything(capsys: pytest.CaptureFixture[str], monkeypa
     shown = capsys.readouterr().out
     for words in ("one", "FAIL", "It [sic] fails.", "kubectl [x]", "two", "Fine.", "1 OK, 1 FAIL"):
         assert words in shown
+
+
+def test_an_account_without_the_rights_of_the_view_is_whole() -> None:
+    """The view is off by default."""
+    assert not any(each.check == "rights" for each in not_ok(replace(HEALTHY, denied=OF_THE_VIEW)))
 
 
 def test_rights_are_those_of_the_manifests() -> None:

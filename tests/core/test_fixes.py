@@ -303,6 +303,14 @@ def gang(name: str, size: int, cpu: int = 1000) -> list[Pod]:
     return [pod(f"{name}{at}", cpu, gang=ref) for at in range(size)]
 
 
+def test_labels_that_nobody_asks_about_make_no_shape() -> None:
+    """Each node has a label of its own, such as an instance's id; that of the large one is found among many."""
+    small = [node(f"a{at}", 500, labels=(("id", str(at)),)) for at in range(70)]
+    large = node("big", 8000, labels=(("id", "x"),))
+    found = fixes(scenario(*small, large, pod("r", 8000, on="big"), pod("w", 6000)))
+    assert [AddNodes(1, "big")] in changes(found)
+
+
 def test_a_gang_gets_as_few_nodes_as_suffice() -> None:
     """Six pods of a core need two nodes of four, one of which is there: one more suffices."""
     this = scenario(node("a"), *gang("g", 6))

@@ -26,7 +26,7 @@ from thalweg_view.pictures.pending import PendingQuery, answer_pending
 from thalweg_view.pictures.policies import answer_policies
 from thalweg_view.pictures.shapes import RoundQuery
 from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
-from thalweg_view.rounds import KEPT_ROWS, KEPT_WHOLE, RoundHistory, RoundPlan
+from thalweg_view.rounds import KEPT_ROWS, KEPT_WHOLE, RoundClass, RoundHistory, RoundPlan, RoundPod, RoundPolicy
 from thalweg_view.view_data import SourceInfo, ViewData
 
 from flowcore.model.errors import ModelError
@@ -219,6 +219,30 @@ def test_names_of_other_namespaces_are_not_shown(case: Case) -> None:
         with pytest.raises(UnknownName) as missing:
             answer_pod(data, PodQuery(each.namespace, "no-such-pod"), one)
         assert str(hidden.value).replace(each.name, "") == str(missing.value).replace("no-such-pod", "")
+
+
+def test_reasons_do_not_name_what_may_not_be_read() -> None:
+    """Why a pod waits may be others, which the round names: pods of the newest state, and pods that are gone."""
+    scenario = scenario_of([node("n1"), pod("waits", "64"), {**pod("known", "1"), "metadata": metadata("known")}])
+    data = ViewData(scenario, RoundHistory(), SourceInfo("dump", "now.json", "1"), 7)
+    pending = [RoundPod("default/waits", 0, 0, gangs=("default/gang",)), RoundPod("gone/other", 0, 0)]
+    reasons = ["room is held for PodGroup gone/gang and for secret/known", "it waits for gone/gang"]
+    plan = RoundPlan(
+        1, NOW, 0.1, 5, 5, "flow", 1, [RoundPolicy("p")], [RoundClass()], pending,
+        unplaced=[(0, 0), (1, 1)], reasons=reasons, codes=["Room", "Room"],
+    )  # fmt: skip
+    data.rounds.put(plan)
+    one = AnswerContext(NOW, sees=lambda namespace: namespace == "default")
+    for context, named in ((ALL, True), (one, False)):
+        reason = answer_pod(data, PodQuery("default", "waits"), context).reason
+        assert reason.startswith("room is held for PodGroup ")
+        text = msgspec.json.encode([reason, *answers(data, context)])
+        assert (b"gone/" in text) == (b"secret/" in text) == named
+
+
+def metadata(name: str) -> dict[str, str]:
+    """Of a pod in a namespace that not everybody may read."""
+    return {"name": name, "namespace": "secret", "uid": name}
 
 
 def test_a_cluster_without_nodes() -> None:

@@ -11,12 +11,15 @@ from flowcore.cluster.snapshot import NodeTable, Snapshot
 from flowcore.diagnosis.fixes.waiting_pods import Wanted
 from flowcore.filters import node_resources_fit, run_filters
 from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.nodes import Node
+from flowcore.model.volumes import REGION, ZONE
 from flowcore.scenario.change_nodes import as_new
 from flowcore.scenario.changes import AddNodes
+from flowcore.scenario.node_shapes import label_keys, node_shapes
 
-#: Most shapes of nodes that are judged, and most nodes that a fix adds.
-_MAX_SHAPES, MAX_NODES = 64, 64
+#: Most nodes that a fix adds.
+MAX_NODES = 64
+#: Rules about volumes and domains read these labels, whatever the pods ask for.
+_DOMAINS = (ZONE, REGION)
 
 
 def node_additions(wanted: Sequence[Wanted], snapshot: Snapshot) -> Iterator[AddNodes]:
@@ -24,7 +27,7 @@ def node_additions(wanted: Sequence[Wanted], snapshot: Snapshot) -> Iterator[Add
 
     Rules about pods elsewhere are not judged here, and what DaemonSets take on each node is not counted.
     """
-    shapes = _shapes(snapshot.table.nodes)
+    shapes = node_shapes(snapshot.table.nodes, {*_DOMAINS, *(key for pods in wanted for key in _label_keys(pods))})
     if not shapes:
         return
     table = NodeTable.of(as_new(node, f"{node.name}-new") for node in shapes)
@@ -44,17 +47,15 @@ def node_additions(wanted: Sequence[Wanted], snapshot: Snapshot) -> Iterator[Add
         yield AddNodes(int(nodes[at]), shapes[possible[at]].name)
 
 
-def _shapes(nodes: Sequence[Node]) -> list[Node]:
-    """A node of each shape: labels but for the host's name, taints and what it has."""
-    found: dict[tuple[object, ...], Node] = {}
-    for node in nodes:
-        if node.problem:
-            continue
-        labels = tuple(each for each in node.labels if each[0] != HOSTNAME)
-        found.setdefault((labels, node.taints, node.allocatable, node.features), node)
-        if len(found) >= _MAX_SHAPES:
-            break
-    return list(found.values())
+def _label_keys(pods: Wanted) -> Iterator[str]:
+    """Keys of the labels that the pods and their rules ask of nodes."""
+    yield from label_keys(pods.pod.pod_class)
+    rules = pods.signature.constraints
+    if rules is not None:
+        yield from (each.topology_key for each in (*rules.affinity, *rules.anti_affinity))
+        yield from (each.topology_key for each in rules.spread)
+        yield from (each.topology_key for each in rules.limits)
+        yield from (each.key for allowed in rules.allowed_nodes for each in allowed.nodes.requirements)
 
 
 def _keeps_alone(pods: Wanted) -> bool:

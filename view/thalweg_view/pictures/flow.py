@@ -13,6 +13,7 @@ from flowcore.model.errors import ModelError
 from flowcore.scenario.context import AnswerContext
 from thalweg_view.pictures.names import class_name
 from thalweg_view.pictures.node_list import domain_of, label_of, nodes_of
+from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.rounds import RoundPlan, RoundPod
 from thalweg_view.view_data import ViewData
@@ -218,7 +219,7 @@ def answer_flow(data: ViewData, query: FlowQuery, context: AnswerContext) -> Flo
         _groups(domains, pods_by_group, groups),
         _nodes(domains, pods_by_node, groups, targets),
         [FlowLink(start, end, each.pods, each.price) for (start, end), each in sums.items()],
-        _left(plan, names, sources, context),
+        _left(data, plan, names, sources, context),
     )
 
 
@@ -298,14 +299,15 @@ def _nodes(domains: dict[str, str], pods: Counter[str], groups: _Ids, targets: _
     return found
 
 
-def _left(plan: RoundPlan, names: list[str], sources: _Ids, context: AnswerContext) -> list[FlowLeft]:
+def _left(data: ViewData, plan: RoundPlan, names: list[str], sources: _Ids, context: AnswerContext) -> list[FlowLeft]:
     counts: Counter[tuple[str, str]] = Counter()
     told: dict[tuple[str, str], str] = {}
+    reasons = Reasons(data, plan, context)
     for place, reason in plan.unplaced:
         key = sources[names[place]], plan.codes[reason]
         counts[key] += 1
         if key not in told and context.may_name(plan.pending[place].key):
-            told[key] = plan.reasons[reason]
+            told[key] = reasons.text(plan.reasons[reason])
     return [
         FlowLeft(source, code, told.get((source, code), ""), pods)
         for (source, code), pods in sorted(counts.items(), key=lambda each: (-each[1], each[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
@@ -51,14 +52,15 @@ def answer_gangs(data: ViewData, query: RoundQuery, context: AnswerContext) -> G
         UnknownName: the round is not kept.
     """
     plan = data.rounds.find(query.round)
-    rows = _of_state(data, context)
+    reasons = Reasons(data, plan, context)
+    rows = _of_state(data, context, reasons)
     if plan is not None:
-        _add_round(rows, plan, context, counts=plan.nodes is not None)
+        _add_round(rows, plan, context, reasons, counts=plan.nodes is not None)
     ordered = sorted(rows.values(), key=lambda row: (row.waiting <= row.planned, row.gang))
     return GangsAnswer(data.generation, 0 if plan is None else plan.number, ordered)
 
 
-def _of_state(data: ViewData, context: AnswerContext) -> dict[str, GangRow]:
+def _of_state(data: ViewData, context: AnswerContext, texts: Reasons) -> dict[str, GangRow]:
     gangs, rows = data.scenario.cluster.gangs, dict[str, GangRow]()
     keys = {pod.gang.key for pod in data.scenario.cluster.pods.values() if pod.gang is not None}
     for key in sorted(keys.union(gangs.groups)):
@@ -66,12 +68,14 @@ def _of_state(data: ViewData, context: AnswerContext) -> dict[str, GangRow]:
             continue
         state, (waiting, bound) = gangs.state(key), gangs.members(key)
         row = GangRow(key.display_name, key.namespace, list(waiting)[:_SOME], state.spec.min_member)
-        row.running, row.waiting, row.reason = len(bound), len(waiting), state.unschedulable_reason
+        row.running, row.waiting, row.reason = len(bound), len(waiting), texts.text(state.unschedulable_reason)
         rows[row.gang] = row
     return rows
 
 
-def _add_round(rows: dict[str, GangRow], plan: RoundPlan, context: AnswerContext, *, counts: bool) -> None:
+def _add_round(
+    rows: dict[str, GangRow], plan: RoundPlan, context: AnswerContext, texts: Reasons, *, counts: bool
+) -> None:
     """Adds what the round says; ``counts``: it alone knows the pods."""
     placed, reasons = {place for place, *_ in plan.placements}, dict(plan.unplaced)
     for place, pod in enumerate(plan.pending):
@@ -86,4 +90,4 @@ def _add_round(rows: dict[str, GangRow], plan: RoundPlan, context: AnswerContext
                 row.pods += [pod.key] * (len(row.pods) < _SOME)
             row.planned += place in placed
             if place in reasons and not row.code:
-                row.code, row.reason = plan.codes[reasons[place]], plan.reasons[reasons[place]]
+                row.code, row.reason = plan.codes[reasons[place]], texts.text(plan.reasons[reasons[place]])

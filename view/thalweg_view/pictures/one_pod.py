@@ -7,6 +7,7 @@ import msgspec
 from flowcore.model.pods import Pod
 from flowcore.scenario import GovernedScenario
 from flowcore.scenario.context import AnswerContext, UnknownName
+from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.waiting import waiting_pods
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
@@ -78,9 +79,11 @@ def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAn
         _add_planned(answer, plan, place, context)
     if evicted is not None:
         answer.state, answer.node = "Running", evicted.node
-        answer.leaves, answer.leaves_to, answer.reason = evicted.kind.value, evicted.to, evicted.reason
+        answer.leaves, answer.leaves_to = evicted.kind.value, context.node(evicted.to) if evicted.to else ""
+        answer.reason = Reasons(data, plan, context).text(evicted.reason)
     if answer.state == "Waiting":
-        found = next((each for each in waiting_pods(data, plan, newest=not query.round) if each.pod == key), None)
+        waiting = waiting_pods(data, plan, context, newest=not query.round)
+        found = next((each for each in waiting if each.pod == key), None)
         if found is not None:
             answer.position, answer.code, answer.reason = found.position, found.code, found.reason
     return answer

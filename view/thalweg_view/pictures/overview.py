@@ -52,7 +52,7 @@ class OverviewAnswer(msgspec.Struct, frozen=True, rename="camel"):
     rounds: int
 
 
-def answer_overview(data: ViewData, query: RoundQuery, _context: AnswerContext) -> OverviewAnswer:
+def answer_overview(data: ViewData, query: RoundQuery, context: AnswerContext) -> OverviewAnswer:
     """The overview.
 
     Raises:
@@ -71,7 +71,7 @@ def answer_overview(data: ViewData, query: RoundQuery, _context: AnswerContext) 
     planned: Counter[str] = Counter()
     for added in planned_usage(data, plan).values():
         planned.update(added)
-    waiting = waiting_pods(data, plan, newest=not query.round)
+    waiting = waiting_pods(data, plan, context, newest=not query.round)
     codes = Counter(each.code for each in waiting)
     return OverviewAnswer(
         data.generation,

@@ -70,7 +70,7 @@ def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) 
     text = query.query.casefold()
     found = [
         each
-        for each in waiting_pods(data, plan, newest=not query.round)
+        for each in waiting_pods(data, plan, context, newest=not query.round)
         if context.may_name(each.pod) and (not text or _contains(each, text))
     ]
     codes: dict[str, int] = {}

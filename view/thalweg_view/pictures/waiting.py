@@ -8,6 +8,8 @@ from typing import Final
 import msgspec
 
 from flowcore.scenario import GovernedScenario
+from flowcore.scenario.context import AnswerContext
+from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
 
@@ -37,19 +39,20 @@ class WaitingPod(msgspec.Struct, frozen=True):
     gang: str = ""
 
 
-def waiting_pods(data: ViewData, plan: RoundPlan | None, *, newest: bool) -> list[WaitingPod]:
+def waiting_pods(data: ViewData, plan: RoundPlan | None, context: AnswerContext, *, newest: bool) -> list[WaitingPod]:
     """The pods that a round left, in the planner's order, then those that it did not plan.
 
     Args:
         newest: the newest state counts too: pods that came after the round are added, those that wait no longer left
             out.
     """
-    found = list(_left(data, plan, newest=newest)) if plan is not None else []
-    found.extend(_not_planned(data, plan, newest=newest))
+    reasons = Reasons(data, plan, context)
+    found = list(_left(data, plan, reasons, newest=newest)) if plan is not None else []
+    found.extend(_not_planned(data, plan, reasons, newest=newest))
     return found
 
 
-def _left(data: ViewData, plan: RoundPlan, *, newest: bool) -> Iterator[WaitingPod]:
+def _left(data: ViewData, plan: RoundPlan, texts: Reasons, *, newest: bool) -> Iterator[WaitingPod]:
     reasons, waiting = dict(plan.unplaced), data.scenario.cluster.waiting
     # A state that was read before the round does not know all of its pods.
     checked = newest and data.source.kind == "live" and data.state_after >= plan.number
@@ -63,7 +66,7 @@ def _left(data: ViewData, plan: RoundPlan, *, newest: bool) -> Iterator[WaitingP
             position,
             pod.key,
             plan.codes[reason],
-            plan.reasons[reason],
+            texts.text(plan.reasons[reason]),
             pod.since or pod.created,
             plan.classes[pod.pod_class].priority,
             plan.policies[pod.policy].name,
@@ -72,7 +75,7 @@ def _left(data: ViewData, plan: RoundPlan, *, newest: bool) -> Iterator[WaitingP
         )
 
 
-def _not_planned(data: ViewData, plan: RoundPlan | None, *, newest: bool) -> Iterator[WaitingPod]:
+def _not_planned(data: ViewData, plan: RoundPlan | None, texts: Reasons, *, newest: bool) -> Iterator[WaitingPod]:
     scenario, skipped = data.scenario, {} if plan is None else plan.skipped
     if data.source.kind == "record" or not (newest or skipped):
         return
@@ -93,4 +96,4 @@ def _not_planned(data: ViewData, plan: RoundPlan | None, *, newest: bool) -> Ite
         queue = scenario.cluster.queues.of(pod, scenario.cluster.namespaces)
         gang = pod.gang.key.display_name if pod.gang is not None else ""
         since = pod.unschedulable_since or pod.created
-        yield WaitingPod(0, key, code, reason, since, pod.pod_class.priority, policy.name, queue, gang)
+        yield WaitingPod(0, key, code, texts.text(reason), since, pod.pod_class.priority, policy.name, queue, gang)
