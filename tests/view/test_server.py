@@ -361,7 +361,7 @@ async def test_a_state_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 async def test_a_quiet_cluster_keeps_its_generation(tmp_path: Path) -> None:
     """Read again, a state that did not change is the same generation; one that did is the next."""
     source = HeldSource(small_scenario(tmp_path))
-    async with viewed(source) as client:
+    async with viewed(source, limits=replace(DEFAULT_LIMITS, state_age=0.1)) as client:
 
         async def generation(states: int) -> int:
             while source.states < states:

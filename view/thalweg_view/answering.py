@@ -24,8 +24,7 @@ from thalweg_view.rounds import RoundPlan
 from thalweg_view.source import ViewSource
 
 _log = structlog.get_logger()
-#: Seconds between two states of a live source, and as a multiple of what the last one took.
-_LEAST_AGE: Final = 2.0
+#: Seconds between two states of a live source, as a multiple of what the last one took.
 _AGE_PER_SECOND: Final = 10.0
 #: Seconds before the state is read again for a new process, at most.
 _LONGEST_PAUSE: Final = 30.0
@@ -174,7 +173,7 @@ class Answering:
     def _is_old(self) -> bool:
         if not self._has_state():
             return True
-        pause = max(_LEAST_AGE, _AGE_PER_SECOND * self._read_seconds)
+        pause = max(self._limits.state_age, _AGE_PER_SECOND * self._read_seconds)
         return self._source.kind == "live" and self._clock() - self._read_at > pause
 
     async def _refresh(self) -> None:

@@ -22,6 +22,7 @@ class Limits(ConnectionLimits):
         reviews: questions to the API server that are under way: about known callers, and a quarter as many about tokens
             that nobody has shown before.
         heartbeat: time between two signs of life of a stream; then the caller's token is checked again.
+        state_age: least time between two states of a live source.
         namespaces: that are asked about for a caller who may not list pods in all namespaces.
     """
 
@@ -37,6 +38,7 @@ class Limits(ConnectionLimits):
     streams_per_caller: int = 16
     reviews: int = 16
     heartbeat: float = 15.0
+    state_age: float = 2.0
     namespaces: int = 500
 
 
