@@ -326,6 +326,7 @@ import signal
 import numpy as np
 from flowcore.solve.linear import LinearProgram, solve_mip
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started this may ignore it
 draw = np.random.default_rng(1)
 rows, columns = np.repeat(np.arange(20), 15), np.concatenate([draw.permutation(60)[:15] for _ in range(20)])
 program = LinearProgram(

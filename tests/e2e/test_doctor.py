@@ -223,10 +223,18 @@ async def test_rights(cluster: Cluster, tmp_path: Path) -> None:
         await until(told, 30, lambda file=file: f"the role {file} to be missed")
         await grant(cluster.api)
     weak = await kubeconfig(cluster.plane, cluster.api, tmp_path)
-    found = await cluster.problems(kubeconfig=weak)
+    await cluster.api.delete(f"{BINDINGS}/thalweg-view")  # the view asks about rights, so the operator may
+    found: list[tuple[str, Verdict, str]] = []
+
+    async def may_not_ask() -> bool:
+        found[:] = await cluster.problems(kubeconfig=weak)
+        return any(each[0] == "rights" for each in found)
+
+    await until(may_not_ask, 30, lambda: "the account to be refused")
     named(found, "rights", Verdict.SKIP, "you may not create subjectaccessreviews")
     named(found, "lease", Verdict.SKIP, "403")
     assert not [each for each in found if each[1] is Verdict.FAIL]
+    await grant(cluster.api)
     await healthy(cluster)
 
 

@@ -38,6 +38,7 @@ WITHOUT_SAMPLES = {
     "thalweg_usage_reads_total": "no policy asks for measured usage",
     "thalweg_usage_poll_seconds": "no policy asks for measured usage",
     "thalweg_spans_total": "no endpoint for traces is configured",
+    "thalweg_view_requests_total": "the view is off",
     "thalweg_extender_certificate_expiration_timestamp_seconds": "kube-scheduler asks over HTTP here",
     "thalweg_extender_client_certificate_expiration_timestamp_seconds": "kube-scheduler asks over HTTP here",
 }
