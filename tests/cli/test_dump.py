@@ -270,7 +270,7 @@ def test_pods_that_cannot_be_planned_are_not_certified(tmp_path: Path) -> None:
     """A plan of nothing is no proof."""
     gated = pod("p", schedulingGates=[{"name": "example.com/wait"}])
     done = run([node("a"), gated], folder=tmp_path)
-    assert "0 placed, 1 pending on 1 nodes; no pending pod can be planned" in " ".join(done.stdout.split())
+    assert "0 placed, 1 pending on 1 node; no pending pod can be planned" in " ".join(done.stdout.split())
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------
