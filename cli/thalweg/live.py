@@ -159,7 +159,8 @@ async def live_source(options: SourceOptions) -> AsyncIterator[LiveSource]:
         async with connect(kubeconfig, _CONNECTIONS, context=options.context) as client:
             yield LiveSource(client, options, where)
     except ConnectionLost as error:
-        raise SourceError(f"cannot use the API server ({where}): {error}") from error
+        advice = ". Give --filename to ask a dump, or --kubeconfig to ask a cluster" if kubeconfig is None else ""
+        raise SourceError(f"cannot use the API server ({where}): {error}{advice}") from error
 
 
 def _parameters(query: msgspec.Struct) -> dict[str, str]:

@@ -172,4 +172,5 @@ def test_the_list_on_paper(context: BrowserContext, tmp_path: Path) -> None:
         expect(page.get_by_role("row", name="default/p0")).to_be_visible()
         page.emulate_media(media="print")
         expect(page.get_by_text("Of 1,500 pods only those in sight are printed.")).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollHeight") < 5000
+        # All rows would take more than 60,000 pixels; how many are in sight depends on when the page was laid out.
+        assert page.evaluate("document.documentElement.scrollHeight") < 20_000

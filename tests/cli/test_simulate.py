@@ -435,11 +435,11 @@ def test_a_deep_document_ends_in_words() -> None:
         assert done.stderr.startswith("Error: standard input: ")
 
 
-def test_a_file_must_be_given() -> None:
-    """Usage, not a traceback."""
+def test_a_file_or_a_cluster_must_be_given() -> None:
+    """A sentence that names both, not a traceback."""
     done = thalweg("simulate")
     assert done.returncode == 2
-    assert "--filename" in done.stderr
+    assert "Give --filename to ask a dump, or --kubeconfig" in done.stderr
 
 
 # -- anything at all ---------------------------------------------------------------------------------------------------
