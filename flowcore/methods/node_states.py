@@ -1,24 +1,25 @@
-"""Nodes that a relaxation need not tell apart: the same classes may use them, at the same cost, and they are as full.
+"""Nodes that a relaxation need not tell apart: the same demands may use them at the same cost, and all else is equal.
 
-Where that leaves too many states, nodes that are about as full share one.
+Where that leaves too many states, nodes of one shape share one, however full they are; then nodes of all shapes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s
+from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.demands import Demand
 
 #: Costs of a class on its nodes are told apart up to so many values.
 _MOST_COSTS = 8
-#: How finely nodes of different fullness are told apart, if all of them are too many: shares of their capacity.
-_LEVELS = (64, 16, 8, 4, 2, 1)
+#: Nodes have one shape if, for each unit of the first resource, they have about as much of the others: by so many steps
+#: for each doubling.
+_SHAPES = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,27 +36,13 @@ class NodeStates:
 
     @classmethod
     def at_most(cls, cost_matrix: CostMatrix, demands: Sequence[Demand], most: int) -> NodeStates:
-        """As few states as tell nodes apart, or about ``most`` that do so roughly."""
-        usable, kinds = _kinds(demands, len(cost_matrix.capacity.free))
+        """The finest states that are no more than so many, or the coarsest."""
+        usable = np.any([demand.counts > 0 for demand in demands], axis=0)
         nodes = np.nonzero(usable)[0]
-        capacity = cost_matrix.capacity
-        free = capacity.free[nodes]
-        loads = [capacity.load(each) for each in dict.fromkeys(demand.potential.utilisation for demand in demands)]
-        offered = capacity.snapshot.allocatable[nodes]
-        shape = _numbered(kinds[nodes], *offered.T)
-        taken = [load.taken[nodes] for load in loads]
-        found = _numbered(shape, *free.T, *(column for each in taken for column in each.T))
-        for level in _LEVELS:
+        found = np.zeros(len(nodes), dtype=np.int64)
+        for found in _ways(cost_matrix, demands, nodes):
             if int(found.max(initial=-1)) < most:
                 break
-            part = np.floor(level * free / np.maximum(offered, 1)).astype(np.int64)
-            used = [
-                np.floor(level * each / np.maximum(load.capacity[nodes], 1.0)).astype(np.int64)
-                for each, load in zip(taken, loads, strict=True)
-            ]
-            found = _numbered(shape, *part.T, *(column for each in used for column in each.T))
-        if int(found.max(initial=-1)) >= most:
-            found = _numbered(kinds[nodes])
         of = np.full(len(usable), -1, dtype=np.int64)
         of[nodes] = found
         return cls(of, np.bincount(found).astype(np.float64))
@@ -71,20 +58,41 @@ class NodeStates:
         return np.column_stack([np.bincount(of, column[nodes], count) for column in np.asarray(values).T])
 
 
-def _kinds(demands: Sequence[Demand], nodes: int) -> tuple[Int64s, Int64s]:
-    """bool[N] nodes that a demand may use; int64[N], equal where the same demands may use them at the same cost."""
+def _ways(cost_matrix: CostMatrix, demands: Sequence[Demand], nodes: Int64s) -> Iterator[Int64s]:
+    """int64[M]: states of some nodes, in ever coarser ways."""
+    capacity = cost_matrix.capacity
+    offered = capacity.snapshot.allocatable[nodes]
+    fitting = _kinds(demands, [demand.counts > 0 for demand in demands])[nodes]
+    loads = [capacity.load(each) for each in dict.fromkeys(demand.potential.utilisation for demand in demands)]
+    taken = [column[nodes] for load in loads for column in load.taken.T]
+    yield _numbered(fitting, *offered.T, *capacity.free[nodes].T, *taken)
+    whole = np.maximum(offered[:, :1], 1)
+    shape = np.rint(_SHAPES * np.log2(np.maximum(offered, 1) / whole)).astype(np.int64).T
+    yield _numbered(fitting, *shape)
+    allowed = _kinds(demands, [demand.allowed for demand in demands])[nodes]
+    yield _numbered(allowed, *shape)
+    yield _numbered(allowed)
+
+
+def _kinds(demands: Sequence[Demand], usable: Sequence[Bools]) -> Int64s:
+    """int64[N]: equal where the same demands may use nodes at the same cost.
+
+    Args:
+        usable: of each demand bool[N], nodes that it may use.
+    """
     random = np.random.default_rng(0)
-    kind, usable = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.bool_)
-    for demand in demands:
-        fits = demand.counts > 0
-        usable |= fits
-        arcs = demand.arc[fits]
+    kind = np.zeros(len(usable[0]), dtype=np.int64)
+    for demand, where in zip(demands, usable, strict=True):
         numbers = random.integers(2**62, size=_MOST_COSTS + 1)
-        values = np.unique(arcs)
-        if len(values) > _MOST_COSTS:
-            values = np.quantile(arcs, np.linspace(0, 1, _MOST_COSTS)).astype(np.int64)
-        kind[fits] ^= numbers[np.searchsorted(values, arcs, side="right")] if len(values) > 1 else numbers[0]
-    return usable, kind
+        arcs = demand.arc[where]
+        if len(arcs) and (arcs != arcs[0]).any():
+            values = np.unique(arcs)
+            if len(values) > _MOST_COSTS:
+                values = np.quantile(arcs, np.linspace(0, 1, _MOST_COSTS)).astype(np.int64)
+            kind[where] ^= numbers[np.searchsorted(values, arcs, side="right")]
+        else:
+            kind[where] ^= numbers[0]
+    return kind
 
 
 def _numbered(*columns: Int64s | Float64s) -> Int64s:

@@ -28,8 +28,8 @@ from flowcore.topology.counters import DomainCounter
 
 #: Parts of a unit of cost that sums count, as a power of two; fewer where sums would not fit 63 bits.
 _FINENESS, _BITS = 10, 61
-#: A price is off by less than this part of it.
-_FLOAT_ERROR = 1e-12
+#: A price is off by less than this part of it; not at all if it is whole and below this number.
+_FLOAT_ERROR, _EXACT = 1e-12, 1e9
 
 
 def first_bound(cost_matrix: CostMatrix) -> int:
@@ -74,7 +74,7 @@ def lower_bound(
     *,
     shadow_prices: Float64s | None = None,
     marginal_costs: Int64s | None = None,
-    loads: Mapping[NodePotential, Mixture] | None = None,
+    loads: Mapping[NodePotential, Mixture | None] | None = None,
     atomic_groups: Sequence[AtomicGroup] = (),
 ) -> int:
     """A cost that no plan of the round goes below, whatever is passed.
@@ -120,8 +120,7 @@ def lower_bound(
     for each in tangents.values():
         total += int(scale.down(each.constants[each.constants < 0]).sum())
     if tolls:
-        free = np.maximum(cost_matrix.capacity.free, 0)
-        given = sum(toll * free[:, resource] for resource, toll in tolls)
+        given = sum(toll * cost_matrix.spare[:, resource] for resource, toll in tolls)
         total -= -int(scale.down(-given[given > 0]).sum())
     return max(0, -(-int(total) // scale.parts))
 
@@ -140,9 +139,9 @@ class _Scale:
 
     def down(self, values: Float64s) -> Int64s:
         """Rounded down, and by as much as floats may be off; whole numbers stay as they are."""
-        exact = values * self.parts
-        below = np.floor(exact - np.abs(exact) * _FLOAT_ERROR - np.where(values == np.rint(values), 0.0, 1.0))
-        found: Int64s = np.clip(np.where(values == np.rint(values), exact, below), -self.most, self.most).astype(np.int64)
+        exact = np.clip(values * self.parts, -float(self.most), float(self.most))
+        whole = (values == np.rint(values)) & (np.abs(values) < _EXACT)
+        found: Int64s = np.where(whole, exact, np.floor(exact - np.abs(exact) * _FLOAT_ERROR) - 1).astype(np.int64)
         return found
 
 

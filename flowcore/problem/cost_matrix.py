@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CostMatrix:
     """Demands and nodes as matrices. Nothing here changes while a round is planned.
 
@@ -38,6 +39,17 @@ class CostMatrix:
             counts[at] = demand.counts
             np.copyto(first_pod_cost[at], demand.arc + demand.first_increase, where=demand.counts > 0)
         return cls(demands, counts, first_pod_cost, capacity)
+
+    @cached_property
+    def spare(self) -> Int64s:
+        """int64[N, R]: what pods of the round can take of what is free, whatever the plan; some of it fits no pod."""
+        most = np.zeros_like(self.capacity.free)
+        for demand in self.demands:
+            pods = np.minimum(demand.counts, demand.count)
+            for resource in np.nonzero(demand.requests)[0].tolist():
+                most[:, resource] += pods * int(demand.requests[resource])
+        found: Int64s = np.minimum(np.maximum(self.capacity.free, 0), most)
+        return found
 
     @property
     def placeable(self) -> Bools:

@@ -26,6 +26,9 @@ _MOST_STEPS = 40
 _TOWARDS = 0.95
 #: Nothing is smaller than this.
 _TINY = 1e-300
+#: Multiplications of matrices up to so many products stay in one thread: threads of a library that wait for each other
+#: take more time of all cores than they save.
+_ONE_THREAD = 200_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +105,10 @@ def solve_fluid(program: FluidProgram) -> FluidSolution | None:
         point, steps = _start(program), 0
         while steps < _MOST_STEPS:
             steps += 1
-            direction, size, cost = _step(program, point)
+            try:
+                direction, size, cost = _step(program, point)
+            except np.linalg.LinAlgError:
+                return None
             moved = point.moved(direction, size)
             if not all(np.isfinite(getattr(moved, name)).all() for name in _Point.__slots__):
                 return None
@@ -189,9 +195,9 @@ class _System:
         slopes, bends = program.slopes((at.placed.T @ counted) / program.nodes[:, np.newaxis])
         paid = program.arcs + counted @ slopes.T + requests @ at.tolls.T
         self._reduced = paid - at.prices[:, np.newaxis] - at.placed_dual
-        leaving = program.leaving_prices - program.leaving_pods @ at.prices
+        leaving = program.leaving_prices - _times(program.leaving_pods, at.prices)
         self._leaving = leaving - at.left_dual + at.stay_dual
-        self._pods = program.pods - at.placed.sum(axis=1) - at.left @ program.leaving_pods
+        self._pods = program.pods - at.placed.sum(axis=1) - _times(program.leaving_pods.T, at.left)
         self._room = program.room - at.placed.T @ requests - at.spare
         self.cost = float((at.placed * (program.arcs + counted @ slopes.T)).sum() + at.left @ program.leaving_prices)
         # By how much pods follow prices, and prices the loads.
@@ -203,22 +209,22 @@ class _System:
         of = np.arange(first, columns)
         rise[:, of, of] = at.tolls / at.spare
         pairs = (amounts[:, :, np.newaxis] * amounts[:, np.newaxis, :]).reshape(classes, columns * columns)
-        loads = (self._follow.T @ pairs).reshape(states, columns, columns)
+        loads = _product(self._follow.T, pairs).reshape(states, columns, columns)
         identity = np.eye(columns)
         self._rise, self._react = rise, np.linalg.solve(identity + rise @ loads, np.broadcast_to(identity, rise.shape))
         self._weighed = self._follow.T[:, :, np.newaxis] * amounts  # [S, C, K]
         self._answer = (self._weighed @ np.swapaxes(self._react @ rise, 1, 2)).transpose(1, 0, 2)  # [C, S, K]
         flat = np.ascontiguousarray(self._weighed.transpose(1, 0, 2)).reshape(classes, states * columns)
-        schur = -(self._answer.reshape(classes, states * columns) @ flat.T)
-        schur += (program.leaving_pods.T * self._leave) @ program.leaving_pods
+        schur = -_product(self._answer.reshape(classes, states * columns), flat.T)
+        schur += _product(program.leaving_pods.T * self._leave, program.leaving_pods)
         schur[np.diag_indices(classes)] += self._follow.sum(axis=1) * (1 + 1e-12)
-        self._inverse = np.linalg.inv((schur + schur.T) / 2)
+        self._schur = (schur + schur.T) / 2
         self._amounts, self._flat, self._first = amounts, flat, first
 
     def direction(self, placed: Float64s, spare: Float64s, left: Float64s, stay: Float64s) -> _Point:
         """Where the products of bounds and multipliers change by so much, and all else gets right."""
         program, at = self._program, self._at
-        classes, states = program.arcs.shape
+        states = program.arcs.shape[1]
         pull = placed / np.maximum(at.placed, _TINY) - self._reduced
         push = left / at.left - stay / self._stay - self._leaving
         drawn = self._follow * pull
@@ -226,12 +232,12 @@ class _System:
         shift[:, self._first :] = (spare - at.tolls * self._room) / at.spare
         shift += (self._rise @ (drawn.T @ self._amounts)[:, :, np.newaxis])[:, :, 0]
         shift = (self._react @ shift[:, :, np.newaxis])[:, :, 0]
-        missing = self._pods - drawn.sum(axis=1) - (self._leave * push) @ program.leaving_pods
-        missing += self._flat @ shift.ravel()
-        prices = self._inverse @ missing
-        node_prices = shift + (prices @ self._answer.reshape(classes, -1)).reshape(shift.shape)
-        pods = self._follow * (pull - self._amounts @ node_prices.T + prices[:, np.newaxis])
-        leaves = self._leave * (push + program.leaving_pods @ prices)
+        missing = self._pods - drawn.sum(axis=1) - _times(program.leaving_pods.T, self._leave * push)
+        missing += _times(self._flat, shift.ravel())
+        prices = np.linalg.solve(self._schur, missing)
+        node_prices = shift + np.einsum("c,csk->sk", prices, self._answer)
+        pods = self._follow * (pull - _product(self._amounts, node_prices.T) + prices[:, np.newaxis])
+        leaves = self._leave * (push + _times(program.leaving_pods, prices))
         return _Point(
             placed=pods,
             left=leaves,
@@ -242,3 +248,26 @@ class _System:
             stay_dual=(stay + at.stay_dual * leaves) / self._stay,
             tolls=node_prices[:, self._first :],
         )
+
+
+def _product(one: Float64s, other: Float64s) -> Float64s:
+    """``one @ other`` in parts that stay in one thread."""
+    rows, columns = one.shape[0], other.shape[1]
+    if rows * columns * other.shape[0] <= _ONE_THREAD:
+        found: Float64s = one @ other
+        return found
+    width = max(1, _ONE_THREAD // (64 * min(columns, 64)))
+    found = np.empty((rows, columns))
+    for row in range(0, rows, 64):
+        for column in range(0, columns, 64):
+            part = np.zeros((min(64, rows - row), min(64, columns - column)))
+            for at in range(0, other.shape[0], width):
+                part += one[row : row + 64, at : at + width] @ other[at : at + width, column : column + 64]
+            found[row : row + 64, column : column + 64] = part
+    return found
+
+
+def _times(matrix: Float64s, vector: Float64s) -> Float64s:
+    """``matrix @ vector`` in one thread."""
+    found: Float64s = np.einsum("ij,j->i", matrix, vector)
+    return found
