@@ -49,9 +49,9 @@ class _Levels:
         ends = np.cumsum(states.sizes).astype(np.int64)
         starts = ends - states.sizes.astype(np.int64)
         before, filled = np.cumsum(size) - size, np.cumsum(size * share) - size * share
-        at = starts[:, np.newaxis] + np.rint(
-            np.linspace(0, 1, _POINTS) * (states.sizes[:, np.newaxis] - 1)
-        ).astype(np.int64)
+        at = starts[:, np.newaxis] + np.rint(np.linspace(0, 1, _POINTS) * (states.sizes[:, np.newaxis] - 1)).astype(
+            np.int64
+        )
         first = starts[:, np.newaxis]
         added = (share[at] * (before[at] - before[first]) - (filled[at] - filled[first])) / states.sizes[:, np.newaxis]
         return cls(share[at], np.maximum.accumulate(added, axis=1), np.add.reduceat(size, starts) / states.sizes)
@@ -133,9 +133,7 @@ class PotentialColumns:
         bends = _bends(gradients, weights, width) * turn[:, :, np.newaxis] * turn[:, np.newaxis, :]
         return slopes, bends
 
-    def expected(
-        self, added: Float64s, placed: Float64s, states: NodeStates, capacity: FreeCapacity
-    ) -> Mixture | None:
+    def expected(self, added: Float64s, placed: Float64s, states: NodeStates, capacity: FreeCapacity) -> Mixture | None:
         """How full nodes are that get pods; None: no pods fill them.
 
         Args:

@@ -167,5 +167,5 @@ class _Scaled:
         found = np.zeros(shape)
         nodes = np.nonzero(states.of >= 0)[0]
         tolls = np.where(self.asked, solution.tolls / self.scale, 0.0)
-        found[np.ix_(nodes, self.resources)] = tolls[states.of[nodes]]
+        found[nodes[:, np.newaxis], self.resources] = tolls[states.of[nodes]]
         return found

@@ -173,9 +173,7 @@ class Portfolio:
         """The round in fractions: its prices give a bound, and say later what pods are worth."""
         self._relaxation = relaxed = relax(self._problem.cost_matrix)
         if relaxed is not None:
-            bound = lower_bound(
-                self._problem.cost_matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads
-            )
+            bound = lower_bound(self._problem.cost_matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
             self.bound = max(self.bound, bound)
             yield
 

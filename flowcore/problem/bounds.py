@@ -101,7 +101,7 @@ def lower_bound(
     if shadow_prices is not None:
         tolls = [(at, column) for at, column in enumerate(shadow_prices.T) if column.any()]
     paid: list[int] = []
-    total: float | int = 0
+    total, as_groups = 0, 0
     raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
     grouped = {at for unit in atomic_groups for at in unit.demands}
     for at, demand in enumerate(demands):
@@ -109,20 +109,20 @@ def lower_bound(
         for resource, toll in tolls:
             if demand.requests[resource]:
                 cost += toll * float(demand.requests[resource])
-        whole = scale.down(np.minimum(cost, float(demand.prices[0]) + 1))
-        cheapest = int(whole[demand.counts > 0].min(initial=scale.most))
-        paid.append(cheapest)
-        if at in grouped:
-            total += int(np.minimum(demand.prices * scale.parts, cheapest).sum())
-        else:
-            total += _least_of(demand, whole, demand.prices * scale.parts, raising)
-    total += sum(_atomic_group_surcharge(unit, demands, paid, scale.parts) for unit in atomic_groups)
+        whole, prices = scale.down(np.minimum(cost, float(demand.prices[0]) + 1)), demand.prices * scale.parts
+        paid.append(int(whole[demand.counts > 0].min(initial=scale.most)))
+        least = _least_of(demand, whole, prices, raising)
+        total += least
+        as_groups += int(np.minimum(prices, paid[at]).sum()) if at in grouped else least
+    # Each pod's own price bounds what groups cost beyond it; capacities of domains and nodes do so in another way.
+    surcharge = sum(_atomic_group_surcharge(unit, demands, paid, scale.parts) for unit in atomic_groups)
+    total = max(total, as_groups + surcharge)
     for each in tangents.values():
         total += int(scale.down(each.constants[each.constants < 0]).sum())
     if tolls:
-        given = sum(toll * cost_matrix.spare[:, resource] for resource, toll in tolls)
+        given = np.sum([toll * cost_matrix.spare[:, resource] for resource, toll in tolls], axis=0)
         total -= -int(scale.down(-given[given > 0]).sum())
-    return max(0, -(-int(total) // scale.parts))
+    return max(0, -(-total // scale.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +145,7 @@ class _Scale:
         return found
 
 
-def _least_of(
-    demand: Demand, cost: Int64s, prices: Int64s, raising: Mapping[DomainCounter, int]
-) -> float | int:
+def _least_of(demand: Demand, cost: Int64s, prices: Int64s, raising: Mapping[DomainCounter, int]) -> int:
     """What all pods of a demand pay at least, where its own rules bind them.
 
     Args:
@@ -156,12 +154,12 @@ def _least_of(
     """
     constraints, pods = demand.constraints, demand.count
     if not constraints.constrained:
-        return cheapest_plan(cost, demand.counts, prices)
+        return int(cheapest_plan(cost, demand.counts, prices))
 
     def capacities(below: int) -> DomainCapacities:
         return capacities_of(constraints, lambda counter: counter.initial, demand.counts, pods, raising, below)
 
-    return least_cost(cost, demand.counts, prices, capacities)[0]
+    return int(least_cost(cost, demand.counts, prices, capacities)[0])
 
 
 def _alike(demands: Sequence[Demand]) -> dict[NodePotential, list[Demand]]:
@@ -197,9 +195,7 @@ def _atomic_group_surcharge(
         return unplaced_cost - alone
     forced = 0
     for gang, members in zip(atomic_group.gangs, atomic_group.members, strict=True):
-        dearer = sorted(
-            max(paid[at] - price(at, place), 0) for at, found in members.items() for place in found
-        )
+        dearer = sorted(max(paid[at] - price(at, place), 0) for at, found in members.items() for place in found)
         # Pods that several gangs share are forced once: of gangs the one that forces most counts.
         forced = max(forced, sum(dearer[: max(0, gang.min_placed)]))
     return min(unplaced_cost - alone, forced)
