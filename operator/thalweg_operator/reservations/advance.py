@@ -38,6 +38,7 @@ from thalweg_operator.reservations.events import (
     PodsBlocked,
     PodsUnplaced,
     PoliciesChanged,
+    PricesPlanned,
     QueueSet,
     SchedulerAnswered,
     ScoresPlanned,
@@ -48,6 +49,7 @@ from thalweg_operator.reservations.events import (
     WriteAnswered,
 )
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.planned_prices import PlannedPrices
 from thalweg_operator.reservations.step import Step
 
 #: Seconds between two looks at victims, and at partial gangs.
@@ -94,6 +96,11 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             plans.pods_blocked(step, event)
         case ScoresPlanned():
             ledger.nominations.put_scores(event.pod_class, event.policy, event.scores)
+        case PricesPlanned():
+            prices = PlannedPrices(
+                event.positions, event.least, event.above, event.tolerance, event.generation, ledger.last_id
+            )
+            ledger.nominations.put_prices(event.pod_class, event.policy, prices)
         case GateUnneeded():
             nominations.open_gate(step, event.pod)
         case SchedulerAnswered():
