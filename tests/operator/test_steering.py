@@ -227,8 +227,8 @@ def at_work(world: FakeCluster) -> None:
 
 
 def be_idle(world: FakeCluster) -> None:
-    """kube-scheduler is: it asks about nothing for a second."""
-    world.now += 1
+    """kube-scheduler is: it asks about nothing for some seconds."""
+    world.now += 3
     world.look_after()
 
 
@@ -437,7 +437,7 @@ def test_asked_about_before_its_wave(world: FakeCluster) -> None:
     assert world.schedule("ns/p0", "c") == (Outcome.STEERED, ["c"])
     assert world.state.reservations["ns/p2"].node == "a"
     assert not world.writes  # kube-scheduler is at work: it comes to p2 by itself
-    assert world.schedule("ns/p2", "a") == (Outcome.STEERED, ["a"])
+    assert world.schedule("ns/p2", ["a"]) == (Outcome.STEERED, ["a"])
     be_idle(world)
     assert [write.pod.name for write in world.writes] == ["p1"]
 

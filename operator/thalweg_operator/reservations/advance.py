@@ -143,6 +143,7 @@ def _write_answered(step: Step, event: WriteAnswered) -> None:
 def _policies_changed(step: Step, event: PoliciesChanged) -> None:
     if step.cluster.policies.replace(event.accepted):
         step.ledger.round_wanted = True
+        step.ledger.nominations.counted_pods.forget()
         step.effects.append(ReconcileGates())
         nomination_upkeep.policies_changed(step)
 

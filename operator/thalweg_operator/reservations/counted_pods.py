@@ -14,13 +14,22 @@ from flowcore.topology.limits import limit_match
 class CountedPods:
     """What affinity, spread and limits count. Anti-affinity is not here: it is asked node by node.
 
-    Args:
-        signatures: of the pods with rules.
+    Attributes:
+        known: whether ``learn`` was called since ``forget``.
     """
 
-    def __init__(self, signatures: Iterable[PodSignature]) -> None:
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Other pods are reserved, or by other policies."""
+        self.known = False
         self._index: SelectorIndex[PodMatch] = SelectorIndex()
         self._counting: dict[PodMatch, set[PodSignature]] = {}
+
+    def learn(self, signatures: Iterable[PodSignature]) -> None:
+        """Takes the signatures of all reserved pods with rules."""
+        self.known = True
         for signature in dict.fromkeys(signatures):
             for match in _matches(signature.namespace, signature.constraints or InterPodConstraints()):
                 self._index.add(match, match.selector)

@@ -29,7 +29,7 @@ class NominationBooks:
         unseen_wakes: when to wake a pod that was held before our watch showed it, by key.
         scores: what the last plan's costs say of nodes, by class and policy.
         arrivals: by node, the number of the reservation that came there last.
-        counted_pods: what rules of reserved pods count; None: it is not known.
+        counted_pods: what rules of reserved pods count, put together when it is asked about.
         started: cluster and policies are known.
         last_question: when kube-scheduler last asked about a pod that it is to bind.
         hit_rate: of reserved pods that kube-scheduler asked about, the share with a planned node in the sample.
@@ -45,7 +45,7 @@ class NominationBooks:
     unseen_wakes: dict[str, float] = field(default_factory=dict)
     scores: dict[tuple[PodClass, str], bytes] = field(default_factory=dict)
     arrivals: dict[str, int] = field(default_factory=dict)
-    counted_pods: CountedPods | None = None
+    counted_pods: CountedPods = field(default_factory=CountedPods)
     started: bool = False
     last_question: float = 0.0
     hit_rate: float = 1.0

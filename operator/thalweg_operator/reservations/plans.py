@@ -67,7 +67,7 @@ class PlanInHand:
 def plan_made(step: Step, event: PlanMade) -> None:
     """Carries a part of a plan out."""
     ledger = step.ledger
-    ledger.nominations.counted_pods = None
+    ledger.nominations.counted_pods.forget()
     if event.first or ledger.plan is None:
         withdrawing = ledger.nominations.is_withdrawing
         ledger.plan = PlanInHand(

@@ -120,17 +120,17 @@ def _cheapest(
 
 def _counted(cluster: Cluster, ledger: Ledger) -> CountedPods:
     """What the rules of all reserved pods count, put together once for each plan."""
-    books = ledger.nominations
-    if books.counted_pods is None:
+    counted = ledger.nominations.counted_pods
+    if not counted.known:
         policies, namespaces = cluster.policies, cluster.namespaces
         pods = [each.pod for each in ledger.reservations.values()]
         governed = ((pod, policies.of(pod, namespaces)) for pod in pods)
-        books.counted_pods = CountedPods(
+        counted.learn(
             pod.signature if policy is None else with_policy_constraints(pod.signature, policy)
             for pod, policy in governed
             if pod.constraints is not None or (policy is not None and policy.constraints)
         )
-    return books.counted_pods
+    return counted
 
 
 def _is_kept_apart(cluster: Cluster, signature: PodSignature, node: Node, place: Node) -> bool:
