@@ -227,8 +227,8 @@ def at_work(world: FakeCluster) -> None:
 
 
 def be_idle(world: FakeCluster) -> None:
-    """kube-scheduler is: it asks about nothing for some seconds."""
-    world.now += 3
+    """kube-scheduler is: it asks about nothing for a second."""
+    world.now += 1
     world.look_after()
 
 
@@ -246,8 +246,7 @@ def test_a_pod_that_stands_in_line(world: FakeCluster) -> None:
         assert not world.write_kinds
         match end:
             case "idle":
-                world.now += 1
-                world.look_after()
+                be_idle(world)
                 assert world.write_kinds == ["nominate"]
             case "tried in vain":
                 world.change(pod.key, unschedulable_message="0/3 nodes are available")
@@ -310,8 +309,7 @@ def test_pods_that_are_alike_change_places(world: FakeCluster) -> None:
         world.plan(pod.key, node)
     assert world.schedule(first.key, ["b"]) == (Outcome.STEERED, ["b"])
     where = {key: reservation.node for key, reservation in world.state.reservations.items()}
-    world.now += 1
-    world.look_after()
+    be_idle(world)
     assert where == {first.key: "b", second.key: "a", third.key: "c"}
     assert world.schedule(first.key, ["a"])[1] == []  # it has its node: it is not asked about twice for nothing
     world.settle()
@@ -339,8 +337,7 @@ def test_pods_that_do_not_change_places(world: FakeCluster, unlike: str) -> None
         world.change(second.key, labels=(("app", "x"),), nominated_node="", planned_node="")
         world.deliver_watch()
     if unlike == "nominated":
-        world.now += 1
-        world.look_after()
+        be_idle(world)
     assert world.schedule(first.key, ["b"]) == (Outcome.HELD, [])
     assert world.state.reservations[first.key].node == "a"
 

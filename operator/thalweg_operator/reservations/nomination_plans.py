@@ -24,7 +24,7 @@ from thalweg_operator.reservations.victims import named_victim
 from thalweg_operator.reservations.wave_queue import UNORDERED, WavePosition
 
 #: kube-scheduler is busy while it asks again within so many seconds. It may have little CPU.
-_BUSY_SECONDS = 2.0
+_BUSY_SECONDS = 1.0
 #: Reserved pods wait for kube-scheduler while this share of its questions could be answered with a node.
 _MIN_HIT_RATE = 0.5
 #: Seconds that a pod is reserved without a nomination at most, and how many pods are nominated at once.
