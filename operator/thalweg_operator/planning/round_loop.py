@@ -25,7 +25,7 @@ from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.phases import Stopwatch
-from thalweg_operator.planning.planned_placements import independent_evictions, planned_placements
+from thalweg_operator.planning.planned_placements import independent_evictions, planned_placements, planned_prices
 from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
@@ -297,6 +297,8 @@ class RoundLoop:
         async for placements in bursts(planned_placements(request, reply, pods)):
             apply(PlanMade(request.number, reply.generation, placements, reply.atomic_groups, first=first, last=False))
             first = False
+        for prices in planned_prices(request, reply, pods):
+            apply(prices)
         rest = independent_evictions(reply)
         apply(
             PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True, evictions=rest)

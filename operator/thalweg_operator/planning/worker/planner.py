@@ -18,6 +18,7 @@ from flowcore.problem.result import Eviction
 from flowcore.shares.shares import Shares
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
+from thalweg_operator.planning.worker.node_prices import encode_names, encode_prices
 from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
@@ -45,7 +46,10 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
             results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
     with stopwatch.phase("scores"):
         scores = _encode_scores(request, planned, [node.name for node in results[0].after.table.nodes])
+        prices = list(encode_prices(request, _positions(request), planned.node_prices()))
     reply = _to_reply(request, results, scores, cache.take_stats())
+    if prices:
+        reply.node_prices, reply.node_names = prices, encode_names(results[0].after.table.nodes)
     return msgspec.structs.replace(
         reply, seconds=stopwatch.seconds, phases=stopwatch.phases, filter_seconds=cache.take_seconds()
     )
