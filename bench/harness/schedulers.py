@@ -95,9 +95,9 @@ class Thalweg:
         command += ["--extender-listen", self.extender] if options is None else options
         self._child = Child(THALWEG, command, self.log)
 
-    async def start(self) -> None:
+    async def start(self, within: float = _IN_SYNC_SECONDS) -> None:
         self._child.start()
-        await until_ready(self._child, self._ready, _IN_SYNC_SECONDS)
+        await until_ready(self._child, self._ready, within)
 
     async def warm(self) -> None:
         # The worker is told of the cluster as soon as it runs; in earlier versions that was the first round.

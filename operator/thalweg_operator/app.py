@@ -279,6 +279,9 @@ class Operator:
 
         A node without its pods looks empty, and a pod whose policy was not read yet looks ungoverned.
         """
+        self._round_loop.discard_changes()
+        # Nothing of a list is garbage.
+        gc.set_threshold(50_000, 20, 50)
         for kind, reflector in self._reflectors.items():
             self._start_task(f"reflector {kind}", reflector.run())
         await self._load_cost_models()
@@ -291,7 +294,6 @@ class Operator:
         # What is known now mostly stays: keep the collector from walking it again and again.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._shell.cluster.nodes), pods=len(self._shell.cluster.pods))
         self._start_task("event loop watch", watch_event_loop(self.metrics))
 

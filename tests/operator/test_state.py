@@ -144,7 +144,7 @@ class Receiver:
             self.reports.pop(name, None)
         self.reports.update(changes.reports)
         self.uses.update((name, copied(use)) for name, use in changes.usage.items())
-        self.pod_index.update(changes.pod_deltas)
+        self.pod_index.update({(kind, node): by for kind, on in changes.pod_deltas.items() for node, by in on.items()})
         for name, labels in changes.namespaces.items():
             self.namespaces.pop(name, None)
             if labels is not None:

@@ -184,7 +184,8 @@ class RoundLoop:
 
     def discard_changes(self) -> None:
         """Forgets what changed: no worker has a snapshot yet, and the first one is told everything."""
-        self._builder.planning_input()
+        self._shell.cluster.take_changes(pods=False)
+        self._shell.ledger.begin_plan(asked=False)
 
     def _seconds_to_next_round(self) -> float:
         now = self._clock()

@@ -79,6 +79,8 @@ class Ledger:
         self.withdrawing: set[str] = set()
         self.in_flight = InFlight()
         self.drift = Drift()
+        #: Whether changes of the cluster count in ``drift``.
+        self.drifts = True
         self.pending: dict[str, PendingRecord] = {}
         self.nominations = NominationBooks()
         self.moves = MoveBooks()
@@ -353,9 +355,13 @@ class Ledger:
         refused = {key for key, record in self.pending.items() if record.backoff_tries and record.backoff_until > now}
         return RoundGangs(self._cluster.gangs, asked, self.gang_pods(), self._cluster.domain, refused)
 
-    def begin_plan(self) -> None:
-        """A plan is asked for: what changes from now on it does not know."""
-        self.drift = Drift(PodIndex(self._cluster.namespaces))
+    def begin_plan(self, *, asked: bool = True) -> None:
+        """A plan is asked for: what changes from now on it does not know.
+
+        Args:
+            asked: False: until the next call there is no plan that changes of the cluster could break.
+        """
+        self.drift, self.drifts = Drift(PodIndex(self._cluster.namespaces)), asked
 
 
 def _discard(by_node: dict[str, set[str]], reservation: Reservation) -> None:
