@@ -25,9 +25,8 @@ from typing import Any
 
 import click
 import msgspec
-from harness import legal, loads, options, plane, room, workload
+from harness import legal, loads, options, pinning, plane, room, workload
 from harness.conditions import conditions
-from harness.errors import BenchError
 from harness.extended import (
     GATED,
     HELD,
@@ -43,7 +42,7 @@ from harness.extended import (
 from harness.pod_watch import PodWatch
 from harness.schedulers import KubeScheduler, Samples, log_kept
 from harness.tables import console, print_conditions
-from harness.usage import child_named, used
+from harness.usage import server_processes, used
 from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
@@ -63,7 +62,7 @@ _EXPLAINED = {
     "p50, p99": "ms from a pod's creation (backlog, beforehand: from readiness) to its binding, as a watch sees them",
     "calls": "filter calls per pod bound; held: answers of no node, in all",
     "writes": "nominations, clearings, openings and wakes per pod bound",
-    "CPU s": "of kube-scheduler and extender or Thalweg together, over that time; API CPU s of the API server",
+    "CPU s": "of kube-scheduler and extender or Thalweg together, over that time; API, etcd: of these",
     "own p99": "ms, the bucket of Thalweg's own time per filter answer that holds the 99th percentile",
     "over": "nodes overcommitted at the end, from the API server's objects; anything but 0 is a bug",
     "wrong": "pods of sets that kube-scheduler's filters would refuse where they are, in whatever order they came",
@@ -95,6 +94,7 @@ class Measured:
     creation_seconds: float
     cpu_seconds: float
     api_server_cpu_seconds: float
+    etcd_cpu_seconds: float
     attempts: float
     filter_calls: float | None
     held: float | None
@@ -106,11 +106,16 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is the same for all rows."""
+    """What is the same for all rows.
+
+    Attributes:
+        core: of kube-scheduler alone; None: all processes share all cores.
+    """
 
     patience: float
     logs: Path | None
     profile: Path | None
+    core: int | None
 
 
 def _make(case: Case, control_plane: ControlPlane, given: Options) -> KubeScheduler:
@@ -167,22 +172,22 @@ async def _load(
     pods: list[Manifest],
     waiting: list[Manifest],
 ) -> Measured:
-    api_server = child_named("kube-apiserver")
-    if api_server is None:
-        raise BenchError("the API server's process is not found")
+    api_server, etcd = server_processes()
     creation_seconds = await loads.create(api, pods) if case.arrival != BURST else 0.0
     await scheduler.start()
     begun = time.monotonic()
+    if given.core is not None:
+        pinning.pin(KubeScheduler.pids(scheduler), given.core)
     if case.arrival == BURST:
         await scheduler.warm()
         await plane.create(api, waiting)
         await asyncio.sleep(_REST_SECONDS + (5.0 if waiting else 0.0))
     samples_before = await scheduler.metrics()
-    before, api_before = used(scheduler.pids()), used([api_server])
+    before, api_before, etcd_before = used(scheduler.pids()), used([api_server]), used([etcd])
     async with asyncio.TaskGroup() as group:
         creating = group.create_task(loads.create(api, pods)) if case.arrival == BURST else None
         group.create_task(loads.until_bound(control_plane, scheduler, watch, case.pods, given.patience))
-    after, api_after = used(scheduler.pids()), used([api_server])
+    after, api_after, etcd_after = used(scheduler.pids()), used([api_server]), used([etcd])
     samples = await scheduler.metrics()
     await scheduler.stop()
     await asyncio.sleep(_SETTLE_SECONDS)
@@ -210,6 +215,7 @@ async def _load(
         creation_seconds=creation_seconds,
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
+        etcd_cpu_seconds=etcd_after.cpu_seconds - etcd_before.cpu_seconds,
         attempts=more("scheduler_schedule_attempts_total"),
         filter_calls=_labelled(samples, samples_before, "thalweg_extender_seconds_count", "filter") if ours else None,
         held=_labelled(samples, samples_before, "thalweg_extender_answers_total", "held") if ours else None,
@@ -261,7 +267,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
     table = Table(title=f"{rows[0][0].pods} pods through kube-scheduler{beside}")
     table.add_column("scheduler")
     for column in ("nodes", "mix", "arrival", "bound", "pods/s", "x alone", "p50", "p99", "calls", "held", "writes",
-                   "attempts", "CPU s", "API CPU s", "own p99", "over", "wrong"):  # fmt: skip
+                   "attempts", "CPU s", "API", "etcd", "own p99", "over", "wrong"):  # fmt: skip
         table.add_column(column, justify="right")
     alone = {_group(case): found.pods_per_second for case, found in rows if case.kind == KUBE_SCHEDULER}
     for case, found in rows:
@@ -282,6 +288,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
             f"{found.attempts:.0f}",
             f"{found.cpu_seconds:.1f}",
             f"{found.api_server_cpu_seconds:.1f}",
+            f"{found.etcd_cpu_seconds:.1f}",
             "-" if found.own_p99_ms is None else f"{found.own_p99_ms:g}",
             str(found.overcommitted),
             str(found.misplaced),
@@ -320,6 +327,7 @@ def _per(value: float | None, pods: int) -> str:
 @click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder that logs are kept in.")
 @click.option("--profile", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for cProfile's results of the operator; its figures are then too low.")  # fmt: skip
+@click.option("--pin", is_flag=True, help="kube-scheduler alone on one core, everything else on the others.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(
     nodes: list[int],
@@ -334,12 +342,15 @@ def main(
     logs: Path | None,
     profile: Path | None,
     output: str,
+    *,
+    pin: bool,
 ) -> None:
     """Pods per second, latency, calls and writes, beside kube-scheduler alone on the same API server."""
-    told = conditions()
+    core = pinning.leave_a_core() if pin else None
+    told = conditions(pinned=pin)
     if profile is not None:
         profile.mkdir(parents=True, exist_ok=True)
-    given = Options(patience, logs, profile)
+    given = Options(patience, logs, profile, core)
     rows: list[tuple[Case, Measured]] = []
     for count in nodes:
         cases = [

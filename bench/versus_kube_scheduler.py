@@ -20,12 +20,12 @@ from pathlib import Path
 
 import click
 import msgspec
-from harness import legal, loads, options, plane, room, schedulers, workload
+from harness import legal, loads, options, pinning, plane, room, schedulers, workload
 from harness.conditions import conditions
 from harness.errors import BenchError
 from harness.pod_watch import PodWatch
 from harness.tables import console, print_conditions
-from harness.usage import child_named, used
+from harness.usage import server_processes, used
 from rich.table import Table
 from thalweg_controlplane import Api, Binaries, ControlPlane
 
@@ -40,7 +40,7 @@ _EXPLAINED = {
     "binding/s": "the same from the first binding to the last: what it reaches once it is going",
     "p50, p99": "ms from a pod's creation (backlog: from in sync) to its binding, both as a watch sees them",
     "created": "seconds that creating the pods took: a burst cannot be bound faster than it comes",
-    "CPU s": "CPU seconds of all the scheduler's processes over that time; API CPU s the same of the API server",
+    "CPU s": "CPU seconds of all the scheduler's processes over that time; API, etcd: of these servers",
     "peak MiB": "sum of VmHWM of the scheduler's processes since their start; pages they share count in each",
     "lag, busy": "thalweg only, ms, the longest since in sync: how late its event loop woke a sleeper (other processes"
     " on the cores count), and how much CPU time one step of that loop took",
@@ -78,6 +78,7 @@ class Measured:
     start_seconds: float
     cpu_seconds: float
     api_server_cpu_seconds: float
+    etcd_cpu_seconds: float
     watch_cpu_seconds: float
     peak_mib: float
     longest_lag_ms: float | None
@@ -90,12 +91,17 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is the same for all rows."""
+    """What is the same for all rows.
+
+    Attributes:
+        core: of the scheduler alone; None: all processes share all cores.
+    """
 
     patience: float
     logs: Path | None
     profile: Path | None
     warm_up: int
+    core: int | None
 
 
 async def measure(executables: Binaries, case: Case, given: Options) -> Measured:
@@ -127,24 +133,24 @@ async def _load(
     given: Options,
 ) -> Measured:
     pods = workload.make_pods(case.mix, case.pods, scheduler.pods_name)
-    api_server = child_named("kube-apiserver")
-    if api_server is None:
-        raise BenchError("the API server's process is not found")
+    api_server, etcd = server_processes()
     cut_before = await plane.cut_watches(api)
     creation_seconds = await loads.create(api, pods) if case.arrival == BACKLOG else 0.0
     asked = time.monotonic()
     await scheduler.start()
     begun = time.monotonic()
     start_seconds = begun - asked
+    if given.core is not None:
+        pinning.pin(scheduler.pids(), given.core)
     if case.arrival == BURST:
         await scheduler.warm()
         await asyncio.sleep(_REST_SECONDS)
         begun = time.monotonic()
-    before, api_before = used(scheduler.pids()), used([api_server])
+    before, api_before, etcd_before = used(scheduler.pids()), used([api_server]), used([etcd])
     async with asyncio.TaskGroup() as group:
         creating = group.create_task(loads.create(api, pods)) if case.arrival == BURST else None
         group.create_task(loads.until_bound(control_plane, scheduler, watch, case.pods, given.patience))
-    after, api_after = used(scheduler.pids()), used([api_server])
+    after, api_after, etcd_after = used(scheduler.pids()), used([api_server]), used([etcd])
     samples = await scheduler.metrics() if case.scheduler == schedulers.THALWEG else {}
     await scheduler.stop()
     await asyncio.sleep(_SETTLE_SECONDS)
@@ -173,6 +179,7 @@ async def _load(
         start_seconds=start_seconds,
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
+        etcd_cpu_seconds=etcd_after.cpu_seconds - etcd_before.cpu_seconds,
         watch_cpu_seconds=seen.cpu_seconds,
         peak_mib=after.peak_mib,
         longest_lag_ms=_milliseconds(samples.get("thalweg_event_loop_longest_lag_seconds")),
@@ -201,7 +208,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
     arrival, pods, running = rows[0][0].arrival, rows[0][0].pods, rows[0][0].running
     table = Table(title=f"{pods} pods in a {arrival}, {running} pods bound before")
     table.add_column("scheduler")
-    for column in ("nodes", "mix", "bound", "pods/s", "binding/s", "p50", "p99", "created", "CPU s", "API CPU s",
+    for column in ("nodes", "mix", "bound", "pods/s", "binding/s", "p50", "p99", "created", "CPU s", "API", "etcd",
                    "peak MiB", "lag", "busy", "cut", "over", "wrong"):  # fmt: skip
         table.add_column(column, justify="right")
     for case, found in rows:
@@ -217,6 +224,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
             f"{found.creation_seconds:.1f}",
             f"{found.cpu_seconds:.2f}",
             f"{found.api_server_cpu_seconds:.2f}",
+            f"{found.etcd_cpu_seconds:.2f}",
             f"{found.peak_mib:.0f}",
             _shown(found.longest_lag_ms),
             _shown(found.longest_busy_ms),
@@ -247,6 +255,7 @@ def _shown(value: float | None) -> str:
 @click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder that logs are kept in.")
 @click.option("--profile", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for cProfile's results of the operator; its figures are then too low.")  # fmt: skip
+@click.option("--pin", is_flag=True, help="The scheduler alone on one core, everything else on the others.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(
     nodes: list[int],
@@ -261,13 +270,16 @@ def main(
     logs: Path | None,
     profile: Path | None,
     output: str,
+    *,
+    pin: bool,
 ) -> None:
     """Pods per second, latency, CPU and memory, beside the real kube-scheduler."""
-    told = conditions()
+    core = pinning.leave_a_core() if pin else None
+    told = conditions(pinned=pin)
     executables = plane.binaries()
     if profile is not None:
         profile.mkdir(parents=True, exist_ok=True)
-    given = Options(patience, logs, profile, warm_up)
+    given = Options(patience, logs, profile, warm_up, core)
     rows: list[tuple[Case, Measured]] = []
     for run, count, kind, name in product(range(1, runs + 1), nodes, mix, names):
         case = Case(name, count, running, pods, kind, arrival, run)
