@@ -220,7 +220,6 @@ class RoundLoop:
             self._deadline.round_took(reply.seconds)
         self._quarantine.succeeded(self._clock())
         self._metrics.quarantined.set(len(self._quarantine))
-        self._batcher.round_took(reply.seconds)
         preempts = preempting(self._shell.cluster, request, reply)
         retried = preempts if preempts and self._running_pods.need() else set()
         with stopwatch.phase("deliver"):
@@ -234,6 +233,7 @@ class RoundLoop:
         for observer in self._observers:
             observer.round_planned(request, pending_round.pods, reply)
         self._finish_round(pending_round, reply)
+        self._batcher.round_ended(reply.seconds, pod_count)
 
     async def _restart_worker(self) -> None:
         """Starts the worker and sends it the whole cluster without pods to plan: no pod is at fault if that fails."""

@@ -62,6 +62,7 @@ class Ledger:
         drift: what changed since the plan in hand was asked for.
         ends: the operator ends: no eviction begins, but for those that others of the same group began.
         round_wanted: a round may place more, or must look at something, since this was last taken back.
+        round_at_once: the same, for a pod that began to wait.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -88,7 +89,7 @@ class Ledger:
         self.plan: PlanInHand | None = None
         self.victims_seen = self.gangs_seen = NEVER
         self.ends = False
-        self.round_wanted = False
+        self.round_wanted = self.round_at_once = False
         self._last_id = 0
 
     def record(self, pod: Pod) -> PendingRecord:
