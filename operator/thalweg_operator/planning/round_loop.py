@@ -224,6 +224,7 @@ class RoundLoop:
         retried = preempts if preempts and self._running_pods.need() else set()
         with stopwatch.phase("deliver"):
             await self._deliver(pending_round, reply, retried)
+        await asyncio.sleep(0)  # bindings leave before reports and metrics are made
         if retried:
             self._batcher.trigger()
         if reply.settles_in:
