@@ -119,7 +119,7 @@ class Operator:
         cluster = Cluster(settings.own_pod.namespace if settings.own_pod else "")
         ledger = Ledger(cluster)
         batcher = Batcher(settings.idle_window, settings.max_window)
-        self._shell = shell = Shell(cluster, ledger, batcher.trigger)
+        self._shell = shell = Shell(cluster, ledger, lambda effect: batcher.trigger(at_once=effect.at_once))
         shell.observer = WatchLag(cluster, self.metrics, shell.clock).observe
         self._policies = PolicyStore(put_in_force=lambda accepted: shell.apply(PoliciesChanged(accepted)))
         self._gate_admission = GateAdmission(api_client, self._policies)

@@ -63,6 +63,7 @@ class Ledger:
         ends: the operator ends: no eviction begins, but for those that others of the same group began.
         last_id: number of the last reservation.
         round_wanted: a round may place more, or must look at something, since this was last taken back.
+        round_at_once: the same, for a pod that began to wait.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -91,7 +92,7 @@ class Ledger:
         self.plan: PlanInHand | None = None
         self.victims_seen = self.gangs_seen = NEVER
         self.ends = False
-        self.round_wanted = False
+        self.round_wanted = self.round_at_once = False
         self.last_id = 0
 
     def record(self, pod: Pod) -> PendingRecord:
