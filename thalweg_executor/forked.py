@@ -1,8 +1,8 @@
-"""Tasks in child processes, which are forked when there are tasks and so have the problem without a copy.
+"""Tasks in child processes, which are forked when there is work for them and so have the problem without a copy.
 
 Parent and children share memory until one of them writes (copy on write). So a round of a large cluster gets children
-in milliseconds, and only tasks and results are sent. A child has one task at a time. What a lost child did not answer
-is run in this process: the results are the same.
+in milliseconds, and only tasks and results are sent. A child has one task at a time. The first task is run in this
+process, to see whether forks are worthwhile, and so is what a lost child did not answer: the results are the same.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,18 +25,26 @@ from flowcore.solve.executor import Result, Task, Tasks
 from thalweg_executor.data_limit import share_data_limit
 
 _PR_SET_PDEATHSIG: Final = 1
+#: Two forks take four to ten milliseconds, of a process with all libraries.
+_WORTHWHILE: Final = 0.05
 
 
 class ForkedExecutor:
     """Runs tasks in child processes. As a context it ends all that are left.
 
     Attributes:
+        worthwhile: as given.
         forked: how many children were started so far.
     """
 
-    def __init__(self, cores: int) -> None:
-        """At most so many children at a time for each method; with one core none."""
-        self._cores, self.forked = cores, 0
+    def __init__(self, cores: int, worthwhile: float = _WORTHWHILE) -> None:
+        """Begins without children.
+
+        Args:
+            cores: at most so many children at a time for each method; with one core none.
+            worthwhile: seconds of work that it takes to fork.
+        """
+        self._cores, self.worthwhile, self.forked = cores, worthwhile, 0
         self._started: list[_ForkedTasks[Any, Any]] = []
         self._collects_garbage = gc.isenabled()
 
@@ -84,20 +93,28 @@ class _ForkedTasks(Generic[Task, Result]):
         self._entries: deque[_Entry[Task, Result]] = deque()
         #: None: not forked yet.
         self._children: list[_Child[Task, Result]] | None = None
+        #: What the last task took that was run here.
+        self._seconds = 0.0
 
     def put(self, task: Task) -> None:
         self._entries.append(_Entry(task))
         self._give()
 
     def take(self) -> Result:
-        if self._children is None and len(self._entries) > 1:
+        if self._children is None and self._seconds * len(self._entries) >= self._executor.worthwhile:
             self._children = self._executor.fork(self._run, len(self._entries))
             self._give()
         entry = self._entries[0]
         while entry.result is None and not entry.lost and self._children:
             self._receive(self._children)
         self._entries.popleft()
-        return self._run(entry.task) if entry.result is None else entry.result[0]
+        return self._run_here(entry.task) if entry.result is None else entry.result[0]
+
+    def _run_here(self, task: Task) -> Result:
+        began = time.process_time()
+        result = self._run(task)
+        self._seconds = time.process_time() - began
+        return result
 
     def close(self) -> None:
         self._entries.clear()

@@ -222,8 +222,9 @@ class Portfolio:
         yield
         if self._unplaced_of(demands):
             fixed = FixedPart.of(problem, self.best, demands)
-            for candidate in rounded_candidates(problem, relaxed, fixed):
-                self.offer(candidate)
+            for found in rounded_candidates(problem, relaxed, fixed, self._executor):
+                if found.cost < self.best.cost:
+                    self.offer(found.candidate())
                 yield
 
     def _run_local_search(self, steps: int | None = None) -> Generator[None, None, None]:

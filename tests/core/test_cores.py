@@ -58,7 +58,7 @@ def test_the_plan_does_not_depend_on_the_number_of_cores() -> None:
     for steps in (2, 2 * SIDE_BY_SIDE):
         expected = searched(IN_TURN, steps)
         for cores in (1, 3):
-            with ForkedExecutor(cores) as executor:
+            with ForkedExecutor(cores, worthwhile=0.0) as executor:
                 assert searched(executor, steps) == expected
             assert executor.forked == (0 if cores == 1 else min(cores, steps))
     assert expected[0] == "neighbourhoods"
@@ -101,13 +101,13 @@ def test_children_that_die_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         return decide(task)
 
     monkeypatch.setattr(lns, "_decide", fatal)
-    with ForkedExecutor(3) as executor:
+    with ForkedExecutor(3, worthwhile=0.0) as executor:
         assert searched(executor, 9) == expected
 
 
 def test_results_come_in_the_order_of_the_tasks() -> None:
     """Also when a later task ends first; and what is put after the children have gone is run here."""
-    with ForkedExecutor(2) as executor:
+    with ForkedExecutor(2, worthwhile=0.0) as executor:
         tasks = executor.start(lambda task: (task, sum(range(task)), os.getpid()))
         for task in (10**6, 1, 2, 3):
             tasks.put(task)
@@ -121,11 +121,21 @@ def test_results_come_in_the_order_of_the_tasks() -> None:
 
 def test_one_task_alone_needs_no_child() -> None:
     """It runs here, at once."""
-    with ForkedExecutor(4) as executor:
+    with ForkedExecutor(4, worthwhile=0.0) as executor:
         tasks = executor.start(lambda task: (task, os.getpid()))
         tasks.put("only")
         assert tasks.take() == ("only", os.getpid())
         assert executor.forked == 0
+
+
+def test_children_are_forked_for_work_that_is_worthwhile() -> None:
+    """The first task is run here; only if those that wait would take as long as said, children run them."""
+    for worthwhile, at_home in ((3600.0, 4), (1e-9, 1)):
+        with ForkedExecutor(2, worthwhile) as executor:
+            tasks = executor.start(lambda task: (sum(range(task)), os.getpid()))
+            for _ in range(4):
+                tasks.put(10**5)
+            assert [tasks.take()[1] for _ in range(4)].count(os.getpid()) == at_home
 
 
 def test_a_task_that_fails_fails_here() -> None:
@@ -134,7 +144,7 @@ def test_a_task_that_fails_fails_here() -> None:
     def divide(task: int) -> float:
         return 1 / task
 
-    with ForkedExecutor(2) as executor:
+    with ForkedExecutor(2, worthwhile=0.0) as executor:
         tasks = executor.start(divide)
         for task in (1, 0, 2):
             tasks.put(task)
@@ -148,7 +158,7 @@ def test_a_task_that_fails_fails_here() -> None:
 PARENT = """
 import os, time
 from thalweg_executor.forked import ForkedExecutor
-with ForkedExecutor(3) as executor:
+with ForkedExecutor(3, worthwhile=0.0) as executor:
     tasks = executor.start(lambda task: os.getpid() if task < 3 else time.sleep(600))
     for task in range(6):
         tasks.put(task)
@@ -183,7 +193,7 @@ def test_children_share_what_their_parent_may_still_use() -> None:
     def run(limit: int) -> list[int]:
         def limited(task: int) -> list[int]:
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-            with ForkedExecutor(4) as executor:
+            with ForkedExecutor(4, worthwhile=0.0) as executor:
                 tasks = executor.start(limit_of)
                 for each in range(4):
                     tasks.put(each)

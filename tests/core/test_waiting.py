@@ -156,7 +156,7 @@ def _by_methods(problem: Problem) -> Iterator[Candidate]:
             break
     relaxed = relax(problem.cost_matrix)
     if relaxed is not None:
-        yield from rounded_candidates(problem, relaxed, fixed)
+        yield from (each.candidate() for each in rounded_candidates(problem, relaxed, fixed, IN_TURN))
     search = LargeNeighbourhoodSearch(problem, first, 0, IN_TURN)
     for turn in range(4):
         if not search.improve(wider=turn % 2 == 1):
