@@ -41,7 +41,7 @@ class ForkedExecutor:
         """Begins without children.
 
         Args:
-            cores: at most so many children at a time for each method; with one core none.
+            cores: at most so many children at a time; with one core none.
             worthwhile: seconds of work that it takes to fork.
         """
         self._cores, self.worthwhile, self.forked = cores, worthwhile, 0
@@ -55,8 +55,8 @@ class ForkedExecutor:
         return tasks
 
     def fork(self, run: Callable[[Task], Result], tasks: int) -> list[_Child[Task, Result]]:
-        """Children for so many tasks; none for a single task, and fewer where no more can be started."""
-        count = min(self._cores, tasks)
+        """Children for so many tasks; none for one, and fewer where others run or no more can be started."""
+        count = min(self._cores - sum(each.children for each in self._started), tasks)
         children: list[_Child[Task, Result]] = []
         if count > 1:
             gc.disable()  # a collection would write to every page, and so copy it
@@ -96,13 +96,18 @@ class _ForkedTasks(Generic[Task, Result]):
         #: What the last task took that was run here.
         self._seconds = 0.0
 
+    @property
+    def children(self) -> int:
+        """How many children run its tasks."""
+        return len(self._children or ())
+
     def put(self, task: Task) -> None:
         self._entries.append(_Entry(task))
         self._give()
 
     def take(self) -> Result:
         if self._children is None and self._seconds * len(self._entries) >= self._executor.worthwhile:
-            self._children = self._executor.fork(self._run, len(self._entries))
+            self._children = self._executor.fork(self._run, len(self._entries)) or None
             self._give()
         entry = self._entries[0]
         while entry.result is None and not entry.lost and self._children:

@@ -77,8 +77,7 @@ class Portfolio:
             yield from self._solve_with_penalties()
             return
         yield from self.decide()
-        if self._unplaced_of(self._unconstrained):
-            yield from self.run_lns(self._seed)
+        yield from self.search()
 
     def construct(self) -> Generator[None, None, None]:
         """Candidates that are built in one go; yields after each."""
@@ -114,6 +113,11 @@ class Portfolio:
             yield from self._place_shares(unconstrained)
         if scarce:
             yield from self._solve_by_flow(flowing)
+
+    def search(self) -> Generator[None, None, None]:
+        """Improves the best candidate; yields after each step."""
+        if self._unplaced_of(self._unconstrained):
+            yield from self.run_lns(self._seed)
 
     @property
     def _is_solved(self) -> bool:

@@ -16,6 +16,7 @@ from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.planning.backfill_reservation import ReserveBackfill
 from flowcore.planning.build_result import build_result
 from flowcore.planning.network_pass import SolveNetworks
+from flowcore.planning.parts import solver_of
 from flowcore.planning.portfolio import Portfolio
 from flowcore.planning.scores import scores_of
 from flowcore.problem.candidate import Candidate
@@ -79,7 +80,7 @@ class Round:
         #: Once it is decided which groups are placed: the pass that takes the other groups' pods out.
         self._admitted: AdmittedDemands | None = None
         self._candidate: Candidate
-        self._portfolio = Portfolio(self._problem, seed, executor=executor)
+        self._portfolio = solver_of(self._problem, seed, executor)
         self._steps = 0
         self._generator = self._run()
 
@@ -128,7 +129,7 @@ class Round:
         self._candidate = candidate
         self._admitted = AdmittedDemands(self._problem, candidate)
         problem = self._admitted.apply(self._problem)
-        self._portfolio = Portfolio(problem, self._seed, self._admitted.restrict(candidate, problem), self._executor)
+        self._portfolio = solver_of(problem, self._seed, self._executor, self._admitted.restrict(candidate, problem))
 
     def _best_candidate(self) -> tuple[Candidate, int]:
         """The best candidate so far, and a cost that none goes below."""

@@ -138,6 +138,19 @@ def test_children_are_forked_for_work_that_is_worthwhile() -> None:
             assert [tasks.take()[1] for _ in range(4)].count(os.getpid()) == at_home
 
 
+def test_methods_at_the_same_time_share_the_cores() -> None:
+    """The tasks of a second one are run here as long as the first has all children, and by children after that."""
+    with ForkedExecutor(2, worthwhile=0.0) as executor:
+        first, second = (executor.start(lambda _: os.getpid()) for _ in range(2))
+        for tasks in (first, second):
+            for number in range(4):
+                tasks.put(number)
+        assert first.take() != os.getpid()
+        assert second.take() == os.getpid()
+        first.close()
+        assert second.take() != os.getpid()
+
+
 def test_a_task_that_fails_fails_here() -> None:
     """With the error that it has: nothing of it is lost on the way."""
 
