@@ -1,8 +1,8 @@
 """Tasks in child processes, which are forked when there is work for them and so have the problem without a copy.
 
 Parent and children share memory until one of them writes (copy on write). So a round of a large cluster gets children
-in milliseconds, and only tasks and results are sent. A child has one task at a time. The first task is run in this
-process, to see whether forks are worthwhile, and so is what a lost child did not answer: the results are the same.
+in milliseconds, and only tasks and results are sent. A child has one task at a time. Rounds that take as long as a few
+forks get no children. What a lost child did not answer is run in this process: the results are the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class ForkedExecutor:
     """Runs tasks in child processes. As a context it ends all that are left.
 
     Attributes:
-        worthwhile: as given.
         forked: how many children were started so far.
     """
 
@@ -42,9 +41,10 @@ class ForkedExecutor:
 
         Args:
             cores: at most so many children at a time; with one core none.
-            worthwhile: seconds of work that it takes to fork.
+            worthwhile: CPU seconds that this process must have worked, since this was made, before it forks.
         """
-        self._cores, self.worthwhile, self.forked = cores, worthwhile, 0
+        self._cores, self.forked = cores, 0
+        self._worthwhile_at = time.process_time() + worthwhile
         self._started: list[_ForkedTasks[Any, Any]] = []
         self._collects_garbage = gc.isenabled()
 
@@ -56,6 +56,8 @@ class ForkedExecutor:
 
     def fork(self, run: Callable[[Task], Result], tasks: int) -> list[_Child[Task, Result]]:
         """Children for so many tasks; none for one, and fewer where others run or no more can be started."""
+        if time.process_time() < self._worthwhile_at:
+            return []
         count = min(self._cores - sum(each.children for each in self._started), tasks)
         children: list[_Child[Task, Result]] = []
         if count > 1:
@@ -93,8 +95,6 @@ class _ForkedTasks(Generic[Task, Result]):
         self._entries: deque[_Entry[Task, Result]] = deque()
         #: None: not forked yet.
         self._children: list[_Child[Task, Result]] | None = None
-        #: What the last task took that was run here.
-        self._seconds = 0.0
 
     @property
     def children(self) -> int:
@@ -106,20 +106,14 @@ class _ForkedTasks(Generic[Task, Result]):
         self._give()
 
     def take(self) -> Result:
-        if self._children is None and self._seconds * len(self._entries) >= self._executor.worthwhile:
+        if self._children is None:
             self._children = self._executor.fork(self._run, len(self._entries)) or None
             self._give()
         entry = self._entries[0]
         while entry.result is None and not entry.lost and self._children:
             self._receive(self._children)
         self._entries.popleft()
-        return self._run_here(entry.task) if entry.result is None else entry.result[0]
-
-    def _run_here(self, task: Task) -> Result:
-        began = time.process_time()
-        result = self._run(task)
-        self._seconds = time.process_time() - began
-        return result
+        return self._run(entry.task) if entry.result is None else entry.result[0]
 
     def close(self) -> None:
         self._entries.clear()

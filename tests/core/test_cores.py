@@ -128,14 +128,14 @@ def test_one_task_alone_needs_no_child() -> None:
         assert executor.forked == 0
 
 
-def test_children_are_forked_for_work_that_is_worthwhile() -> None:
-    """The first task is run here; only if those that wait would take as long as said, children run them."""
-    for worthwhile, at_home in ((3600.0, 4), (1e-9, 1)):
+def test_a_short_round_gets_no_children() -> None:
+    """Tasks are run here until the process has worked for as long as said, then by children."""
+    for worthwhile, here in ((3600.0, {True}), (1e-9, {False})):
         with ForkedExecutor(2, worthwhile) as executor:
-            tasks = executor.start(lambda task: (sum(range(task)), os.getpid()))
-            for _ in range(4):
-                tasks.put(10**5)
-            assert [tasks.take()[1] for _ in range(4)].count(os.getpid()) == at_home
+            tasks = executor.start(lambda _: os.getpid())
+            for number in range(4):
+                tasks.put(number)
+            assert {tasks.take() == os.getpid() for _ in range(4)} == here
 
 
 def test_methods_at_the_same_time_share_the_cores() -> None:
