@@ -100,7 +100,7 @@ def relax(
     share = np.zeros(len(bundles.prices))
     share[placeable] = 1.0 - solution.left[len(runs) :]
     return RelaxedSolution(
-        shadow_prices=scaled.tolls(solution, states, cost_matrix.capacity.free.shape),
+        shadow_prices=scaled.shadow_prices(solution, states, cost_matrix.capacity.free.shape),
         placed=spread.sum(axis=1),
         bundles=share,
         class_prices=class_prices,
@@ -162,10 +162,10 @@ class _Scaled:
             slopes[:, mine], bends[:, mine, mine] = block.slopes(added[:, mine])
         return slopes, bends
 
-    def tolls(self, solution: FluidSolution, states: NodeStates, shape: tuple[int, ...]) -> Float64s:
+    def shadow_prices(self, solution: FluidSolution, states: NodeStates, shape: tuple[int, ...]) -> Float64s:
         """float64[N, R]: shadow prices of nodes."""
         found = np.zeros(shape)
         nodes = np.nonzero(states.of >= 0)[0]
-        tolls = np.where(self.asked, solution.tolls / self.scale, 0.0)
-        found[nodes[:, np.newaxis], self.resources] = tolls[states.of[nodes]]
+        shadow_prices = np.where(self.asked, solution.shadow_prices / self.scale, 0.0)
+        found[nodes[:, np.newaxis], self.resources] = shadow_prices[states.of[nodes]]
         return found

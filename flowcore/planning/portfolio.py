@@ -35,8 +35,10 @@ _SCARCE = 50
 _PATIENCE = 6
 #: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
 _TURN = 8
-#: One-by-one scheduling is tried up to so many pods.
+#: One-by-one scheduling is tried up to so many pods. With more, a step takes long: the first one has the bound too.
 _FEW = 3_000
+#: A bound is close to a cost if no more than one part in so many lies between them.
+_CLOSE = 100
 #: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
 _EXACT_WORK = 0.1
 
@@ -88,11 +90,13 @@ class Portfolio:
             return
         self.offer(fill(problem))
         self._first_bound()
+        placeable = problem.cost_matrix.placeable
+        pods = self._pods_of(placeable)
+        if pods > _FEW and not self._is_solved:
+            self._relax()
         yield
         if self._is_solved:
             return
-        placeable = problem.cost_matrix.placeable
-        pods = self._pods_of(placeable)
         if self._unplaced_of(placeable & self._sequential) and pods <= _FEW:
             self.offer(constrained_first(problem))
             yield
@@ -105,7 +109,9 @@ class Portfolio:
         if self._is_solved:
             return
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
-        yield from self._relax()
+        if self._relaxation is None and not self._is_close:
+            self._relax()
+            yield
         if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
             yield from self._solve_exact()
         scarce = (self._unplaced_of(flowing) - self._hopeless_of(flowing)) * _SCARCE > self._pods_of(flowing)
@@ -181,13 +187,19 @@ class Portfolio:
             self._compared = found
             self.offer(penalties.restore(found))
 
-    def _relax(self) -> Generator[None, None, None]:
+    def _relax(self) -> None:
         """The round in fractions: its prices give a bound, and say later what pods are worth."""
-        self._relaxation = relaxed = relax(self._problem.cost_matrix)
+        matrix = self._problem.cost_matrix
+        self._relaxation = relaxed = relax(matrix)
         if relaxed is not None:
-            bound = lower_bound(self._problem.cost_matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
+            bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
             self.bound = max(self.bound, bound)
-            yield
+
+    @property
+    def _is_close(self) -> bool:
+        """Whether a better bound would say next to nothing, and no pod waits whose worth it would tell."""
+        near = (self.best.cost - self.bound) * _CLOSE <= self.best.cost
+        return near and not self._unplaced_of(self._problem.cost_matrix.placeable)
 
     def _first_bound(self) -> None:
         """What each pod pays by itself; and if all pods are alike, what the best candidate's dearest one pays."""

@@ -80,8 +80,8 @@ def lower_bound(
     """A cost that no plan of the round goes below, whatever is passed.
 
     The pods of a demand pay at least as in their cheapest plan, as if no other pods were placed, where a node costs its
-    arc, its slopes and tolls on what is taken. Rules about own pods are capacities of domains there. What that
-    overcharges is at most the tolls on everything that is free, and the constants of the tangents. What pods prefer
+    arc, its slopes and shadow prices of what is taken. Rules about own pods are capacities of domains there. What that
+    overcharges is at most the shadow prices of everything that is free, and the constants of the tangents. What pods prefer
     among each other is counted as the least that it can be: nothing.
 
     Args:
@@ -97,18 +97,18 @@ def lower_bound(
         for potential, alike in _alike(demands).items()
     }
     scale = _Scale.of(demands)
-    tolls: list[tuple[int, Float64s]] = []
+    priced: list[tuple[int, Float64s]] = []
     if shadow_prices is not None:
-        tolls = [(at, column) for at, column in enumerate(shadow_prices.T) if column.any()]
+        priced = [(at, column) for at, column in enumerate(shadow_prices.T) if column.any()]
     paid: list[int] = []
     total, as_groups = 0, 0
     raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
     grouped = {at for unit in atomic_groups for at in unit.demands}
     for at, demand in enumerate(demands):
         cost = _least_arc(demand, cost_matrix) + tangents[demand.potential].paid_by(demand)
-        for resource, toll in tolls:
+        for resource, price in priced:
             if demand.requests[resource]:
-                cost += toll * float(demand.requests[resource])
+                cost += price * float(demand.requests[resource])
         whole, prices = scale.down(np.minimum(cost, float(demand.prices[0]) + 1)), demand.prices * scale.parts
         paid.append(int(whole[demand.counts > 0].min(initial=scale.most)))
         least = _least_of(demand, whole, prices, raising)
@@ -119,8 +119,8 @@ def lower_bound(
     total = max(total, as_groups + surcharge)
     for each in tangents.values():
         total += int(scale.down(each.constants[each.constants < 0]).sum())
-    if tolls:
-        given = np.sum([toll * cost_matrix.spare[:, resource] for resource, toll in tolls], axis=0)
+    if priced:
+        given = np.sum([price * cost_matrix.spare[:, resource] for resource, price in priced], axis=0)
         total -= -int(scale.down(-given[given > 0]).sum())
     return max(0, -(-total // scale.parts))
 

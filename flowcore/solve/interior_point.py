@@ -28,7 +28,7 @@ _TOWARDS = 0.95
 _TINY = 1e-300
 #: Multiplications of matrices up to so many products stay in one thread: threads of a library that wait for each other
 #: take more time of all cores than they save.
-_ONE_THREAD = 200_000
+_ONE_THREAD, _ROWS = 200_000, 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,7 @@ class FluidSolution:
     Attributes:
         placed: float64[C, S], pods.
         left: float64[J], units that leave.
-        tolls: float64[S, R], price of a unit of each resource.
+        shadow_prices: float64[S, R], price of a unit of each resource.
         added: float64[S, A], load that each node of a state gets.
         class_prices: float64[C], what a pod more of each class would cost.
         steps: taken.
@@ -76,7 +76,7 @@ class FluidSolution:
 
     placed: Float64s
     left: Float64s
-    tolls: Float64s
+    shadow_prices: Float64s
     added: Float64s
     class_prices: Float64s
     steps: int
@@ -93,7 +93,7 @@ class _Point:
     placed_dual: Float64s
     left_dual: Float64s
     stay_dual: Float64s
-    tolls: Float64s
+    shadow_prices: Float64s
 
     def moved(self, by: _Point, step: float) -> _Point:
         return _Point(*(getattr(self, name) + step * getattr(by, name) for name in self.__slots__))
@@ -116,7 +116,7 @@ def solve_fluid(program: FluidProgram) -> FluidSolution | None:
             if _products(program, point) < _CLOSE * max(cost, 1.0):
                 break
     added = (point.placed.T @ program.counted) / program.nodes[:, np.newaxis]
-    return FluidSolution(point.placed, point.left, point.tolls, added, point.prices, steps)
+    return FluidSolution(point.placed, point.left, point.shadow_prices, added, point.prices, steps)
 
 
 def _start(program: FluidProgram) -> _Point:
@@ -138,7 +138,7 @@ def _start(program: FluidProgram) -> _Point:
         placed_dual=np.where(program.usable, price, 1.0),
         left_dual=np.full(len(part), price),
         stay_dual=np.full(len(part), price),
-        tolls=price * mean / spare,
+        shadow_prices=price * mean / spare,
     )
 
 
@@ -146,23 +146,23 @@ def _products(program: FluidProgram, at: _Point) -> float:
     """Sum of all bounds' distances times their multipliers: what is left to gain."""
     stay = program.leaving_most - at.left
     pods = float((at.placed * at.placed_dual).sum())  # nothing is placed where a class may not go
-    return pods + float((at.tolls * at.spare).sum() + at.left_dual @ at.left + at.stay_dual @ stay)
+    return pods + float((at.shadow_prices * at.spare).sum() + at.left_dual @ at.left + at.stay_dual @ stay)
 
 
 def _step(program: FluidProgram, at: _Point) -> tuple[_Point, float, float]:
     """Direction and length of the next step, and the cost of the point."""
     system = _System(program, at)
     stay = program.leaving_most - at.left
-    products = (at.placed * at.placed_dual, at.tolls * at.spare, at.left_dual * at.left, at.stay_dual * stay)
+    products = (at.placed * at.placed_dual, at.shadow_prices * at.spare, at.left_dual * at.left, at.stay_dual * stay)
     ahead = system.direction(*(-each for each in products))
     length = _longest(program, at, ahead)
     now = _products(program, at)
     after = max(_products(program, at.moved(ahead, length)), 0.0)
-    count = int(program.usable.sum()) + at.tolls.size + 2 * len(at.left)
+    count = int(program.usable.sum()) + at.shadow_prices.size + 2 * len(at.left)
     target = (after / now) ** 3 * now / count
     direction = system.direction(
         np.where(program.usable, target - products[0] - ahead.placed * ahead.placed_dual, 0.0),
-        target - products[1] - ahead.tolls * ahead.spare,
+        target - products[1] - ahead.shadow_prices * ahead.spare,
         target - products[2] - ahead.left_dual * ahead.left,
         target - products[3] + ahead.stay_dual * ahead.left,
     )
@@ -175,7 +175,7 @@ def _longest(program: FluidProgram, at: _Point, by: _Point) -> float:
     length = 1.0
     for value, change in (
         (at.placed, by.placed), (at.spare, by.spare), (at.left, by.left), (stay, -by.left),
-        (at.placed_dual, by.placed_dual), (at.tolls, by.tolls), (at.left_dual, by.left_dual),
+        (at.placed_dual, by.placed_dual), (at.shadow_prices, by.shadow_prices), (at.left_dual, by.left_dual),
         (at.stay_dual, by.stay_dual),
     ):  # fmt: skip
         steepest = float((-change / np.maximum(value, _TINY)).max(initial=0.0))
@@ -193,7 +193,7 @@ class _System:
         amounts = np.concatenate([counted, requests], axis=1)
         columns, first = amounts.shape[1], counted.shape[1]
         slopes, bends = program.slopes((at.placed.T @ counted) / program.nodes[:, np.newaxis])
-        paid = program.arcs + counted @ slopes.T + requests @ at.tolls.T
+        paid = program.arcs + counted @ slopes.T + requests @ at.shadow_prices.T
         self._reduced = paid - at.prices[:, np.newaxis] - at.placed_dual
         leaving = program.leaving_prices - _times(program.leaving_pods, at.prices)
         self._leaving = leaving - at.left_dual + at.stay_dual
@@ -207,7 +207,7 @@ class _System:
         rise = np.zeros((states, columns, columns))
         rise[:, :first, :first] = bends / program.nodes[:, np.newaxis, np.newaxis]
         of = np.arange(first, columns)
-        rise[:, of, of] = at.tolls / at.spare
+        rise[:, of, of] = at.shadow_prices / at.spare
         pairs = (amounts[:, :, np.newaxis] * amounts[:, np.newaxis, :]).reshape(classes, columns * columns)
         loads = _product(self._follow.T, pairs).reshape(states, columns, columns)
         identity = np.eye(columns)
@@ -229,12 +229,12 @@ class _System:
         push = left / at.left - stay / self._stay - self._leaving
         drawn = self._follow * pull
         shift = np.zeros((states, self._amounts.shape[1]))
-        shift[:, self._first :] = (spare - at.tolls * self._room) / at.spare
+        shift[:, self._first :] = (spare - at.shadow_prices * self._room) / at.spare
         shift += (self._rise @ (drawn.T @ self._amounts)[:, :, np.newaxis])[:, :, 0]
         shift = (self._react @ shift[:, :, np.newaxis])[:, :, 0]
         missing = self._pods - drawn.sum(axis=1) - _times(program.leaving_pods.T, self._leave * push)
         missing += _times(self._flat, shift.ravel())
-        prices = np.linalg.solve(self._schur, missing)
+        prices = _solve(self._schur, missing[:, np.newaxis])[:, 0]
         node_prices = shift + np.einsum("c,csk->sk", prices, self._answer)
         pods = self._follow * (pull - _product(self._amounts, node_prices.T) + prices[:, np.newaxis])
         leaves = self._leave * (push + _times(program.leaving_pods, prices))
@@ -246,7 +246,7 @@ class _System:
             placed_dual=np.where(program.usable, (placed - at.placed_dual * pods) / np.maximum(at.placed, _TINY), 0.0),
             left_dual=(left - at.left_dual * leaves) / at.left,
             stay_dual=(stay + at.stay_dual * leaves) / self._stay,
-            tolls=node_prices[:, self._first :],
+            shadow_prices=node_prices[:, self._first :],
         )
 
 
@@ -265,6 +265,19 @@ def _product(one: Float64s, other: Float64s) -> Float64s:
                 part += one[row : row + 64, at : at + width] @ other[at : at + width, column : column + 64]
             found[row : row + 64, column : column + 64] = part
     return found
+
+
+def _solve(matrix: Float64s, right: Float64s) -> Float64s:
+    """Solves a symmetric system in one thread, some rows after others; right: float64[n, M]."""
+    rows = len(matrix)
+    if rows <= _ROWS:
+        found: Float64s = np.linalg.solve(matrix, right)
+        return found
+    first, rest = slice(0, _ROWS), slice(_ROWS, rows)
+    eliminated = np.linalg.solve(matrix[first, first], np.concatenate([matrix[first, rest], right[first]], axis=1))
+    lower, above = matrix[rest, first], eliminated[:, : rows - _ROWS]
+    last = _solve(matrix[rest, rest] - _product(lower, above), right[rest] - lower @ eliminated[:, rows - _ROWS :])
+    return np.concatenate([eliminated[:, rows - _ROWS :] - above @ last, last])
 
 
 def _times(matrix: Float64s, vector: Float64s) -> Float64s:
