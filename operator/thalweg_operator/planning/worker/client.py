@@ -34,6 +34,8 @@ _GRACE = 1.0
 #: Environment variables that the worker inherits. It runs plug-ins (cost models) and needs no credentials.
 _INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 _INHERITED_PREFIXES = ("PYTHON", "LC_", "OMP_", "OPENBLAS_", "MKL_", "MALLOC_")
+#: Threads of BLAS only cost CPU time: the arrays of a round are small, and the operator needs the other cores.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class WorkerClient:
@@ -114,10 +116,10 @@ class WorkerClient:
             async with asyncio.timeout(seconds):
                 for part in split_request(request):
                     body = request_encoder.encode(part)
-                    process.stdin.write(LENGTH.pack(len(body)))
-                    process.stdin.write(body)
+                    process.stdin.write(LENGTH.pack(len(body)) + body)
                     await process.stdin.drain()
-                    await asyncio.sleep(0)
+                    if part.has_more:
+                        await asyncio.sleep(0)
                 length = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
                 reply = reply_decoder.decode(await process.stdout.readexactly(length))
         except TimeoutError:
@@ -154,6 +156,7 @@ class WorkerClient:
 
 
 def _environment() -> dict[str, str]:
-    return {
+    inherited = {
         name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
     }
+    return {**_ONE_THREAD, **inherited}
