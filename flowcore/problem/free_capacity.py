@@ -159,15 +159,9 @@ class FreeCapacity:
         """
         if not self.changes:
             return demand.counts
-        fitting = np.where(demand.allowed, count_fitting(demand.requests, self.free), 0)
-        fitting = self._limited_by_zones(demand, fitting)
-        ports = demand.group.pod_class.host_ports
-        if ports:
-            fitting = np.minimum(fitting, 1)
-            for at, taken in self.ports.items():
-                if fitting[at] and clash(ports, taken):
-                    fitting[at] = 0
-        return fitting
+        found, nodes = demand.counts.copy(), np.nonzero(self.is_changed(0))[0]
+        found[nodes] = self.fit_counts_at(demand, nodes)
+        return found
 
     def fit_counts_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         """``fit_counts`` of these nodes only, int64[len(nodes)]."""
