@@ -17,6 +17,7 @@ from flowcore.model.queues import QueueShare
 from flowcore.planning import Round, RoundResult, run_round
 from flowcore.problem.result import Eviction
 from flowcore.shares.shares import Shares
+from thalweg_executor.forked import ForkedExecutor
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
 from thalweg_operator.planning.worker.node_prices import encode_names, encode_prices
@@ -26,18 +27,25 @@ from thalweg_operator.planning.worker.replica import Replica
 _OBSERVED_STEPS = 4
 
 
-def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
-    """One round: first the pods that are bound, then, on the room left, the pods that are only observed."""
+def run_request(
+    replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS, cores: int = 1
+) -> RoundReply:
+    """One round: first the pods that are bound, then, on the room left, the pods that are only observed.
+
+    Args:
+        cores: that it may use; they do not change the plan of so many steps.
+    """
     stopwatch = Stopwatch()
     with stopwatch.phase("snapshot"):
         replica.apply(request)
         delivered_pods, observed_pods = _pending_pods(request)
         snapshot = replica.to_snapshot(request, delivered_pods)
     policies, cache = {policy.name: policy for policy in request.policies}, replica.cache
-    with stopwatch.phase("problem"):
-        planned = Round(snapshot, policies, models, cache=cache, seed=request.seed)
-    with stopwatch.phase("solve"):
-        _run_steps(planned, request.steps, lambda: stopwatch.seconds >= request.budget)
+    with ForkedExecutor(cores) as executor:
+        with stopwatch.phase("problem"):
+            planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, executor=executor)
+        with stopwatch.phase("solve"):
+            _run_steps(planned, request.steps, lambda: stopwatch.seconds >= request.budget)
     with stopwatch.phase("result"):
         results = [planned.result()]
     if observed_pods:
