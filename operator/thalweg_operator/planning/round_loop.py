@@ -184,7 +184,8 @@ class RoundLoop:
 
     def discard_changes(self) -> None:
         """Forgets what changed: no worker has a snapshot yet, and the first one is told everything."""
-        self._builder.planning_input()
+        self._shell.cluster.take_changes(pods=False)
+        self._shell.ledger.begin_plan(asked=False)
 
     def _seconds_to_next_round(self) -> float:
         now = self._clock()
@@ -220,11 +221,11 @@ class RoundLoop:
             self._deadline.round_took(reply.seconds)
         self._quarantine.succeeded(self._clock())
         self._metrics.quarantined.set(len(self._quarantine))
-        self._batcher.round_took(reply.seconds)
         preempts = preempting(self._shell.cluster, request, reply)
         retried = preempts if preempts and self._running_pods.need() else set()
         with stopwatch.phase("deliver"):
             await self._deliver(pending_round, reply, retried)
+        await asyncio.sleep(0)  # bindings leave before reports and metrics are made
         if retried:
             self._batcher.trigger()
         if reply.settles_in:
@@ -234,6 +235,7 @@ class RoundLoop:
         for observer in self._observers:
             observer.round_planned(request, pending_round.pods, reply)
         self._finish_round(pending_round, reply)
+        self._batcher.round_ended(reply.seconds, pod_count)
 
     async def _restart_worker(self) -> None:
         """Starts the worker and sends it the whole cluster without pods to plan: no pod is at fault if that fails."""

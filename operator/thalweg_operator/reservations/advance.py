@@ -115,8 +115,8 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
         case TimePassed():
             _time_passed(step)
     if ledger.round_wanted:
-        ledger.round_wanted = False
-        step.effects.append(RequestRound())
+        step.effects.append(RequestRound(at_once=ledger.round_at_once))
+        ledger.round_wanted = ledger.round_at_once = False
     return step.effects
 
 

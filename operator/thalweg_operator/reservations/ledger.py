@@ -63,6 +63,7 @@ class Ledger:
         ends: the operator ends: no eviction begins, but for those that others of the same group began.
         last_id: number of the last reservation.
         round_wanted: a round may place more, or must look at something, since this was last taken back.
+        round_at_once: the same, for a pod that began to wait.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -79,6 +80,8 @@ class Ledger:
         self.withdrawing: set[str] = set()
         self.in_flight = InFlight()
         self.drift = Drift()
+        #: Whether changes of the cluster count in ``drift``.
+        self.drifts = True
         self.pending: dict[str, PendingRecord] = {}
         self.nominations = NominationBooks()
         self.moves = MoveBooks()
@@ -89,7 +92,7 @@ class Ledger:
         self.plan: PlanInHand | None = None
         self.victims_seen = self.gangs_seen = NEVER
         self.ends = False
-        self.round_wanted = False
+        self.round_wanted = self.round_at_once = False
         self.last_id = 0
 
     def record(self, pod: Pod) -> PendingRecord:
@@ -353,9 +356,13 @@ class Ledger:
         refused = {key for key, record in self.pending.items() if record.backoff_tries and record.backoff_until > now}
         return RoundGangs(self._cluster.gangs, asked, self.gang_pods(), self._cluster.domain, refused)
 
-    def begin_plan(self) -> None:
-        """A plan is asked for: what changes from now on it does not know."""
-        self.drift = Drift(PodIndex(self._cluster.namespaces))
+    def begin_plan(self, *, asked: bool = True) -> None:
+        """A plan is asked for: what changes from now on it does not know.
+
+        Args:
+            asked: False: until the next call there is no plan that changes of the cluster could break.
+        """
+        self.drift, self.drifts = Drift(PodIndex(self._cluster.namespaces)), asked
 
 
 def _discard(by_node: dict[str, set[str]], reservation: Reservation) -> None:

@@ -149,7 +149,7 @@ class RoundRequest(msgspec.Struct):
         steps: number of steps to take whatever the time, for a replay; 0: the budget decides.
         seed: of the random choices of the round.
         namespaces: labels of namespaces that changed; None: the namespace is gone.
-        pod_deltas: signature as position in ``signatures``, node name, and by how many such pods it changed.
+        pod_deltas: signature as position in ``signatures``, and by how many such pods each node changed, by its name.
         images: names and bytes of the images in ``reports``; most nodes hold the same few.
         storage, removed_storage: storage objects that are new or changed, and keys of those that are gone.
         gangs: all gangs of the pending pods.
@@ -171,7 +171,7 @@ class RoundRequest(msgspec.Struct):
     usage: list[NodeUsage]
     namespaces: dict[str, Labels | None]
     signatures: list[PodSignature]
-    pod_deltas: list[tuple[int, str, int]]
+    pod_deltas: list[tuple[int, dict[str, int]]]
     images: list[tuple[str, int]]
     reports: list[NodeReport]
     policies: list[Policy]
