@@ -67,6 +67,7 @@ def pod_put(step: Step, pod: Pod) -> None:
         or (change.gang_changed and (before is None or before.node != pod.node_name))
     ):
         ledger.round_wanted = True
+        ledger.round_at_once |= change.waiting_changed or opened
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(step, key, before)
 
