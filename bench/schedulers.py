@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -42,7 +41,8 @@ from harness.extended import (
     steered_policy,
 )
 from harness.pod_watch import PodWatch
-from harness.schedulers import THALWEG, KubeScheduler, Samples, Scheduler, Thalweg, log_kept
+from harness.samples import labelled, own_p99
+from harness.schedulers import RAW, THALWEG, KubeScheduler, RawClient, Scheduler, Thalweg, log_kept
 from harness.tables import console, print_conditions
 from harness.usage import server_processes, used
 from rich.table import Table
@@ -53,10 +53,13 @@ from thalweg_controlplane.objects import Manifest, pod
 from flowcore.model.policies import GATE, STEERED_NAME
 
 BURST, BACKLOG, BEFOREHAND = "burst", "backlog", "beforehand"
-KINDS = (KUBE_SCHEDULER, THALWEG, STEERED, GATED, PASS_THROUGH)
+KINDS = (RAW, KUBE_SCHEDULER, THALWEG, STEERED, GATED, PASS_THROUGH)
 #: Measured where nothing else is said: what users have with default settings.
 _DEFAULT_KINDS = (KUBE_SCHEDULER, THALWEG, STEERED)
 WAITING_KINDS = (KUBE_SCHEDULER, HELD, STEERED, GATED)
+
+#: The mix that pods of the raw client have.
+RAW_MIX = "plain"
 
 _REST_SECONDS = 1.0
 _SETTLE_SECONDS = 0.5
@@ -131,6 +134,8 @@ def _make(case: Case, control_plane: ControlPlane, given: Options) -> Scheduler:
     profile = given.profile / f"{_title(case)}.prof" if given.profile else None
     if case.scheduler == THALWEG:
         return Thalweg(control_plane, profile)
+    if case.scheduler == RAW:
+        return RawClient(control_plane)
     if case.scheduler == PASS_THROUGH:
         return PassThrough(control_plane)
     if case.scheduler == HELD:
@@ -231,12 +236,10 @@ async def _load(
         peak_mib=after.peak_mib,
         longest_lag_ms=1000 * lag if ours and lag is not None else None,
         attempts=more("scheduler_schedule_attempts_total"),
-        filter_calls=_labelled(samples, samples_before, "thalweg_extender_seconds_count", "filter")
-        if steered
-        else None,
-        held=_labelled(samples, samples_before, "thalweg_extender_answers_total", "held") if steered else None,
-        writes=_labelled(samples, {}, "thalweg_steering_writes_total", "done") if steered else None,
-        own_p99_ms=_own_p99(samples) if steered else None,
+        filter_calls=labelled(samples, samples_before, "thalweg_extender_seconds_count", "filter") if steered else None,
+        held=labelled(samples, samples_before, "thalweg_extender_answers_total", "held") if steered else None,
+        writes=labelled(samples, {}, "thalweg_steering_writes_total", "done") if steered else None,
+        own_p99_ms=own_p99(samples) if steered else None,
         overcommitted=len(room.overcommitted(nodes, there)),
         misplaced=len(legal.misplaced(plane.binaries(), nodes, there)),
     )
@@ -245,25 +248,6 @@ async def _load(
 def _alone(scheduler: Scheduler) -> list[int]:
     """The processes that get a core of their own: those of kube-scheduler, without one all of Thalweg's."""
     return KubeScheduler.pids(scheduler) if isinstance(scheduler, KubeScheduler) else scheduler.pids()
-
-
-def _labelled(samples: Samples, before: Samples, name: str, label: str) -> float:
-    return sum(
-        value - before.get(each, 0.0)
-        for each, value in samples.items()
-        if each.startswith(f"{name} ") and label in each.split()
-    )
-
-
-def _own_p99(samples: Samples) -> float | None:
-    """The upper edge, ms, of the histogram's bucket in which the 99th percentile lies."""
-    counts: Counter[float] = Counter()
-    for name, value in samples.items():
-        metric, *labels = name.split()
-        if metric == "thalweg_extender_seconds_bucket" and "filter" in labels:
-            counts[next(float(label) for label in labels if label[0].isdigit() or label == "+Inf")] += value
-    total = max(counts.values(), default=0)
-    return next((1000 * edge for edge in sorted(counts) if counts[edge] >= 0.99 * total), None) if total else None
 
 
 def _title(case: Case) -> str:
@@ -388,8 +372,8 @@ def main(
             for run, each, arrival, kind in product(
                 range(1, runs + 1), mix, [BURST] if waiting else arrivals, WAITING_KINDS if waiting else kinds
             )
-            # Nobody nominates beforehand but us.
-            if arrival != BEFOREHAND or kind in (STEERED, GATED)
+            # Nobody nominates beforehand but us. The raw client knows no rules.
+            if (arrival != BEFOREHAND or kind in (STEERED, GATED)) and (kind != RAW or each == RAW_MIX)
         ]
         rows += zip(cases, asyncio.run(_measure_all(count, running, cases, given, warm_up)), strict=True)
     if output == "json":

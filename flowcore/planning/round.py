@@ -16,6 +16,7 @@ from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.planning.backfill_reservation import ReserveBackfill
 from flowcore.planning.build_result import build_result
 from flowcore.planning.network_pass import SolveNetworks
+from flowcore.planning.node_prices import NodePrices, node_prices
 from flowcore.planning.parts import solver_of
 from flowcore.planning.portfolio import Portfolio
 from flowcore.planning.scores import scores_of
@@ -154,6 +155,11 @@ class Round:
             return result
         placed, evicted = (each.pod for each in result.placements), (each.pod for each in result.evictions)
         return replace(result, after=replace(result.after, queues=with_plan(queues, placed, evicted)))
+
+    def node_prices(self) -> Iterator[NodePrices]:
+        """What nodes cost one more pod after the plan, for pods that kube-scheduler is to bind."""
+        candidate, _ = self._best_candidate()
+        return node_prices(self._problem, invert_all(self._passes, candidate))
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""

@@ -117,10 +117,10 @@ class WorkerClient:
             async with asyncio.timeout(seconds):
                 for part in split_request(request):
                     body = request_encoder.encode(part)
-                    process.stdin.write(LENGTH.pack(len(body)))
-                    process.stdin.write(body)
+                    process.stdin.write(LENGTH.pack(len(body)) + body)
                     await process.stdin.drain()
-                    await asyncio.sleep(0)
+                    if part.has_more:
+                        await asyncio.sleep(0)
                 length = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
                 reply = reply_decoder.decode(await process.stdout.readexactly(length))
         except TimeoutError:

@@ -30,6 +30,7 @@ from thalweg_operator.planning.worker.messages import (
 )
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
+from thalweg_operator.planning.worker.sharing import Sharing
 
 
 def send_greeting(sink: BinaryIO, known: KnownModels) -> None:
@@ -54,14 +55,14 @@ def serve(
         memory: bytes that this process may use; 0: no limit.
         cores: cores that a round may use.
     """
-    replica = Replica()
+    replica, sharing = Replica(), Sharing()
     writers: dict[Path, record.RecordWriter] = {}
     parts: list[RoundRequest] = []
     while True:
         header = source.read(LENGTH.size)
         if len(header) < LENGTH.size:
             return
-        parts.append(request_decoder.decode(source.read(LENGTH.unpack(header)[0])))
+        parts.append(sharing.share(request_decoder.decode(source.read(LENGTH.unpack(header)[0]))))
         if parts[-1].has_more:
             continue
         request = join_request(parts)
