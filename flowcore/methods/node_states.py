@@ -68,6 +68,7 @@ def _ways(cost_matrix: CostMatrix, demands: Sequence[Demand], nodes: Int64s) -> 
     yield _numbered(fitting, *offered.T, *capacity.free[nodes].T, *taken)
     whole = np.maximum(offered[:, :1], 1)
     shape = np.rint(_SHAPES * np.log2(np.maximum(offered, 1) / whole)).astype(np.int64).T
+    yield _numbered(fitting, *shape, np.rint(np.log2(whole[:, 0])).astype(np.int64))
     yield _numbered(fitting, *shape)
     allowed = _kinds(demands, [demand.allowed for demand in demands])[nodes]
     yield _numbered(allowed, *shape)

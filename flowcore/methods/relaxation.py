@@ -25,7 +25,7 @@ from flowcore.solve.interior_point import FluidProgram, FluidSolution, solve_flu
 #: Runs that the prices of a demand are merged into; the bound uses each pod's own price.
 _STEPS = 4
 #: Pairs of demand and state at most, and demands: more take longer than they help.
-_MOST_PAIRS, _MOST_DEMANDS = 15_000, 300
+_MOST_PAIRS, _MOST_DEMANDS = 45_000, 300
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -81,8 +81,8 @@ def lower_bound(
 
     The pods of a demand pay at least as in their cheapest plan, as if no other pods were placed, where a node costs its
     arc, its slopes and shadow prices of what is taken. Rules about own pods are capacities of domains there. What that
-    overcharges is at most the shadow prices of everything that is free, and the constants of the tangents. What pods prefer
-    among each other is counted as the least that it can be: nothing.
+    overcharges is at most the shadow prices of everything that is free, and the constants of the tangents. What pods
+    prefer among each other is counted as the least that it can be: nothing.
 
     Args:
         shadow_prices: float64[N, R], not negative; none if not given.

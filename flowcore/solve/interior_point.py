@@ -20,7 +20,7 @@ Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 #: The method stops when what is left to gain is this part of the cost, or after so many steps.
-_CLOSE = 3e-4
+_CLOSE = 1e-3
 _MOST_STEPS = 40
 #: How far a step goes towards the border.
 _TOWARDS = 0.95
@@ -271,13 +271,13 @@ def _solve(matrix: Float64s, right: Float64s) -> Float64s:
     """Solves a symmetric system in one thread, some rows after others; right: float64[n, M]."""
     rows = len(matrix)
     if rows <= _ROWS:
-        found: Float64s = np.linalg.solve(matrix, right)
-        return found
+        return np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)
     first, rest = slice(0, _ROWS), slice(_ROWS, rows)
     eliminated = np.linalg.solve(matrix[first, first], np.concatenate([matrix[first, rest], right[first]], axis=1))
     lower, above = matrix[rest, first], eliminated[:, : rows - _ROWS]
     last = _solve(matrix[rest, rest] - _product(lower, above), right[rest] - lower @ eliminated[:, rows - _ROWS :])
-    return np.concatenate([eliminated[:, rows - _ROWS :] - above @ last, last])
+    solved: Float64s = np.concatenate([eliminated[:, rows - _ROWS :] - above @ last, last])
+    return solved
 
 
 def _times(matrix: Float64s, vector: Float64s) -> Float64s:
