@@ -18,7 +18,8 @@ from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
 from flowcore.methods.local_search import LocalSearch
 from flowcore.methods.relaxation import relax
-from flowcore.methods.rounded_relaxation import rounded_candidates
+from flowcore.methods.rounded_relaxation import roundings
+from flowcore.methods.side_by_side import built_side_by_side
 from flowcore.methods.without_penalties import WithoutPenalties
 from flowcore.problem.bounds import lower_bound
 from flowcore.problem.candidate import Candidate
@@ -226,7 +227,7 @@ class Portfolio:
         yield
         if self._unplaced_of(demands):
             fixed = FixedPart.of(problem, self.best, demands)
-            for found in rounded_candidates(problem, relaxed, fixed, self._executor):
+            for found in built_side_by_side(problem, roundings(problem, relaxed, fixed), self._executor):
                 if found.cost < self.best.cost:
                     self.offer(found.candidate())
                 yield
