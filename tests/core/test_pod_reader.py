@@ -125,5 +125,6 @@ def test_a_pod_that_is_no_pod_is_refused() -> None:
     """A spec of the wrong shape is an error, also after many good ones."""
     reader = PodReader(Interner())
     reader(_changed([]))
-    with pytest.raises(msgspec.ValidationError, match=r"spec\.containers"):
-        reader(_changed([(("spec", "containers"), 3)]))
+    for field in ("containers", "nodeName"):
+        with pytest.raises(msgspec.ValidationError, match=rf"spec\.{field}"):
+            reader(_changed([(("spec", field), 3)]))
