@@ -22,10 +22,9 @@ import click
 import msgspec
 from harness import loads, options, plane, room, schedulers, workload
 from harness.conditions import conditions
-from harness.errors import BenchError
 from harness.pod_watch import PodWatch, Seen
 from harness.tables import console, print_conditions
-from harness.usage import child_named, used
+from harness.usage import server_processes, used
 from rich.table import Table
 from thalweg_controlplane import Api, Binaries, ControlPlane
 from thalweg_controlplane.objects import Manifest, node, object_path, pod
@@ -44,7 +43,7 @@ _EXPLAINED = {
     "p50, p99": "ms from an urgent pod's creation to its binding",
     "victims": "running pods that left; by priority, the lowest first; CPUs: what they asked for",
     "places": "victims for whose replacement room was reserved on another node (thalweg_moves_total)",
-    "CPU s": "of all the scheduler's processes over that time; API CPU s the same of the API server",
+    "CPU s": "of all the scheduler's processes over that time; API, etcd: of these servers",
     "over": "nodes overcommitted at the end, from the API server's objects; anything but 0 is a bug",
 }
 
@@ -76,6 +75,7 @@ class Measured:
     places: int
     cpu_seconds: float
     api_server_cpu_seconds: float
+    etcd_cpu_seconds: float
     overcommitted: int
 
 
@@ -194,17 +194,15 @@ async def _urgent(
     load: Load,
 ) -> Measured:
     urgent = make_urgent(load.urgent, scheduler.pods_name)
-    api_server = child_named("kube-apiserver")
-    if api_server is None:
-        raise BenchError("the API server's process is not found")
+    api_server, etcd = server_processes()
     await scheduler.start()
     await scheduler.warm()
     await asyncio.sleep(_REST_SECONDS)
-    before, api_before = used(scheduler.pids()), used([api_server])
+    before, api_before, etcd_before = used(scheduler.pids()), used([api_server]), used([etcd])
     async with asyncio.TaskGroup() as group:
         group.create_task(loads.create(api, urgent))
         group.create_task(loads.until_bound(control_plane, scheduler, watch, load.urgent, load.patience))
-    after, api_after = used(scheduler.pids()), used([api_server])
+    after, api_after, etcd_after = used(scheduler.pids()), used([api_server]), used([etcd])
     await asyncio.sleep(_SETTLE_SECONDS)
     samples = await scheduler.metrics()
     seen = await watch.seen()
@@ -221,6 +219,7 @@ async def _urgent(
         places=int(samples.get("thalweg_moves_total reserved", 0.0)),
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
+        etcd_cpu_seconds=etcd_after.cpu_seconds - etcd_before.cpu_seconds,
         overcommitted=len(room.overcommitted(nodes, there)),
     )
 
@@ -247,7 +246,7 @@ def _print(rows: list[tuple[str, Measured]], load: Load, told: dict[str, str]) -
     table = Table(title=f"{load.urgent} urgent pods on {load.nodes} full nodes with {running} running pods")
     table.add_column("scheduler")
     for column in ("bound", "seconds", "pods/s", "p50", "p99", "victims", "by priority", "CPUs (urgent)", "places",
-                   "CPU s", "API CPU s", "over"):  # fmt: skip
+                   "CPU s", "API", "etcd", "over"):  # fmt: skip
         table.add_column(column, justify="right")
     for name, found in rows:
         table.add_row(
@@ -263,6 +262,7 @@ def _print(rows: list[tuple[str, Measured]], load: Load, told: dict[str, str]) -
             str(found.places),
             f"{found.cpu_seconds:.1f}",
             f"{found.api_server_cpu_seconds:.1f}",
+            f"{found.etcd_cpu_seconds:.1f}",
             str(found.overcommitted),
         )
     console.print(table)
@@ -296,7 +296,7 @@ def main(
         plane.say(f"  {rows[-1][1].bound} bound, {rows[-1][1].victims} victims")
     if output == "json":
         results = [{"scheduler": name, **asdict(load), **asdict(found)} for name, found in rows]
-        click.echo(msgspec.json.encode({"conditions": told, "results": results}))
+        click.echo(msgspec.json.encode({"conditions": told, "rows": results}))
     else:
         _print(rows, load, told)
     sys.exit(any(found.overcommitted for _, found in rows))

@@ -14,12 +14,17 @@ from thalweg_controlplane.build import KUBERNETES_VERSION
 _LOADED = 0.5
 
 
-def conditions() -> dict[str, str]:
-    """By name, for people and programs."""
-    load = os.getloadavg()[0]
+def conditions(*, pinned: bool = False) -> dict[str, str]:
+    """By name, for people and programs.
+
+    Args:
+        pinned: whether the scheduler has a core of its own.
+    """
+    load, everything = os.getloadavg()[0], "scheduler, API server, etcd and load generator"
+    shared = f"one for the scheduler, {(os.cpu_count() or 2) - 1} for API server, etcd and load generator"
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "cores": f"{os.cpu_count()} for everything: scheduler, API server, etcd and load generator",
+        "cores": shared if pinned else f"{os.cpu_count()} for everything: {everything}",
         "processor": _processor(),
         "load before": f"{load:.2f}" + (" (something else runs: the figures are too low)" if load > _LOADED else ""),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",

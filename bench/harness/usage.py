@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.errors import BenchError
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -40,6 +42,14 @@ def child_named(word: str) -> int | None:
         if fields is not None and int(fields[1]) == mine and _arguments(pid)[1:2] == [word]:
             return pid
     return None
+
+
+def server_processes() -> tuple[int, int]:
+    """The processes of our API server and our etcd."""
+    api_server, etcd = child_named("kube-apiserver"), child_named("etcd")
+    if api_server is None or etcd is None:
+        raise BenchError("the processes of the API server and etcd are not found")
+    return api_server, etcd
 
 
 def used(pids: Iterable[int]) -> Usage:

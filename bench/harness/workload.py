@@ -12,7 +12,7 @@ from thalweg_controlplane.objects import Manifest, node, pod
 MEASURED = "default"
 #: Namespace of the pods that are there before, so that a watch of the measured ones does not see them.
 RUNNING = "running"
-MIXES = ("plain", "mixed", "apart", "spread", "rack")
+MIXES = ("plain", "mixed", "affinity", "apart", "spread", "rack", "gangs")
 #: Pods that constrain each other: sets of so many, told apart by a label.
 _SET = 100
 SET = "set"
@@ -82,12 +82,14 @@ def make_running(count: int, nodes: int) -> Iterator[Manifest]:
 def make_pods(mix: str, count: int, scheduler: str) -> list[Manifest]:
     """The pods to place: `plain` (all alike), `mixed` (see the README), or sets of a hundred.
 
-    The pods of a set are on different nodes (`apart`: anti-affinity), in all halls alike (`spread`: maxSkew 1,
-    DoNotSchedule), or in one rack, whichever (`rack`: affinity to their own set). All of that is required.
+    The pods of a set are in two of three zones (`affinity`: node affinity), on different nodes (`apart`:
+    anti-affinity), in all halls alike (`spread`: maxSkew 1, DoNotSchedule), or in one rack, whichever (`rack`: affinity
+    to their own set). All of that is required. A set of `gangs` is a gang of a hundred pods for Thalweg, and nothing
+    to kube-scheduler.
     """
     if mix == "plain":
         return [pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels={"app": "plain"}) for i in range(count)]
-    if mix in _IN_SETS:
+    if mix != "mixed":
         return [_in_set(mix, i, scheduler) for i in range(count)]
     draw = random.Random(_SEED)
     return [_mixed(i, draw, scheduler) for i in range(count)]
@@ -108,7 +110,14 @@ def _mixed(i: int, draw: random.Random, scheduler: str) -> Manifest:
 
 
 def _in_set(mix: str, i: int, scheduler: str) -> Manifest:
-    labels = {SET: str(i // _SET)}
+    number = i // _SET
+    labels = {SET: str(number)}
+    if mix == "gangs":
+        terms = {"scheduling.thalweg/gang": f"gang-{number}", "scheduling.thalweg/gang-min-member": str(_SET)}
+        return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels=labels, annotations=terms)
+    if mix == "affinity":
+        zones = [zone for zone in _ZONES if zone != _ZONES[number % len(_ZONES)]]
+        return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels=labels, affinity=_in_zones(zones))
     selector = {"labelSelector": {"matchLabels": labels}}
     return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels=labels, **_IN_SETS[mix](selector))
 
@@ -133,6 +142,7 @@ _IN_SETS: Mapping[str, Callable[[Manifest], Manifest]] = {
 
 
 def _in_zones(zones: list[str]) -> Manifest:
+    """`affinity` of a spec."""
     expression = {"key": _ZONE, "operator": "In", "values": sorted(zones)}
     terms = [{"matchExpressions": [expression]}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

@@ -5,6 +5,7 @@ A round may stop after any step. The number of steps reproduces its plan, so a w
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 
 import numpy as np
@@ -17,7 +18,8 @@ from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
 from flowcore.methods.local_search import LocalSearch
 from flowcore.methods.relaxation import relax
-from flowcore.methods.rounded_relaxation import rounded_candidates
+from flowcore.methods.rounded_relaxation import roundings
+from flowcore.methods.side_by_side import built_side_by_side
 from flowcore.methods.without_penalties import WithoutPenalties
 from flowcore.problem.bounds import lower_bound
 from flowcore.problem.candidate import Candidate
@@ -25,6 +27,7 @@ from flowcore.problem.demands import Demand
 from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
 from flowcore.problem.waiting import lacking
+from flowcore.solve import IN_TURN, Executor
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
 #: cost: shares, which know resources, come before a flow, which knows slots only.
@@ -48,9 +51,15 @@ class Portfolio:
         bound: a cost that no candidate goes below.
     """
 
-    def __init__(self, problem: Problem, seed: int = 0, first: Candidate | None = None) -> None:
-        """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods."""
-        self._problem, self._seed, self._first = problem, seed, first
+    def __init__(
+        self, problem: Problem, seed: int = 0, first: Candidate | None = None, executor: Executor = IN_TURN
+    ) -> None:
+        """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods.
+
+        Args:
+            executor: runs tasks of the methods; it does not change the plan.
+        """
+        self._problem, self._seed, self._first, self._executor = problem, seed, first, executor
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
         self._search: LargeNeighbourhoodSearch | LocalSearch | None = None
@@ -69,8 +78,7 @@ class Portfolio:
             yield from self._solve_with_penalties()
             return
         yield from self.decide()
-        if self._unplaced_of(self._unconstrained):
-            yield from self.run_lns(self._seed)
+        yield from self.search()
 
     def construct(self) -> Generator[None, None, None]:
         """Candidates that are built in one go; yields after each."""
@@ -107,6 +115,11 @@ class Portfolio:
         if scarce:
             yield from self._solve_by_flow(flowing)
 
+    def search(self) -> Generator[None, None, None]:
+        """Improves the best candidate; yields after each step."""
+        if self._unplaced_of(self._unconstrained):
+            yield from self.run_lns(self._seed)
+
     @property
     def _is_solved(self) -> bool:
         return self.best.cost == self.bound or not self._pods_of(self._problem.cost_matrix.placeable)
@@ -132,7 +145,7 @@ class Portfolio:
         yield from self._solve_by_flow(self._flowing)
         penalties = WithoutPenalties(self._problem)
         first = None if self._first is None else penalties.remove(self._first)
-        relaxed = Portfolio(penalties.problem, self._seed, first)
+        relaxed = Portfolio(penalties.problem, self._seed, first, self._executor)
         self._relaxed, self._compared = (penalties, relaxed), relaxed.best
         for method in (relaxed.construct, relaxed.decide):
             for _ in method():
@@ -214,8 +227,9 @@ class Portfolio:
         yield
         if self._unplaced_of(demands):
             fixed = FixedPart.of(problem, self.best, demands)
-            for candidate in rounded_candidates(problem, relaxed, fixed):
-                self.offer(candidate)
+            for found in built_side_by_side(problem, roundings(problem, relaxed, fixed), self._executor):
+                if found.cost < self.best.cost:
+                    self.offer(found.candidate())
                 yield
 
     def _run_local_search(self, steps: int | None = None) -> Generator[None, None, None]:
@@ -238,16 +252,18 @@ class Portfolio:
         Args:
             steps: at most; None: until none brings a gain.
         """
-        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed)
-        fruitless = 0
-        while steps != 0 and fruitless < self._patience and self.best.cost - search.gain > self.bound:
-            before = search.gain
-            # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
-            if not search.improve(wider=fruitless >= self._patience // 2):
-                return
-            fruitless = 0 if search.gain > before else fruitless + 1
-            steps = None if steps is None else steps - 1
-            yield
+        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed, self._executor)
+        fruitless, more = 0, sys.maxsize if steps is None else steps
+        try:
+            while more > 0 and fruitless < self._patience and self.best.cost - search.gain > self.bound:
+                before, more = search.gain, more - 1
+                # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
+                if not search.improve(wider=fruitless >= self._patience // 2, more=more):
+                    return
+                fruitless = 0 if search.gain > before else fruitless + 1
+                yield
+        finally:
+            search.close()
 
     def conclude(self) -> Candidate:
         """The best candidate so far, with what a search has gained."""

@@ -22,7 +22,7 @@ from flowcore.methods.cp_sat import Subproblem, solve_exact
 from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
 from flowcore.methods.relaxation import relax
-from flowcore.methods.rounded_relaxation import rounded_candidates
+from flowcore.methods.rounded_relaxation import roundings
 from flowcore.model.cost_policy import CostPolicy, DataLocality, UnscheduledPrice
 from flowcore.model.data import DataSource, Level, Place
 from flowcore.model.gangs import Gang
@@ -39,6 +39,7 @@ from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
 from flowcore.problem.problem import Problem
 from flowcore.problem.waiting import may_wait, waiting_demands, without_dear_groups
+from flowcore.solve import IN_TURN
 
 NOW = 1000.0
 NEAR = CostPolicy(data_locality=DataLocality(node=100, rack=0, zone=0))
@@ -155,8 +156,8 @@ def _by_methods(problem: Problem) -> Iterator[Candidate]:
             break
     relaxed = relax(problem.cost_matrix)
     if relaxed is not None:
-        yield from rounded_candidates(problem, relaxed, fixed)
-    search = LargeNeighbourhoodSearch(problem, first, 0)
+        yield from (build() for build in roundings(problem, relaxed, fixed))
+    search = LargeNeighbourhoodSearch(problem, first, 0, IN_TURN)
     for turn in range(4):
         if not search.improve(wider=turn % 2 == 1):
             break
