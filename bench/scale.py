@@ -29,7 +29,7 @@ from harness.usage import resident_mib, used
 from rich.table import Table
 from thalweg_controlplane.processes import Child, until_ready
 
-_PATIENCE = 600.0
+_PATIENCE = 1800.0
 _MIB = 2**20
 
 
@@ -178,7 +178,16 @@ def main(nodes: int, running: int, pods: int, classes: int, times: int, output: 
     rows = asyncio.run(measure(nodes, running, pods, classes, times))
     if output == "json":
         sys.stdout.buffer.write(
-            msgspec.json.encode({"conditions": told, "rows": [asdict(row) for row in rows]}) + b"\n"
+            msgspec.json.encode(
+                {
+                    "conditions": told,
+                    "nodes": nodes,
+                    "running": running,
+                    "pods": pods,
+                    "rows": [asdict(row) for row in rows],
+                }
+            )
+            + b"\n"
         )
         return
     table = Table(title=f"{nodes:,} nodes, {running:,} running pods, {pods:,} pods at once of {classes} sizes")
