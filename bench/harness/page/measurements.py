@@ -50,6 +50,10 @@ def _rates(name: str, *more: str) -> Measurement:
 MEASUREMENTS: tuple[Measurement, ...] = (
     _rates("rates"),
     _rates("rates, a core each", "--pin"),
+    Measurement("binding rate", "schedulers.py", ("--nodes", "5000", "--pods", "3000", "--arrival", "backlog",
+                "--schedulers", "raw,thalweg", "--mix", "plain,mixed,affinity,apart,spread,rack,gangs"),
+                ("--nodes", "50", "--pods", "100", "--warm-up", "100", "--mix", "plain", "--schedulers", "raw,thalweg")),
+    Measurement("lone pods", "lone_pods.py", (), ("--nodes", "50", "--pods", "20", "--warm-up", "100")),
     Measurement("beside waiting pods", "schedulers.py", ("--nodes", "1000", "--pods", "1000", "--waiting", "1000"),
                 ("--nodes", "50", "--pods", "100", "--waiting", "50", "--warm-up", "100")),
     Measurement("API calls", "api_calls.py", (), ("--nodes", "50", "--pods", "50")),
@@ -57,6 +61,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     Measurement("faults", "faults.py", (), ("--only", "worker")),
     Measurement("take-over", "takeover.py", ("--times", "5"), ("--nodes", "20", "--times", "1", "--faults", "SIGTERM")),
     Measurement("memory", "memory.py", (), ("--nodes", "50", "--running", "100", "--pods", "20"), repeats=False),
+    Measurement("a large cluster", "scale.py", (), ("--nodes", "500", "--running", "5000", "--pods", "100")),
     Measurement("preemption", "preemption.py", (), ("--nodes", "20", "--urgent", "20", "--warm-up", "100")),
     Measurement("gangs on a cluster", "cluster_gangs.py", (), ("--gangs", "6", "--size", "4", "--fit", "4")),
     Measurement("openb on a cluster", "place_openb.py", (OPENB, "--kube-scheduler"), (OPENB, "--limit", "100"),
