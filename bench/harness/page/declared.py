@@ -57,6 +57,26 @@ TABLES: tuple[PageTable, ...] = (
         ratio=Ratio("pods_per_second", _ALONE),
     ),
     PageTable(
+        "bindings",
+        "bindings",
+        (_NODES, _MIX, _SCHEDULER),
+        (Column("pods/s", "pods_per_second"), *_CPU),
+        ratio=Ratio("pods_per_second", ("scheduler", "raw")),
+    ),
+    PageTable(
+        "lone pods",
+        "lone pods",
+        (_NODES, Column("a pod every ms", "every"), _SCHEDULER),
+        (
+            Column("p50 ms", "p50_ms", 1),
+            Column("p99 ms", "p99_ms", 1),
+            Column("CPU ms for each pod", "cpu_ms", 1),
+            Column("API server CPU ms", "api_server_cpu_ms", 1),
+            Column("etcd CPU ms", "etcd_cpu_ms", 1),
+        ),
+        ratio=Ratio("p50_ms", _ALONE),
+    ),
+    PageTable(
         "calls",
         "API calls",
         (Column("call", "call"),),

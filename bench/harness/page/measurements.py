@@ -8,6 +8,7 @@ from pathlib import Path
 
 #: In arguments: the folder of the openb trace.
 OPENB = "OPENB"
+_MIXES = "plain,mixed,affinity,apart,spread,rack,gangs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,11 @@ class Measurement:
 
 
 def _rates(name: str, *more: str) -> Measurement:
-    nodes, mixes = "1000,5000", "plain,mixed,affinity,apart,spread,rack,gangs"
+    nodes = "1000,5000"
     return Measurement(
         name,
         "schedulers.py",
-        ("--nodes", nodes, "--pods", "3000", "--mix", mixes, "--arrival", "backlog,burst", *more),
+        ("--nodes", nodes, "--pods", "3000", "--mix", _MIXES, "--arrival", "backlog,burst", *more),
         ("--nodes", "50", "--pods", "100", "--mix", "plain,spread", "--warm-up", "100", *more),
     )
 
@@ -52,6 +53,9 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     _rates("rates, a core each", "--pin"),
     Measurement("beside waiting pods", "schedulers.py", ("--nodes", "1000", "--pods", "1000", "--waiting", "1000"),
                 ("--nodes", "50", "--pods", "100", "--waiting", "50", "--warm-up", "100")),
+    Measurement("bindings", "schedulers.py", ("--schedulers", "raw,thalweg", "--mix", _MIXES, "--arrival", "backlog"),
+                ("--schedulers", "raw,thalweg", "--nodes", "50", "--pods", "100", "--warm-up", "100")),
+    Measurement("lone pods", "lone_pods.py", (), ("--nodes", "50", "--pods", "20", "--warm-up", "100")),
     Measurement("API calls", "api_calls.py", (), ("--nodes", "50", "--pods", "50")),
     Measurement("extender answers", "extender_answers.py", (), ("--names", "100", "--requests", "50")),
     Measurement("faults", "faults.py", (), ("--only", "worker")),
