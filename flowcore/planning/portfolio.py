@@ -10,22 +10,22 @@ from collections.abc import Callable, Generator
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Bools, Int64s
-from flowcore.costs.model import Float64s
+from flowcore.cluster.snapshot import Bools
 from flowcore.methods.constructive import FixedPart, constrained_first, fill, missing_pods, one_by_one
 from flowcore.methods.cp_sat import Subproblem, solve_exact, worth_solving
 from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
 from flowcore.methods.local_search import LocalSearch
-from flowcore.methods.relaxation import relax
+from flowcore.methods.relaxation import RelaxedSolution, relax
 from flowcore.methods.rounded_relaxation import roundings
 from flowcore.methods.side_by_side import built_side_by_side
 from flowcore.methods.without_penalties import WithoutPenalties
-from flowcore.problem.bounds import lower_bound
+from flowcore.problem.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.demands import Demand
 from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
+from flowcore.problem.tangents import is_one_size
 from flowcore.problem.waiting import lacking
 from flowcore.solve import IN_TURN, Executor
 
@@ -36,8 +36,10 @@ _SCARCE = 50
 _PATIENCE = 6
 #: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
 _TURN = 8
-#: One-by-one scheduling is tried up to so many pods.
+#: One-by-one scheduling is tried up to so many pods. With more, a step takes long: the first one has the bound too.
 _FEW = 3_000
+#: A bound is close to a cost if no more than one part in so many lies between them.
+_CLOSE = 100
 #: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
 _EXACT_WORK = 0.1
 
@@ -62,6 +64,7 @@ class Portfolio:
         self._problem, self._seed, self._first, self._executor = problem, seed, first, executor
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
+        self._relaxation: RelaxedSolution | None = None
         self._search: LargeNeighbourhoodSearch | LocalSearch | None = None
         self._patience = max(_PATIENCE, len(problem.start.free) // 10)
         #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
@@ -87,12 +90,14 @@ class Portfolio:
             self.bound = self.best.cost
             return
         self.offer(fill(problem))
-        self._raise_bound()
+        self._first_bound()
+        placeable = problem.cost_matrix.placeable
+        pods = self._pods_of(placeable)
+        if pods > _FEW and not self._is_solved:
+            self._relax()
         yield
         if self._is_solved:
             return
-        placeable = problem.cost_matrix.placeable
-        pods = self._pods_of(placeable)
         if self._unplaced_of(placeable & self._sequential) and pods <= _FEW:
             self.offer(constrained_first(problem))
             yield
@@ -105,6 +110,9 @@ class Portfolio:
         if self._is_solved:
             return
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
+        if self._relaxation is None and not self._is_close:
+            self._relax()
+            yield
         if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
             yield from self._solve_exact()
         scarce = (self._unplaced_of(flowing) - self._hopeless_of(flowing)) * _SCARCE > self._pods_of(flowing)
@@ -180,15 +188,27 @@ class Portfolio:
             self._compared = found
             self.offer(penalties.restore(found))
 
-    def _raise_bound(self, *, shadow_prices: Float64s | None = None, marginal_costs: Int64s | None = None) -> None:
-        """Computes a lower bound with nodes as full as the best candidate makes them."""
-        bound = lower_bound(
-            self._problem.cost_matrix,
-            shadow_prices=shadow_prices,
-            marginal_costs=marginal_costs,
-            loads=self.best.capacity.loads(self._problem.demands),
-        )
-        self.bound = max(self.bound, bound)
+    def _relax(self) -> None:
+        """The round in fractions: its prices give a bound, and say later what pods are worth."""
+        matrix = self._problem.cost_matrix
+        self._relaxation = relaxed = relax(matrix)
+        if relaxed is not None:
+            bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
+            self.bound = max(self.bound, bound)
+
+    @property
+    def _is_close(self) -> bool:
+        """Whether a better bound would say next to nothing, and no pod waits whose worth it would tell."""
+        near = (self.best.cost - self.bound) * _CLOSE <= self.best.cost
+        return near and not self._unplaced_of(self._problem.cost_matrix.placeable)
+
+    def _first_bound(self) -> None:
+        """What each pod pays by itself; and if all pods are alike, what the best candidate's dearest one pays."""
+        matrix = self._problem.cost_matrix
+        self.bound = max(self.bound, first_bound(matrix))
+        clearing = clearing_costs(matrix, self.best.capacity)
+        if clearing is not None and not self._is_solved:
+            self.bound = max(self.bound, lower_bound(matrix, marginal_costs=clearing))
 
     def _solve_exact(self) -> Generator[None, None, None]:
         """If pods with constraints that only forbid are few, CP-SAT decides them with all that compete with them."""
@@ -210,7 +230,9 @@ class Portfolio:
         flow = yield from solve_by_flow(self._problem, FixedPart.of(self._problem, self.best, demands), self.best)
         self.solves, self.arcs = flow.solves, flow.arcs
         self.offer(flow.candidate)
-        self._raise_bound(marginal_costs=flow.marginal_costs)
+        if is_one_size(self._problem.demands):
+            bound = lower_bound(self._problem.cost_matrix, marginal_costs=flow.marginal_costs)
+            self.bound = max(self.bound, bound)
         yield
 
     def _place_shares(self, demands: Bools) -> Generator[None, None, None]:
@@ -219,13 +241,8 @@ class Portfolio:
         Args:
             demands: bool[C], those that are left to decide.
         """
-        problem = self._problem
-        relaxed = relax(problem.cost_matrix)
-        if relaxed is None:
-            return
-        self._raise_bound(shadow_prices=relaxed.shadow_prices)
-        yield
-        if self._unplaced_of(demands):
+        problem, relaxed = self._problem, self._relaxation
+        if relaxed is not None and self._unplaced_of(demands):
             fixed = FixedPart.of(problem, self.best, demands)
             for found in built_side_by_side(problem, roundings(problem, relaxed, fixed), self._executor):
                 if found.cost < self.best.cost:

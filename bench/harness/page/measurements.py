@@ -8,7 +8,6 @@ from pathlib import Path
 
 #: In arguments: the folder of the openb trace.
 OPENB = "OPENB"
-_MIXES = "plain,mixed,affinity,apart,spread,rack,gangs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,11 @@ class Measurement:
 
 
 def _rates(name: str, *more: str) -> Measurement:
-    nodes = "1000,5000"
+    nodes, mixes = "1000,5000", "plain,mixed,affinity,apart,spread,rack,gangs"
     return Measurement(
         name,
         "schedulers.py",
-        ("--nodes", nodes, "--pods", "3000", "--mix", _MIXES, "--arrival", "backlog,burst", *more),
+        ("--nodes", nodes, "--pods", "3000", "--mix", mixes, "--arrival", "backlog,burst", *more),
         ("--nodes", "50", "--pods", "100", "--mix", "plain,spread", "--warm-up", "100", *more),
     )
 
@@ -51,25 +50,29 @@ def _rates(name: str, *more: str) -> Measurement:
 MEASUREMENTS: tuple[Measurement, ...] = (
     _rates("rates"),
     _rates("rates, a core each", "--pin"),
+    Measurement("binding rate", "schedulers.py", ("--nodes", "5000", "--pods", "3000", "--arrival", "backlog",
+                "--schedulers", "raw,thalweg", "--mix", "plain,mixed,affinity,apart,spread,rack,gangs"),
+                ("--nodes", "50", "--pods", "100", "--warm-up", "100", "--mix", "plain",
+                 "--schedulers", "raw,thalweg")),
+    Measurement("lone pods", "lone_pods.py", (), ("--nodes", "50", "--pods", "20", "--warm-up", "100")),
     Measurement("beside waiting pods", "schedulers.py", ("--nodes", "1000", "--pods", "1000", "--waiting", "1000"),
                 ("--nodes", "50", "--pods", "100", "--waiting", "50", "--warm-up", "100")),
-    Measurement("bindings", "schedulers.py", ("--schedulers", "raw,thalweg", "--mix", _MIXES, "--arrival", "backlog"),
-                ("--schedulers", "raw,thalweg", "--nodes", "50", "--pods", "100", "--warm-up", "100")),
-    Measurement("lone pods", "lone_pods.py", (), ("--nodes", "50", "--pods", "20", "--warm-up", "100")),
     Measurement("API calls", "api_calls.py", (), ("--nodes", "50", "--pods", "50")),
     Measurement("extender answers", "extender_answers.py", (), ("--names", "100", "--requests", "50")),
     Measurement("faults", "faults.py", (), ("--only", "worker")),
     Measurement("take-over", "takeover.py", ("--times", "5"), ("--nodes", "20", "--times", "1", "--faults", "SIGTERM")),
     Measurement("memory", "memory.py", (), ("--nodes", "50", "--running", "100", "--pods", "20"), repeats=False),
+    Measurement("a large cluster", "scale.py", (), ("--nodes", "500", "--running", "5000", "--pods", "100")),
     Measurement("preemption", "preemption.py", (), ("--nodes", "20", "--urgent", "20", "--warm-up", "100")),
     Measurement("gangs on a cluster", "cluster_gangs.py", (), ("--gangs", "6", "--size", "4", "--fit", "4")),
     Measurement("openb on a cluster", "place_openb.py", (OPENB, "--kube-scheduler"), (OPENB, "--limit", "100"),
                 repeats=False),
     Measurement("engine", "engine.py", ("-n", "3"), ("--growth", "--limit", "60")),
-    Measurement("engine, openb", "engine.py", ("--openb", OPENB, "--only", "openb"), (), repeats=False),
+    Measurement("engine, openb", "engine.py", ("--openb", OPENB, "--only", "openb"),
+                ("--openb", OPENB, "--only", "all at once"), repeats=False),
     Measurement("gangs", "gangs.py", (), ("--gangs", "20", "--exact-seconds", "1"), repeats=False),
     Measurement("running pods", "running_pods.py", (), ("--nodes", "100", "--seeds", "1", "--rounds", "10", "-n", "1")),
-    Measurement("openb moves", "openb_moves.py", (OPENB,), (), repeats=False),
+    Measurement("openb moves", "openb_moves.py", (OPENB,), (OPENB, "--nodes-kept", "40"), repeats=False),
     Measurement("fair shares", "fair_shares.py", (), ("--rounds", "20"), repeats=False),
     Measurement("data locality", "data_locality.py", (), ("--racks", "2", "--seeds", "1"), repeats=False),
     Measurement("cost models", "cost_models.py", (), ("--nodes", "20", "--seeds", "1"), repeats=False),
@@ -78,8 +81,8 @@ MEASUREMENTS: tuple[Measurement, ...] = (
                 "--classes", "5", "--budget", "0.2"), repeats=False),
     Measurement("declared networks", "declared_networks.py", (), ("--nodes", "100", "--pods", "200")),
     Measurement("usage", "usage.py", ("--rounds", "--memory"), ("--rounds", "--nodes", "100", "-n", "1")),
-    Measurement("openb usage", "usage.py", ("--openb", OPENB, "--pods", "4000", "--seeds", "1,2,3,4,5"), (),
-                repeats=False),
+    Measurement("openb usage", "usage.py", ("--openb", OPENB, "--pods", "4000", "--seeds", "1,2,3,4,5"),
+                ("--openb", OPENB, "--pods", "200", "--seeds", "1"), repeats=False),
     Measurement("why", "why.py", (), ("--nodes", "50")),
     Measurement("what if", "what_if.py", (), ("--nodes", "50")),
     Measurement("pictures", "pictures.py", (), ("--nodes", "50", "--pods", "200", "--repeats", "1")),
