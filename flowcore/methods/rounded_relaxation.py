@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s
-from flowcore.methods.constructive import FixedPart, completed
+from flowcore.methods.constructive import FixedPart, completed, in_parts
 from flowcore.methods.greedy import greedy
 from flowcore.methods.relaxation import RelaxedSolution, min_shadow_costs
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.problem import Problem
 
-#: Parts that each demand is placed in, by turns: with many parts each node gets a mix of all demands, with few the
-#: demands with high shadow costs come first.
-_PARTS = (4, 16)
+#: Parts that each demand is placed in, by turns, so that nodes get a mix of all demands.
+_PARTS = 4
 
 
 def rounded_candidates(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> Iterator[Candidate]:
-    """Candidates that differ in the number of parts, in the pods to begin with, and in whether shadow prices count."""
+    """Two candidates: with shadow prices as a part of what nodes cost, and without."""
     demands = problem.demands
     shadow_costs = min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices)
     order = sorted(range(len(demands)), key=lambda at: (-shadow_costs[at], -demands[at].dominant_share, at))
     everyone = np.array([0 if demand.constraints.sequential else demand.count for demand in demands], dtype=np.int64)
-    chosen = np.minimum(np.floor(relaxed.placed + 1e-6).astype(np.int64), everyone)
-    for parts in _PARTS:
-        for counts in (chosen, everyone):
-            for shadow_prices in (None, relaxed.shadow_prices):
-                capacity = fixed.capacity.copy()
-                placed = greedy(problem.cost_matrix, _in_parts(counts, order, parts), capacity, shadow_prices)
-                yield completed(problem, "shares", [*fixed.commits, *placed], capacity)
-
-
-def _in_parts(counts: Int64s, order: Sequence[int], parts: int) -> list[tuple[int, int]]:
-    """Each demand's pods in so many parts, the demands by turns."""
-    return [
-        (at, int(counts[at]) * (part + 1) // parts - int(counts[at]) * part // parts)
-        for part in range(parts)
-        for at in order
-    ]
+    parts = in_parts(np.minimum(np.floor(relaxed.placed + 1e-6).astype(np.int64), everyone), order, _PARTS)
+    for shadow_prices in (relaxed.shadow_prices, None):
+        capacity = fixed.capacity.copy()
+        placed = greedy(problem.cost_matrix, parts, capacity, shadow_prices)
+        yield completed(problem, "shares", [*fixed.commits, *placed], capacity)

@@ -11,11 +11,22 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
-from flowcore.methods.constructive import FixedPart, constrained_first, fill, missing_pods, one_by_one
+from flowcore.methods.constructive import (
+    FixedPart,
+    by_price,
+    constrained_first,
+    fill,
+    interleaved,
+    kube_scheduler_order,
+    missing_pods,
+    one_by_one,
+)
 from flowcore.methods.cp_sat import Subproblem, solve_exact, worth_solving
 from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
 from flowcore.methods.local_search import LocalSearch
+from flowcore.methods.packing import pack, packable, worth_packing
+from flowcore.methods.reinsertion import Reinsertion
 from flowcore.methods.relaxation import relax
 from flowcore.methods.rounded_relaxation import rounded_candidates
 from flowcore.methods.without_penalties import WithoutPenalties
@@ -27,14 +38,16 @@ from flowcore.problem.problem import Problem
 from flowcore.problem.waiting import lacking
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
-#: cost: shares, which know resources, come before a flow, which knows slots only.
+#: cost: a flow, which knows slots only, comes after all that knows resources.
 _SCARCE = 50
 #: So many neighbourhoods in a row without a gain end the search, or a tenth as many as there are nodes.
 _PATIENCE = 6
 #: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
 _TURN = 8
-#: One-by-one scheduling is tried up to so many pods.
-_FEW = 3_000
+#: One-by-one scheduling is always tried up to so many pods; if pods stay out, in the order of their price up to more.
+_FEW, _FEW_BY_PRICE = 1_000, 3_000
+#: CP-SAT's deterministic time for packing: a tenth of a second, then two more if it was too short.
+_PACKING_WORK = (0.05, 0.15)
 #: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
 _EXACT_WORK = 0.1
 
@@ -53,7 +66,7 @@ class Portfolio:
         self._problem, self._seed, self._first = problem, seed, first
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
-        self._search: LargeNeighbourhoodSearch | LocalSearch | None = None
+        self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
         self._patience = max(_PATIENCE, len(problem.start.free) // 10)
         #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
         #: was compared with the best.
@@ -71,6 +84,10 @@ class Portfolio:
         yield from self.decide()
         if self._unplaced_of(self._unconstrained):
             yield from self.run_lns(self._seed)
+            self.conclude()
+        if self._is_scarce:
+            yield from self._solve_by_flow(self._flowing)
+        yield from self._search_with(Reinsertion(self._problem, self.best))
 
     def construct(self) -> Generator[None, None, None]:
         """Candidates that are built in one go; yields after each."""
@@ -85,12 +102,19 @@ class Portfolio:
             return
         placeable = problem.cost_matrix.placeable
         pods = self._pods_of(placeable)
-        if self._unplaced_of(placeable & self._sequential) and pods <= _FEW:
+        if pods > 1:
+            few = pods <= _FEW
+            self.offer(one_by_one(problem, kube_scheduler_order(problem)) if few else interleaved(problem))
+            yield
+        if self._unplaced_of(placeable & self._sequential) and pods <= _FEW_BY_PRICE:
             self.offer(constrained_first(problem))
             yield
-        if self._unplaced_of(placeable) and pods <= _FEW:
-            self.offer(one_by_one(problem))
+        if self._unplaced_of(placeable) and pods <= _FEW_BY_PRICE:
+            order = by_price(problem.demands, [demand.count for demand in problem.demands])
+            self.offer(one_by_one(problem, order))
             yield
+        if not self._is_scarce:
+            yield from self._search_with(Reinsertion(problem, self.best))
 
     def decide(self) -> Generator[None, None, None]:
         """Flows, and linear and integer programs over all pods; yields after each step."""
@@ -99,17 +123,21 @@ class Portfolio:
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
         if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
             yield from self._solve_exact()
-        scarce = (self._unplaced_of(flowing) - self._hopeless_of(flowing)) * _SCARCE > self._pods_of(flowing)
-        if not scarce:
+        yield from self._pack(unconstrained & packable(problem))
+        if not self._is_scarce:
             yield from self._solve_by_flow(flowing)
-        if self._unplaced_of(unconstrained) or scarce:
+        if self._unplaced_of(unconstrained) or self._is_scarce:
             yield from self._place_shares(unconstrained)
-        if scarce:
-            yield from self._solve_by_flow(flowing)
 
     @property
     def _is_solved(self) -> bool:
         return self.best.cost == self.bound or not self._pods_of(self._problem.cost_matrix.placeable)
+
+    @property
+    def _is_scarce(self) -> bool:
+        """Whether capacity decides and not cost."""
+        flowing = self._flowing
+        return (self._unplaced_of(flowing) - self._hopeless_of(flowing)) * _SCARCE > self._pods_of(flowing)
 
     @property
     def _sequential(self) -> Bools:
@@ -185,6 +213,29 @@ class Portfolio:
             if found is not None:
                 self.offer(found)
             yield
+
+    def _pack(self, demands: Bools) -> Generator[None, None, None]:
+        """If pods stay out of a problem that is small enough, CP-SAT places as many as there can be.
+
+        Args:
+            demands: bool[C], those that are left to decide.
+        """
+        if not self._unplaced_of(demands) or not worth_packing(self._problem, demands):
+            return
+        for work in _PACKING_WORK:
+            packing = pack(self._problem, self.best, demands, work=work, seed=self._seed)
+            if packing.candidate is not None:
+                self.offer(packing.candidate)
+            yield
+            if packing.proven:
+                break
+
+    def _search_with(self, search: Reinsertion | LocalSearch) -> Generator[None, None, None]:
+        """Improves the best candidate until a search has ended; yields after each of its steps."""
+        self._search = search
+        while self.best.cost - search.gain > self.bound and search.improve():
+            yield
+        self.conclude()
 
     def _solve_by_flow(self, demands: Bools) -> Generator[None, None, None]:
         """A min-cost flow, which knows domains with capacities: pods with other rules stay where they are.
